@@ -1,0 +1,43 @@
+"""Checks of arguments, with messages that say what was wanted and what came."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from physml.errors import InputError, near
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise InputError(f"{name} must be positive; got {value}.")
+
+
+def non_negative(name: str, value: float) -> None:
+    if not value >= 0:
+        raise InputError(f"{name} must not be negative; got {value}.")
+
+
+def within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputError(f"{name} must lie in [{low}, {high}]; got {value}.")
+
+
+def one_of(name: str, value: str, options: Collection[str]) -> None:
+    if value not in options:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}. {near(str(value), options)}")
+
+
+def has_shape(name: str, x: "Tensor", axes: tuple[int | str, ...], *, hint: str = "") -> None:
+    """Letters stand for any positive size; numbers must match.
+
+    Example:
+        >>> has_shape("u", torch.zeros(4, 3, 2), ("B", "T", 2))
+    """
+    fits = x.dim() == len(axes) and all(
+        size == axis if isinstance(axis, int) else size > 0 for size, axis in zip(x.shape, axes, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join(map(str, axes))
+        raise InputError(f"{name} must have shape ({wanted}); got {tuple(x.shape)}. {hint}".rstrip())

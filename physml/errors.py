@@ -1,0 +1,60 @@
+"""Errors for a person: what was wanted, what came, where, what to do next."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class PhysmlError(Exception):
+    """Any error that is told in one line, without a traceback."""
+
+    exit_code = 2
+
+
+class InputError(PhysmlError, ValueError):
+    """A value, a shape or an argument that can't be right."""
+
+
+class ConfigError(InputError):
+    """A config key or name that does not exist, or a value of the wrong kind."""
+
+
+class DataError(PhysmlError):
+    """A data file that is missing, damaged or foreign."""
+
+
+class RecordError(PhysmlError):
+    """A record or checkpoint that is truncated or foreign."""
+
+
+class MissingExtra(PhysmlError):
+    """An optional package that is not installed."""
+
+
+class Busy(PhysmlError):
+    """Another process works on the same run."""
+
+
+class RunFailed(PhysmlError):
+    """A run ended without a result."""
+
+    exit_code = 1
+
+
+class Preempted(PhysmlError):
+    """A run was told to stop and left a checkpoint."""
+
+    exit_code = 75
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A hint: the known names close to `name`, else all of them.
+
+    Example:
+        >>> near("lme", ["lem", "lstm"])
+        'Did you mean lem?'
+    """
+    known = sorted(known)
+    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    return f"Known: {', '.join(known)}." if known else "None is known."

@@ -1,0 +1,1 @@
+"""Models: nn.Modules that know no loss, no data set, no device."""

@@ -1,0 +1,36 @@
+"""Where things lie. Every root can be moved by an environment variable."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONF = ROOT / "conf"
+TASKS = ROOT / "tasks"
+
+
+def results_root() -> Path:
+    """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout."""
+    return Path(os.environ.get("PHYSML_RESULTS") or ROOT / "results").expanduser().absolute()
+
+
+def results_roots() -> list[Path]:
+    """Where records are read: the root for new ones, and the checkout's own."""
+    own = ROOT / "results"
+    return list(dict.fromkeys([results_root(), own]))
+
+
+def work_root() -> Path:
+    """Locks, logs, checkpoints, metrics.jsonl: $PHYSML_RUNS, else beside the results."""
+    if runs := os.environ.get("PHYSML_RUNS"):
+        return Path(runs).expanduser().absolute()
+    if results := os.environ.get("PHYSML_RESULTS"):
+        return Path(results).expanduser().absolute() / "work"
+    return ROOT / "runs"
+
+
+def shown(path: Path) -> str:
+    """The path as a person in the working folder would type it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
