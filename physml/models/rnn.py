@@ -1,0 +1,166 @@
+"""From any recurrent layer to a network. Axes: B batch, T time, D features, H units of a layer, O outputs."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from physml.check import has_shape, one_of, positive, within
+from physml.errors import InputError
+
+
+class SequenceModel(nn.Module):
+    r"""Embedding or encoder, a stack of recurrent layers with dropout, and a linear read-out.
+
+    .. math:: o = R\, y^L_{T} + r \quad\text{("last")}, \qquad o_n = R\, y^L_n + r \quad\text{("every")}
+
+    Dropout acts on the output of every layer, so between layers and before the read-out. Kind "step" draws
+    each entry anew, "variational" draws one mask per sequence, the same at all steps. `embedding_dropout`
+    removes whole words, the same in all sequences of a batch. `input_dropout` acts on each entry of what
+    enters the encoder or the first layer.
+
+    With `lengths=True` the "last" read-out of a padded sequence is taken at its own last step, else at the
+    padded end. The state that is handed back is always that of the padded end.
+
+    Args: layer: makes a recurrent layer from its number of input features, and may be a
+    torch.nn.LSTM/GRU/RNN with batch_first=True; d_in: D, or the number of ids where `tokens`; d_out: O;
+    readout: what the task asks for; n_layers: layers of the stack, each with its own weights; embedding:
+    width of the vectors that stand for ids; encoder: width of a Linear before the first layer;
+    readout_init: "kaiming_normal" (std (2/H)^(1/2), as in the official LEM and UnICORNN code) or torch's
+    default; readout_bias_init: "zeros" (UnICORNN) or torch's default.
+    Shapes: input (B, T, D), or ids (B, T); lengths (B,) -> output (B, O) or (B, T, O), and the states of all
+    layers, a tuple. None as state is rest.
+
+    Example:
+        >>> def layer(d_in: int) -> nn.Module:
+        ...     return nn.GRU(d_in, 8, batch_first=True)
+        >>> model = SequenceModel(layer, d_in=2, d_out=3, readout="last", tokens=False)
+        >>> model(torch.randn(4, 10, 2))[0].shape
+        torch.Size([4, 3])
+    """
+
+    version: ClassVar[int] = 1
+    takes: ClassVar[tuple[str, ...]] = ("lengths", "state")
+
+    def __init__(
+        self,
+        layer: Callable[[int], nn.Module],
+        d_in: int,
+        d_out: int,
+        readout: Literal["last", "every"],
+        tokens: bool,
+        *,
+        n_layers: int = 1,
+        dropout: float = 0.0,
+        dropout_kind: Literal["step", "variational"] = "step",
+        embedding: int | None = None,
+        embedding_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        encoder: int | None = None,
+        lengths: bool = True,
+        readout_init: Literal["default", "kaiming_normal"] = "default",
+        readout_bias_init: Literal["default", "zeros"] = "default",
+    ) -> None:
+        super().__init__()
+        for name, size in {"d_in": d_in, "d_out": d_out, "n_layers": n_layers}.items():
+            positive(name, size)
+        for name, p in {
+            "dropout": dropout,
+            "embedding_dropout": embedding_dropout,
+            "input_dropout": input_dropout,
+        }.items():
+            within(name, p, 0.0, 1.0)
+        one_of("readout", readout, ("last", "every"))
+        one_of("dropout_kind", dropout_kind, ("step", "variational"))
+        one_of("readout_init", readout_init, ("default", "kaiming_normal"))
+        one_of("readout_bias_init", readout_bias_init, ("default", "zeros"))
+        if tokens and embedding is None:
+            raise InputError("embedding must be a width: the inputs are ids. Set net.embedding, such as 100.")
+        if not tokens and (embedding is not None or embedding_dropout):
+            raise InputError(
+                f"embedding={embedding} and embedding_dropout={embedding_dropout} are for ids; the inputs "
+                "of this task are numbers. Set embedding to null and embedding_dropout to 0, or use encoder."
+            )
+        self.d_in, self.d_out, self.readout_at, self.tokens = d_in, d_out, readout, tokens
+        self.dropout, self.dropout_kind = dropout, dropout_kind
+        self.embedding_dropout, self.input_dropout = embedding_dropout, input_dropout
+        self.lengths = lengths
+
+        width = d_in
+        self.embedding: nn.Embedding | None = None
+        if embedding is not None:
+            positive("embedding", embedding)
+            self.embedding, width = nn.Embedding(d_in, embedding), embedding
+        self.encoder: nn.Linear | None = None
+        if encoder is not None:
+            positive("encoder", encoder)
+            self.encoder, width = nn.Linear(width, encoder), encoder
+        layers = []
+        for _ in range(n_layers):
+            layers.append(layer(width))
+            width = _width(layers[-1])
+        self.layers = nn.ModuleList(layers)
+        self.readout = nn.Linear(width, d_out)
+        if readout_init == "kaiming_normal":
+            nn.init.kaiming_normal_(self.readout.weight)
+        if readout_bias_init == "zeros":
+            nn.init.zeros_(self.readout.bias)
+
+    def forward(
+        self, input: Tensor, lengths: Tensor | None = None, state: tuple[Any, ...] | None = None
+    ) -> tuple[Tensor, tuple[Any, ...]]:
+        if lengths is not None:
+            has_shape("lengths", lengths, (input.shape[0],), hint="One true length per sequence.")
+        if state is not None and len(state) != len(self.layers):
+            raise InputError(f"state must hold one entry per layer, {len(self.layers)}; got {len(state)}.")
+        y = self._features(input)
+        states = []
+        for i, layer in enumerate(self.layers):
+            y, carried = layer(y, None if state is None else state[i])
+            y = self._drop(y)
+            states.append(carried)
+        if self.readout_at == "last":
+            if lengths is not None and self.lengths:
+                y = y[torch.arange(len(y), device=y.device), lengths.to(y.device) - 1]
+            else:
+                y = y[:, -1]
+        return self.readout(y), tuple(states)
+
+    def _features(self, input: Tensor) -> Tensor:
+        if self.embedding is None:
+            has_shape("input", input, ("B", "T", self.d_in), hint="Batch comes first, then time.")
+            x = input
+        else:
+            has_shape("input", input, ("B", "T"), hint="Ids, batch first, then time.")
+            table = self.embedding.weight
+            if self.training and self.embedding_dropout:
+                table = table * F.dropout(table.new_ones(len(table), 1), self.embedding_dropout)
+            try:
+                x = F.embedding(input, table)
+            except IndexError as error:
+                raise InputError(
+                    f"input must hold ids in [0, {self.d_in}); got {input.min()} to {input.max()}."
+                ) from error
+        x = F.dropout(x, self.input_dropout, self.training)
+        return x if self.encoder is None else self.encoder(x)
+
+    def _drop(self, y: Tensor) -> Tensor:
+        if not (self.training and self.dropout):
+            return y
+        if self.dropout_kind == "step":
+            return F.dropout(y, self.dropout)
+        return y * F.dropout(y.new_ones(y.shape[0], 1, y.shape[2]), self.dropout)
+
+
+def _width(layer: nn.Module) -> int:
+    """The number of features that a layer hands on; torch's own layers have another name for it."""
+    if isinstance(layer, nn.RNNBase):
+        if not layer.batch_first:
+            raise InputError(f"{type(layer).__name__} must be made with batch_first=True; got False.")
+        return (layer.proj_size or layer.hidden_size) * (2 if layer.bidirectional else 1)
+    width = getattr(layer, "d_out", None)
+    if not isinstance(width, int):
+        raise InputError(f"{type(layer).__name__} must have an integer attribute d_out; got {width!r}.")
+    return width
