@@ -1,0 +1,112 @@
+# Everyday commands. Plain `make` lists them. Every command sets up .venv first, when that is needed.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PHYSML := $(PY) -m physml
+READY := $(VENV)/.ready
+
+# The interpreter that .venv is made with; found by itself when left empty.
+PYTHON ?=
+# The paper that a bare number belongs to: `make table-4` is Table 4 of the LEM paper.
+PAPER ?= lem
+SEEDS ?=
+RUN ?=
+FORCE ?=
+SMOKE ?=
+PLAN ?=
+JOBS ?=
+MAX_HOURS ?=
+DEVICE ?=
+# Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml table and physml figure.
+ARGS ?=
+
+is_on = $(filter-out 0 no false off,$(strip $(1)))
+is_off = $(filter 0 no false off,$(strip $(1)))
+FLAGS = $(strip $(if $(SEEDS),--seeds $(SEEDS)) $(if $(call is_off,$(RUN)),--no-run) \
+	$(if $(call is_on,$(FORCE)),--force) $(if $(call is_on,$(SMOKE)),--smoke) \
+	$(if $(call is_on,$(PLAN)),--plan) $(if $(JOBS),--jobs $(JOBS)) \
+	$(if $(MAX_HOURS),--max-hours $(MAX_HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS))
+
+# An editable install points at its folder: when the checkout was moved or copied, it is set up again.
+MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || echo moved)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test lint smoke smoke-models smoke-readme tables figures doctor clean always
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "Tables:  make table-4    make table-2 PAPER=cornn    make table-cornn-6    make table-5.4 (thesis)"
+	@echo "Options: SEEDS=0,1,2 or SEEDS=n5  RUN=0 (render only)  FORCE=1 (train again)  PLAN=1 (what would be run)"
+	@echo "         SMOKE=1 (tiny sizes, kept apart)  JOBS=2  MAX_HOURS=1.5  DEVICE=cuda  PYTHON=python3.12"
+
+setup: $(READY) ## make .venv with the tested versions; nothing to do when up to date
+
+# Made anew when its Python does not run or an earlier installation was killed; else brought up to date in place.
+$(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
+	@if [ -e $(VENV)/.installing ] || ! $(PY) -m pip --version >/dev/null 2>&1; then \
+		wanted='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'; found=; bare=; \
+		for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python); do \
+			"$$python" -c "$$wanted" >/dev/null 2>&1 || continue; \
+			if "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then found=$$python; break; fi; \
+			bare=$${bare:-$$python}; \
+		done; \
+		if [ -z "$$found" ] && [ -n "$$bare" ]; then \
+			echo "$$bare cannot make virtual environments: it lacks venv or ensurepip." \
+				"On Debian and Ubuntu: apt install python3-venv. Then: make setup" >&2; exit 2; \
+		elif [ -z "$$found" ]; then \
+			echo "physml needs Python 3.11, 3.12 or 3.13; none of these runs and fits:" \
+				"$(or $(PYTHON),python3.11 python3.12 python3.13 python3 python)." \
+				"Install one, or name one: make setup PYTHON=/path/to/python3.12" >&2; exit 2; \
+		fi; \
+		echo "Making $(VENV) with $$found ..."; \
+		"$$found" -m venv --clear $(VENV) || exit 2; \
+	fi; \
+	echo "Installing the packages of constraints.txt into $(VENV); the first time this takes a minute or two ..."; \
+	touch $(VENV)/.installing; code=0; \
+	{ $(PY) -m pip install --quiet --upgrade pip && \
+		$(PY) -m pip install --quiet -c constraints.txt -e '.[dev]'; } || code=$$?; \
+	if [ $$code -ge 128 ]; then exit $$code; fi; rm -f $(VENV)/.installing; \
+	if [ $$code -ne 0 ]; then \
+		echo "pip could not install the packages (above: why). When that is mended: make setup" >&2; exit 2; \
+	fi; \
+	pwd -P > $(READY)
+
+demo: $(READY) ## train LEM on FitzHugh-Nagumo with a fresh seed and print Table lem-4 with it
+	@$(PY) scripts/demo.py $(if $(call is_on,$(SMOKE)),--smoke)
+
+test: $(READY) ## run all tests
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(READY) ## check style and types: ruff, mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+smoke: smoke-models smoke-readme ## every model on every task at tiny size, and the commands of README.md
+
+smoke-models: $(READY)
+	@$(PY) scripts/smoke.py
+
+smoke-readme: $(READY)
+	@$(PY) scripts/readme_commands.py --run
+
+table-%: $(READY) always ## train what is missing of a table and print it beside the paper's numbers
+	@$(PHYSML) table $* --paper $(PAPER) $(FLAGS)
+
+tables: $(READY) ## list all tables with their state
+	@$(PHYSML) table --all
+
+figure-%: $(READY) always ## the same for a figure
+	@$(PHYSML) figure $* --paper $(PAPER) $(FLAGS)
+
+figures: $(READY) ## list all figures
+	@$(PHYSML) list figures
+
+doctor: $(READY) ## say what is installed, what is missing and how to get it
+	@$(PHYSML) doctor
+
+clean: ## remove caches and build files; records, checkpoints and .venv stay
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
