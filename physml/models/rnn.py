@@ -113,6 +113,11 @@ class SequenceModel(nn.Module):
     ) -> tuple[Tensor, tuple[Any, ...]]:
         if lengths is not None:
             has_shape("lengths", lengths, (input.shape[0],), hint="One true length per sequence.")
+            if not 0 < int(lengths.min()) <= int(lengths.max()) <= input.shape[1]:
+                raise InputError(
+                    f"lengths must lie in [1, {input.shape[1]}], the padded length; got {int(lengths.min())} "
+                    f"to {int(lengths.max())}."
+                )
         if state is not None and len(state) != len(self.layers):
             raise InputError(f"state must hold one entry per layer, {len(self.layers)}; got {len(state)}.")
         y = self._features(input)

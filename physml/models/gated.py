@@ -1,0 +1,183 @@
+"""The recurrent layers that torch has, and two variants of the LSTM. Axes: B batch, T time, D features, H units."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from physml.check import has_shape, one_of, positive, within
+from physml.errors import InputError
+
+
+class LSTM(nn.Module):
+    r"""Long short-term memory: torch's, with chrono initialisation and time-stepped gates as options.
+
+    .. math::
+        i, f, o &= \sigma(W_{i,f,o} h_{n-1} + V_{i,f,o} u_n + b_{i,f,o}), \qquad
+        g = \tanh(W_g h_{n-1} + V_g u_n + b_g) \\
+        c_n &= f \circ c_{n-1} + i \circ g, \qquad h_n = o \circ \tanh(c_n)
+
+    With `dt` the gates are scaled: version 1 replaces f, i by :math:`\Delta t f, \Delta t\, i`; version 2 by
+    :math:`(1 - \Delta t) f, \Delta t\, i`. These run in a loop of their own, slower than torch's kernel.
+
+    Source: Hochreiter and Schmidhuber 1997. Chrono: Tallec and Ollivier, https://arxiv.org/abs/1804.11188.
+    Time-stepped gates: LEM, https://arxiv.org/abs/2110.04744, Table 11.
+    Choices: two biases per gate, as in torch; `symbols` gives their sum.
+    Init: uniform on [-k, k], k = H^(-1/2). With `chrono`, b_f ~ log U[1, chrono - 1], b_i = -b_f, and all
+    other biases 0.
+
+    Args: d_in: D; d_hidden: H; chrono: the longest memory to expect, in steps, or None; dt: size of the
+    step, or None for the plain LSTM; dt_version: 1 or 2, with dt.
+    Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        d_in: int,
+        d_hidden: int,
+        *,
+        chrono: float | None = None,
+        dt: float | None = None,
+        dt_version: int | None = None,
+    ) -> None:
+        super().__init__()
+        positive("d_in", d_in)
+        positive("d_hidden", d_hidden)
+        if chrono is not None and not chrono > 2:
+            raise InputError(f"chrono must be more than 2 steps, or null; got {chrono}.")
+        if (dt is None) != (dt_version is None):
+            raise InputError(f"dt and dt_version go together; got dt={dt} and dt_version={dt_version}.")
+        if dt is not None:
+            positive("dt", dt)
+            one_of("dt_version", str(dt_version), ("1", "2"))
+            if dt_version == 2:
+                within("dt", dt, 0.0, 1.0)
+        self.d_in, self.d_out = d_in, d_hidden
+        self.chrono, self.dt, self.dt_version = chrono, dt, dt_version
+        self.cell = nn.LSTM(d_in, d_hidden, batch_first=True)
+        if chrono is not None:
+            self._chrono(chrono)
+
+    @torch.no_grad()
+    def _chrono(self, longest: float) -> None:
+        nn.init.zeros_(self.cell.bias_ih_l0)
+        nn.init.zeros_(self.cell.bias_hh_l0)
+        bi, bf, _, _ = self.cell.bias_ih_l0.chunk(4)
+        bf.uniform_(1.0, longest - 1.0).log_()
+        bi.copy_(-bf)
+
+    def symbols(self) -> dict[str, Tensor]:
+        """`W` acts on h, `V` on the input; gates i, f, g, o."""
+        cell = self.cell
+        found = {}
+        for letter, packed in {
+            "W": cell.weight_hh_l0,
+            "V": cell.weight_ih_l0,
+            "b": cell.bias_ih_l0 + cell.bias_hh_l0,
+        }.items():
+            found.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
+        return found
+
+    def forward(
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
+        rest = self.cell.weight_hh_l0.new_zeros(u.shape[0], self.d_out)
+        h, c = (rest, rest) if state is None else state
+        for name, x in {"h of the state": h, "c of the state": c}.items():
+            has_shape(name, x, (u.shape[0], self.d_out))
+        if self.dt is None:
+            path, (h, c) = self.cell(u, (h[None], c[None]))
+            return path, (h[0], c[0])
+        return self._stepped(u, h, c, self.dt)
+
+    def _stepped(self, u: Tensor, h: Tensor, c: Tensor, dt: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        cell, keep = self.cell, dt if self.dt_version == 1 else 1.0 - dt
+        drive = F.linear(u, cell.weight_ih_l0, cell.bias_ih_l0 + cell.bias_hh_l0)
+        path = []
+        for push in drive.unbind(1):
+            i, f, g, o = torch.addmm(push, h, cell.weight_hh_l0.t()).chunk(4, 1)
+            c = keep * torch.sigmoid(f) * c + dt * torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            path.append(h)
+        return torch.stack(path, 1), (h, c)
+
+
+class GRU(nn.Module):
+    r"""Gated recurrent unit, torch's.
+
+    .. math::
+        r, z &= \sigma(W_{r,z} h_{n-1} + V_{r,z} u_n + b_{r,z}), \qquad
+        k = \tanh(V_k u_n + b_k + r \circ (W_k h_{n-1} + c_k)) \\
+        h_n &= (1 - z) \circ k + z \circ h_{n-1}
+
+    Source: Cho et al., https://arxiv.org/abs/1406.1078.
+    Choices: the reset gate acts after the product with W, as in torch and cuDNN.
+    Init: uniform on [-k, k], k = H^(-1/2).
+
+    Args: d_in: D; d_hidden: H.
+    Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, d_in: int, d_hidden: int) -> None:
+        super().__init__()
+        positive("d_in", d_in)
+        positive("d_hidden", d_hidden)
+        self.d_in, self.d_out = d_in, d_hidden
+        self.cell = nn.GRU(d_in, d_hidden, batch_first=True)
+
+    def symbols(self) -> dict[str, Tensor]:
+        """`W` acts on h, `V` on the input; gates r, z and candidate k. `ck` is the bias behind the reset gate."""
+        cell = self.cell
+        found = {}
+        for letter, packed in {"W": cell.weight_hh_l0, "V": cell.weight_ih_l0}.items():
+            found.update({letter + gate: part for gate, part in zip("rzk", packed.chunk(3), strict=True)})
+        br, bz, bk = cell.bias_ih_l0.chunk(3)
+        cr, cz, ck = cell.bias_hh_l0.chunk(3)
+        return {**found, "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
+
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+        has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
+        h = self.cell.weight_hh_l0.new_zeros(u.shape[0], self.d_out) if state is None else state[0]
+        has_shape("h of the state", h, (u.shape[0], self.d_out))
+        path, h = self.cell(u, h[None])
+        return path, (h[0],)
+
+
+class TanhRNN(nn.Module):
+    r"""The plain recurrent layer, torch's.
+
+    .. math:: h_n = \tanh(W h_{n-1} + V u_n + b)
+
+    Source: Elman 1990.
+    Choices: two biases, as in torch; `symbols` gives their sum.
+    Init: uniform on [-k, k], k = H^(-1/2).
+
+    Args: d_in: D; d_hidden: H.
+    Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, d_in: int, d_hidden: int) -> None:
+        super().__init__()
+        positive("d_in", d_in)
+        positive("d_hidden", d_hidden)
+        self.d_in, self.d_out = d_in, d_hidden
+        self.cell = nn.RNN(d_in, d_hidden, batch_first=True)
+
+    def symbols(self) -> dict[str, Tensor]:
+        cell = self.cell
+        return {"W": cell.weight_hh_l0, "V": cell.weight_ih_l0, "b": cell.bias_ih_l0 + cell.bias_hh_l0}
+
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+        has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
+        h = self.cell.weight_hh_l0.new_zeros(u.shape[0], self.d_out) if state is None else state[0]
+        has_shape("h of the state", h, (u.shape[0], self.d_out))
+        path, h = self.cell(u, h[None])
+        return path, (h[0],)
