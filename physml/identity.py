@@ -1,0 +1,59 @@
+"""The identity of a setting: a hash of everything that can move its number, and of nothing else."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from physml.source import OWN_PACKAGES, file_sha256, read_class, read_class_in
+
+TRAINER_VERSION = 1  # raised when the loop, the seeding or the selection change numbers
+
+MOVING = ("model", "net", "task", "trainer", "optim", "precision", "profile")
+
+
+def payload(config: dict[str, Any]) -> dict[str, Any]:
+    """What is hashed: the moving parts of a composed config, versions of the code, sources of plugins.
+
+    Keys with value null are left out, so a new option that defaults to null keeps old identities.
+    """
+    plugins = [Path(p) for p in config.get("plugins") or []]
+    return {
+        **{key: canonical(config[key]) for key in MOVING},
+        "versions": {
+            **{key: code_version(config[key], plugins) for key in ("model", "net", "task")},
+            "trainer": TRAINER_VERSION,
+        },
+        **({"plugins": {p.name: file_sha256(p) for p in plugins}} if plugins else {}),
+    }
+
+
+def identity(config: dict[str, Any]) -> str:
+    """Eight hex digits. Equal for 1 and 1.0; the order of keys does not matter."""
+    text = json.dumps(payload(config), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def canonical(value: Any) -> Any:
+    """JSON values with nulls dropped from mappings and whole floats written as integers."""
+    match value:
+        case dict():
+            return {str(k): canonical(v) for k, v in value.items() if v is not None}
+        case list() | tuple():
+            return [canonical(v) for v in value]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value
+
+
+def code_version(node: dict[str, Any], plugins: list[Path]) -> int | None:
+    """The `version` of the class a node names; None for classes of other packages."""
+    target = str(node.get("_target_"))
+    module, _, name = target.rpartition(".")
+    for plugin in plugins:
+        if module == plugin.stem:
+            return read_class_in(plugin, name).version
+    if module.partition(".")[0] in OWN_PACKAGES:
+        return read_class(target).version
+    return None

@@ -1,0 +1,119 @@
+"""Which weights count, and when to stop: small objects, chosen by config.
+
+A row is one evaluation: {"epoch": 3, "step": 12, "valid/rmse": 0.1, ...}.
+"""
+
+import math
+from typing import Any, ClassVar, Protocol
+
+Row = dict[str, Any]
+
+
+class Selector(Protocol):
+    """`selected(row)` says whether the weights of this row replace the kept ones."""
+
+    needs_test: ClassVar[bool]
+
+    def bind(self, metric: str, better: dict[str, str]) -> None: ...
+    def selected(self, row: Row) -> bool: ...
+    def rule(self) -> str: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class _Best:
+    """The first evaluation with the strictly best value."""
+
+    part: ClassVar[str]
+    needs_test: ClassVar[bool]
+
+    def __init__(self, metric: str | None) -> None:
+        self.metric = metric
+        self.best: float | None = None
+        self.lower = True
+
+    def bind(self, metric: str, better: dict[str, str]) -> None:
+        """Take the task's metric where the config names none."""
+        self.metric = self.metric or metric
+        if self.metric not in better:
+            from physml.errors import ConfigError, near
+
+            raise ConfigError(f"trainer.select.metric: no metric {self.metric}. {near(self.metric, better)}")
+        self.lower = better[self.metric] == "lower"
+
+    def selected(self, row: Row) -> bool:
+        value = row[f"{self.part}/{self.metric}"]
+        if not math.isfinite(value):
+            return False
+        if self.best is None or (value < self.best if self.lower else value > self.best):
+            self.best = value
+            return True
+        return False
+
+    def rule(self) -> str:
+        return f"{'min' if self.lower else 'max'} {self.part}/{self.metric}"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
+
+
+class BestValid(_Best):
+    """Best on validation data, ties kept at the earliest epoch: what nearly all official code does."""
+
+    part = "valid"
+    needs_test = False
+
+
+class BestTest(_Best):
+    """Best on TEST data: only to reproduce a paper that did so. Tables mark it."""
+
+    part = "test"
+    needs_test = True
+
+
+class Last:
+    """The weights after the last epoch."""
+
+    needs_test: ClassVar[bool] = False
+
+    def bind(self, metric: str, better: dict[str, str]) -> None:
+        pass
+
+    def selected(self, row: Row) -> bool:
+        return True
+
+    def rule(self) -> str:
+        return "last epoch"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class Patience:
+    """Stop after `epochs` epochs without a strictly better value on validation data."""
+
+    def __init__(self, epochs: int, metric: str | None) -> None:
+        self.epochs = epochs
+        self.best = BestValid(metric)
+        self.last_better = 0
+
+    def bind(self, metric: str, better: dict[str, str]) -> None:
+        self.best.bind(metric, better)
+
+    def stops(self, row: Row) -> bool:
+        if self.best.selected(row):
+            self.last_better = row["epoch"]
+        return row["epoch"] - self.last_better >= self.epochs
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best.state_dict(), "last_better": self.last_better}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best.load_state_dict(state["best"])
+        self.last_better = state["last_better"]
