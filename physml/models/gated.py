@@ -1,4 +1,4 @@
-"""The recurrent layers that torch has, and two variants of the LSTM. Axes: B batch, T time, D features, H units."""
+"""torch's recurrent layers and two variants of the LSTM. Axes: B batch, T time, D features, H hidden units."""
 
 from typing import ClassVar
 
@@ -63,21 +63,18 @@ class LSTM(nn.Module):
 
     @torch.no_grad()
     def _chrono(self, longest: float) -> None:
-        nn.init.zeros_(self.cell.bias_ih_l0)
-        nn.init.zeros_(self.cell.bias_hh_l0)
-        bi, bf, _, _ = self.cell.bias_ih_l0.chunk(4)
+        b = _weights(self.cell)[2:]
+        for bias in b:
+            nn.init.zeros_(bias)
+        bi, bf, _, _ = b[0].chunk(4)
         bf.uniform_(1.0, longest - 1.0).log_()
         bi.copy_(-bf)
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates i, f, g, o."""
-        cell = self.cell
-        found = {}
-        for letter, packed in {
-            "W": cell.weight_hh_l0,
-            "V": cell.weight_ih_l0,
-            "b": cell.bias_ih_l0 + cell.bias_hh_l0,
-        }.items():
+        V, W, b, b2 = _weights(self.cell)
+        found: dict[str, Tensor] = {}
+        for letter, packed in {"W": W, "V": V, "b": b + b2}.items():
             found.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
         return found
 
@@ -85,7 +82,7 @@ class LSTM(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
-        rest = self.cell.weight_hh_l0.new_zeros(u.shape[0], self.d_out)
+        rest = _weights(self.cell)[1].new_zeros(u.shape[0], self.d_out)
         h, c = (rest, rest) if state is None else state
         for name, x in {"h of the state": h, "c of the state": c}.items():
             has_shape(name, x, (u.shape[0], self.d_out))
@@ -95,11 +92,11 @@ class LSTM(nn.Module):
         return self._stepped(u, h, c, self.dt)
 
     def _stepped(self, u: Tensor, h: Tensor, c: Tensor, dt: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        cell, keep = self.cell, dt if self.dt_version == 1 else 1.0 - dt
-        drive = F.linear(u, cell.weight_ih_l0, cell.bias_ih_l0 + cell.bias_hh_l0)
+        V, W, b, b2 = _weights(self.cell)
+        keep = dt if self.dt_version == 1 else 1.0 - dt
         path = []
-        for push in drive.unbind(1):
-            i, f, g, o = torch.addmm(push, h, cell.weight_hh_l0.t()).chunk(4, 1)
+        for push in F.linear(u, V, b + b2).unbind(1):
+            i, f, g, o = torch.addmm(push, h, W.t()).chunk(4, 1)
             c = keep * torch.sigmoid(f) * c + dt * torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             path.append(h)
@@ -132,18 +129,18 @@ class GRU(nn.Module):
         self.cell = nn.GRU(d_in, d_hidden, batch_first=True)
 
     def symbols(self) -> dict[str, Tensor]:
-        """`W` acts on h, `V` on the input; gates r, z and candidate k. `ck` is the bias behind the reset gate."""
-        cell = self.cell
-        found = {}
-        for letter, packed in {"W": cell.weight_hh_l0, "V": cell.weight_ih_l0}.items():
+        """`W` acts on h, `V` on the input; gates r, z, candidate k. `ck` is the bias behind the reset gate."""
+        V, W, b, c = _weights(self.cell)
+        found: dict[str, Tensor] = {}
+        for letter, packed in {"W": W, "V": V}.items():
             found.update({letter + gate: part for gate, part in zip("rzk", packed.chunk(3), strict=True)})
-        br, bz, bk = cell.bias_ih_l0.chunk(3)
-        cr, cz, ck = cell.bias_hh_l0.chunk(3)
+        br, bz, bk = b.chunk(3)
+        cr, cz, ck = c.chunk(3)
         return {**found, "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
-        h = self.cell.weight_hh_l0.new_zeros(u.shape[0], self.d_out) if state is None else state[0]
+        h = _weights(self.cell)[1].new_zeros(u.shape[0], self.d_out) if state is None else state[0]
         has_shape("h of the state", h, (u.shape[0], self.d_out))
         path, h = self.cell(u, h[None])
         return path, (h[0],)
@@ -172,12 +169,18 @@ class TanhRNN(nn.Module):
         self.cell = nn.RNN(d_in, d_hidden, batch_first=True)
 
     def symbols(self) -> dict[str, Tensor]:
-        cell = self.cell
-        return {"W": cell.weight_hh_l0, "V": cell.weight_ih_l0, "b": cell.bias_ih_l0 + cell.bias_hh_l0}
+        V, W, b, b2 = _weights(self.cell)
+        return {"W": W, "V": V, "b": b + b2}
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
-        h = self.cell.weight_hh_l0.new_zeros(u.shape[0], self.d_out) if state is None else state[0]
+        h = _weights(self.cell)[1].new_zeros(u.shape[0], self.d_out) if state is None else state[0]
         has_shape("h of the state", h, (u.shape[0], self.d_out))
         path, h = self.cell(u, h[None])
         return path, (h[0],)
+
+
+def _weights(cell: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """On the input, on h, and the bias of each, with all gates packed."""
+    V, W, b, b2 = cell.all_weights[0]
+    return V, W, b, b2
