@@ -1,6 +1,7 @@
 """One batch, for every kind of task. Axes: B batch, T time, D features, N nodes, E edges."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ class Batch:
     carry: bool = False  # the state that the last batch left goes in
 
     def to(self, device: torch.device | str) -> "Batch":
-        moved = {
+        moved: dict[str, Any] = {
             f.name: value.to(device)
             for f in fields(self)
             if isinstance(value := getattr(self, f.name), Tensor)

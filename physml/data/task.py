@@ -1,13 +1,14 @@
 """The task interface: data, splits, loss, score. The trainer knows nothing else of a task."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Generator, Tensor
 
 from physml.data.batch import Batch
-from physml.data.store import Store
+from physml.data.fetch import DataFile
+from physml.data.store import Generated, Store
 
 Part = Literal["train", "valid", "test"]
 Sums = dict[str, float]
@@ -65,5 +66,9 @@ class Task(ABC):
     def facts(self) -> dict[str, Any]:
         """For the record: version, sizes of the parts, sha256 of files, fingerprint of generated data."""
 
-    def to(self, device: str) -> None:
-        """Make small data resident on the device. Batches are moved one by one where a task does nothing here."""
+    def sources(self) -> Sequence[Generated | DataFile]:
+        """What `physml data` lists, checks and gets; empty where all data are drawn as they are used."""
+        return ()
+
+    def to(self, device: str) -> None:  # noqa: B027
+        """Make small data resident on the device; else batches are moved one by one."""
