@@ -1,0 +1,143 @@
+"""What there is, read from conf/ alone: models, tasks, tables, figures, experiments.
+
+A new config file shows up here by itself. Nothing is imported but YAML: no torch, no hydra.
+"""
+
+import shutil
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from physml.errors import ConfigError, near
+from physml.paths import CONF
+from physml.source import read_class
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPEN = "???"  # a value that the user must give
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One config file: its name, what it is in one line, and what belongs beside that.
+
+    `target` is the class it builds, null for a template whose class the user names.
+    """
+
+    name: str
+    about: str
+    facts: str = ""
+    target: str | None = None
+
+
+def models() -> list[Entry]:
+    return [_built("model", name, content) for name, content in _configs("model")]
+
+
+def tasks() -> list[Entry]:
+    return [_built("task", name, content) for name, content in _configs("task")]
+
+
+def tables() -> list[Entry]:
+    """Facts: the other ids a table answers to."""
+    return [_published("table", name, content) for name, content in _configs("table")]
+
+
+def figures() -> list[Entry]:
+    return [_published("figure", name, content) for name, content in _configs("figure")]
+
+
+def experiments() -> list[Entry]:
+    """About: model, task and where the settings come from. Facts: the provenance's kind."""
+    return [_experiment(name, content) for name, content in _configs("experiment")]
+
+
+KINDS: dict[str, Callable[[], list[Entry]]] = {
+    "models": models,
+    "tasks": tasks,
+    "tables": tables,
+    "experiments": experiments,
+    "figures": figures,
+}
+
+
+def entries(kind: str) -> list[Entry]:
+    """The entries of one kind. Errors: ConfigError for an unknown kind, with near names."""
+    if kind not in KINDS:
+        raise ConfigError(f"there is no list of {kind}. {near(kind, KINDS)}")
+    return KINDS[kind]()
+
+
+def text(found: list[Entry], width: int | None = None) -> str:
+    """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
+    if not found:
+        return "none yet"
+    column = max(len(entry.name) for entry in found) + 2
+    room = max((width or shutil.get_terminal_size((110, 24)).columns) - column, 40)
+    lines = []
+    for entry in found:
+        about = f"{entry.about} [{entry.facts}]" if entry.facts else entry.about
+        first, *more = textwrap.wrap(about, room, break_on_hyphens=False) or [""]
+        lines.append(f"{entry.name:<{column}}{first}".rstrip())
+        lines += [f"{'':<{column}}{line}" for line in more]
+    return "\n".join(lines)
+
+
+def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
+    """Name and content of every file of a group; the first comment line stands under the key `_comment`."""
+    folder = CONF / group
+    files = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.yaml")}
+    return [(name, _read(files[name])) for name in sorted(files, key=_natural)]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts lem-9 before lem-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in name.replace(".", "-").split("-")]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    source = path.read_text(encoding="utf-8")
+    try:
+        content = yaml.load(source, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a config must be a mapping of keys to values; it holds {content!r}.")
+    first = source.partition("\n")[0]
+    comment = first.removeprefix("#").strip() if first.startswith("#") else ""
+    return content | {"_comment": "" if comment.startswith("@package") else comment}
+
+
+def _built(group: str, name: str, content: dict[str, Any]) -> Entry:
+    target = content.get("_target_")
+    if not isinstance(target, str):
+        raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
+    if target == _OPEN:
+        return Entry(name, content["_comment"])
+    about = content["_comment"] or read_class(target).doc.partition("\n\n")[0]
+    return Entry(name, " ".join(about.split()), target=target)
+
+
+def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
+    about = content.get("title") or content["_comment"]
+    if not about:
+        raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
+    aliases = ", ".join(map(str, content.get("aliases") or []))
+    return Entry(name, about, aliases)
+
+
+def _experiment(name: str, content: dict[str, Any]) -> Entry:
+    chosen = {}
+    for default in content.get("defaults") or []:
+        if isinstance(default, dict):
+            chosen |= {
+                key.removeprefix("override").strip().lstrip("/"): value for key, value in default.items()
+            }
+    provenance = content.get("provenance") or {}
+    about = f"{chosen.get('model', '?')} on {chosen.get('task', '?')}"
+    if source := provenance.get("source"):
+        about += f"; {source}"
+    return Entry(name, about, provenance.get("kind") or "")
