@@ -1,0 +1,147 @@
+"""Long Expressive Memory. Axes: B batch, T time, D features, H hidden units."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from physml.check import one_of, positive, within
+from physml.errors import InputError
+from physml.ops import lem as ops
+from physml.ops.sequence import sequence, start
+
+
+class LEM(nn.Module):
+    r"""Two states per unit, each with its own time step that is learned from input and state.
+
+    .. math::
+        \Delta t_n &= \Delta t\,\hat\sigma(W_1 y_{n-1} + V_1 u_n + b_1) \\
+        \overline{\Delta t}_n &= \Delta t\,\hat\sigma(W_2 y_{n-1} + V_2 u_n + b_2) \\
+        z_n &= (1 - \Delta t_n) z_{n-1} + \Delta t_n \tanh(W_z y_{n-1} + V_z u_n + b_z) \\
+        y_n &= (1 - \overline{\Delta t}_n) y_{n-1} + \overline{\Delta t}_n \tanh(W_y z_n + V_y u_n + b_y)
+
+    Source: Rusch, Mishra, Erichson and Mahoney, ICLR 2022, https://arxiv.org/abs/2110.04744, equation 3
+    (thesis 5.3).
+    Choices: with dt > 1 a weight 1 - step may be negative; nothing is clamped, as in the official code.
+    Init: all weights and biases uniform on [-k, k], k = H^(-1/2), in the paper and in the official code.
+
+    Args:
+        d_in: D. d_hidden: H.
+        dt: the largest step, in (0, 2].
+        multiscale: False sets both steps to dt, without gates and their parameters (thesis Table 5.9).
+        clip: (low, high), the range both step vectors are clipped to, in training and after it: a network
+            that was trained with clipped steps is tested with them (thesis Figure 5.6: [2^-i, 1]).
+        chrono: T_max, the longest dependency, for the initialisation of thesis Table 5.10:
+            b1 ~ -log U[1, T_max dt - 1], all other biases 0.
+        biases: per gate, 1 as in the paper, or 2, whose sum acts, as in the official code and in nn.LSTM.
+        backend: "auto", "torch" or "reference"; the last one has second derivatives.
+    Shapes: u (B, T, D) -> y (B, T, H). The state is a pair (y, z), each (B, H).
+    Storage: W, V and b hold the gates row after row, [z, 1, 2, y]; `symbols` gives each by its name.
+
+    Example:
+        >>> layer = LEM(d_in=2, d_hidden=8, dt=1.0)
+        >>> layer(torch.randn(4, 10, 2))[0].shape
+        torch.Size([4, 10, 8])
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        d_in: int,
+        d_hidden: int,
+        *,
+        dt: float,
+        multiscale: bool = True,
+        clip: Sequence[float] | None = None,
+        chrono: float | None = None,
+        biases: int = 1,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
+            positive(name, value)
+        within("dt", dt, 0, 2)
+        one_of("backend", backend, ("auto", *ops.BACKENDS))
+        if biases not in (1, 2):
+            raise InputError(
+                f"biases must be 1 (as in the paper) or 2 (as in the official code); got {biases}."
+            )
+        if not multiscale and (clip is not None or chrono is not None):
+            raise InputError("clip and chrono act on the learned steps; they need multiscale=True.")
+        if clip is not None and (len(clip) != 2 or not 0 <= clip[0] <= clip[1]):
+            raise InputError(f"clip must be a pair (low, high) with 0 <= low <= high; got {list(clip)}.")
+        if chrono is not None and not chrono * dt > 2:
+            raise InputError(
+                f"chrono * dt must be more than 2, since b1 is drawn from -log U[1, chrono * dt - 1]; "
+                f"got {chrono} * {dt}."
+            )
+        self.d_in, self.d_out = d_in, d_hidden
+        self.dt, self.multiscale, self.chrono, self.biases = float(dt), multiscale, chrono, biases
+        self.clip = None if clip is None else (float(clip[0]), float(clip[1]))
+        self.backend = backend
+        n_first = 3 * d_hidden if multiscale else d_hidden  # rows that act on y
+        self.W = nn.Parameter(torch.empty(n_first, d_hidden))
+        self.Wy = nn.Parameter(torch.empty(d_hidden, d_hidden))
+        self.V = nn.Parameter(torch.empty(n_first + d_hidden, d_in))
+        self.b = nn.Parameter(torch.empty(n_first + d_hidden))
+        if biases == 2:
+            self.b_state = nn.Parameter(torch.empty(n_first + d_hidden))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        k = self.d_out**-0.5
+        for p in self.parameters():
+            nn.init.uniform_(p, -k, k)
+        if self.chrono is not None:
+            with torch.no_grad():
+                for name, p in self.named_parameters():
+                    if name.startswith("b"):
+                        p.zero_()
+                b1 = self.b[self.d_out : 2 * self.d_out]
+                b1.uniform_(1, self.chrono * self.dt - 1).log_().neg_()
+
+    def forward(
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        u = sequence(u, self.d_in, self.V)
+        y, z = start(state, ("y", "z"), u, self.d_out)
+        outputs, y, z = ops.lem(
+            u, y, z, self.W, self.Wy, self.V, self._bias(), dt=self.dt, clip=self.clip, backend=self.backend
+        )
+        return outputs, (y, z)
+
+    def time_scales(self, u: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        r"""The steps :math:`\Delta t_n` of z and :math:`\overline{\Delta t}_n` of y, each (B, T, H)."""
+        outputs, _ = self(u, state)
+        if not self.multiscale:
+            return torch.full_like(outputs, self.dt), torch.full_like(outputs, self.dt)
+        u = sequence(u, self.d_in, self.V)
+        y, _ = start(state, ("y", "z"), u, self.d_out)
+        before = torch.cat([y.unsqueeze(1), outputs[:, :-1]], 1)
+        s = self.symbols()
+        steps = [
+            self.dt * torch.sigmoid(F.linear(before, s[f"W{i}"]) + F.linear(u, s[f"V{i}"], s[f"b{i}"]))
+            for i in "12"
+        ]
+        if self.clip is not None:
+            steps = [step.clamp(*self.clip) for step in steps]
+        return steps[0], steps[1]
+
+    def symbols(self) -> dict[str, Tensor]:
+        """The paper's weights by their names: views, except b with two biases, their sum."""
+        names = ("z", "1", "2", "y") if self.multiscale else ("z", "y")
+        V, b = self.V.split(self.d_out), self._bias().split(self.d_out)
+        return {
+            **{f"W{i}": w for i, w in zip(names, (*self.W.split(self.d_out), self.Wy), strict=True)},
+            **{f"V{i}": v for i, v in zip(names, V, strict=True)},
+            **{f"b{i}": v for i, v in zip(names, b, strict=True)},
+        }
+
+    def _bias(self) -> Tensor:
+        return self.b if self.biases == 1 else self.b + self.b_state
+
+    def extra_repr(self) -> str:
+        return f"{self.d_in}, {self.d_out}, dt={self.dt}, multiscale={self.multiscale}, biases={self.biases}"

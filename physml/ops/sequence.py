@@ -1,0 +1,41 @@
+"""What recurrences ask of input and state. Axes: B batch, T time, D features, H hidden units."""
+
+import torch
+from torch import Tensor
+
+from physml.check import has_shape
+from physml.errors import InputError
+
+
+def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:
+    """`u` itself, once its shape (B, T, D) and its dtype are right.
+
+    Under autocast a recurrence stays in the precision of its weights: its errors would add up over the steps.
+    """
+    has_shape("u", u, ("B", "T", d_in), hint="Batch comes first, then time; neither may be empty.")
+    if u.dtype != weight.dtype:
+        if not torch.is_autocast_enabled(u.device.type):
+            raise InputError(
+                f"u must have the dtype of the weights, {weight.dtype}; got {u.dtype}. "
+                f"Convert one of the two, for example u.to({weight.dtype})."
+            )
+        u = u.to(weight.dtype)
+    return u
+
+
+def start(
+    state: tuple[Tensor, ...] | None, names: tuple[str, ...], u: Tensor, d_hidden: int
+) -> tuple[Tensor, ...]:
+    """The state before the first step: zero, or the one given, checked; a tuple of (B, H)."""
+    if state is None:
+        return tuple(u.new_zeros(u.shape[0], d_hidden) for _ in names)
+    if not isinstance(state, tuple | list) or len(state) != len(names):
+        what = f"{len(state)} entries" if isinstance(state, tuple | list) else type(state).__name__
+        raise InputError(f"state must be a tuple ({', '.join(names)}), each (B, {d_hidden}); got {what}.")
+    for name, x in zip(names, state, strict=True):
+        has_shape(
+            f"state {name}", x, (u.shape[0], d_hidden), hint="The state goes with the batch it came from."
+        )
+        if x.dtype != u.dtype:
+            raise InputError(f"state {name} must have the dtype of u, {u.dtype}; got {x.dtype}.")
+    return tuple(state)
