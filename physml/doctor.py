@@ -1,6 +1,6 @@
 """The state of this machine for physml: what is there, what is missing, how to get it.
 
-Changes nothing, asks nobody, needs no network. Every check stands alone, so that a broken package is one line.
+Changes nothing, asks nobody, needs no network. Every check stands alone, so a broken package is one line.
 """
 
 import importlib
@@ -161,13 +161,11 @@ def _torch() -> Iterator[Row]:
     else:
         built = torch.version.cuda
         say = f"none found; torch is built for CUDA {built}" if built else "none; this torch is CPU-only"
-        yield Row(
-            topic, "cuda", say, "note", "" if not built else "A GPU needs NVIDIA's driver; the CPU works too."
-        )
+        yield Row(topic, "cuda", say, "note", "Not needed; a GPU needs NVIDIA's driver." if built else "")
     for name in (
         "torchvision",
         "torchaudio",
-    ):  # they break, at import, beside a torch they were not built for
+    ):  # both break beside a torch they were not built for
         try:
             importlib.import_module(name)
         except Exception as error:
@@ -194,7 +192,7 @@ def _data() -> Iterator[Row]:
     topic = "data"
     store = Store.from_env()
     if store.data is None:
-        yield Row(topic, "PHYSML_DATA", "not set", "note", "Only tasks with downloaded files need it.")
+        yield Row(topic, "PHYSML_DATA", "not set", "note", "Only downloaded data need it.")
     elif not store.data.is_dir():
         yield Row(
             topic,

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 from physml.source import read_class
+from physml.spec import read_yaml
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPEN = "???"  # a value that the user must give
 
 
@@ -99,14 +97,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    source = path.read_text(encoding="utf-8")
-    try:
-        content = yaml.load(source, Loader=_LOADER)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: a config must be a mapping of keys to values; it holds {content!r}.")
-    first = source.partition("\n")[0]
+    content = read_yaml(path)
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
     comment = first.removeprefix("#").strip() if first.startswith("#") else ""
     return content | {"_comment": "" if comment.startswith("@package") else comment}
 
@@ -130,12 +122,10 @@ def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
 
 
 def _experiment(name: str, content: dict[str, Any]) -> Entry:
-    chosen = {}
+    chosen: dict[str, str] = {}
     for default in content.get("defaults") or []:
         if isinstance(default, dict):
-            chosen |= {
-                key.removeprefix("override").strip().lstrip("/"): value for key, value in default.items()
-            }
+            chosen |= {key.rpartition("/")[2]: value for key, value in default.items()}  # `override /model`
     provenance = content.get("provenance") or {}
     about = f"{chosen.get('model', '?')} on {chosen.get('task', '?')}"
     if source := provenance.get("source"):
