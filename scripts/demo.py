@@ -1,4 +1,4 @@
-"""`make demo`: train LEM on FitzHugh-Nagumo with a fresh seed; print Table lem-4 with it on a line of its own.
+"""`make demo`: train LEM on FitzHugh-Nagumo with a fresh seed, and print Table lem-4 with that run in it.
 
 The same as these two commands, with a seed that neither the repository nor an earlier demo has used:
     physml run experiment=lem/fitzhugh_nagumo-lem seed=K --adhoc

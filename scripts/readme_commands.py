@@ -1,0 +1,176 @@
+"""The commands of README.md and the how-tos, extracted and run, so that they can't rot.
+
+What counts, in any Markdown file:
+- a fenced block opened by ```console is run in the checkout, one by ```console elsewhere in a folder outside;
+- in it, each line that starts with `$ ` is a command; a trailing ` # comment` is cut off, other lines are output;
+- a block opened by ```python NAME or ```yaml NAME is written to the outside folder as the file NAME;
+- a block right below `<!-- not run: reason -->` is not run.
+Commands that would train for long get the tiny sizes: `profile=smoke`, `--smoke` or `SMOKE=1` is added.
+Nothing is written into the checkout: results, work folders and data caches are temporary.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TIME_LIMIT_S = 600
+_FENCE = re.compile(r"^```(\w+)?[ ]*(\S+)?[ ]*$")
+_SKIP = re.compile(r"^<!-- not run: (.+) -->$")
+_QUICK = re.compile(r"RUN=0|PLAN=1|--(no-run|plan|cfg|help)\b|SMOKE=1|--smoke|profile=smoke")
+_TINY = (
+    (re.compile(r"(physml|-m physml) run\b"), " profile=smoke"),
+    (re.compile(r"(physml|-m physml) (table|figure)\b(?! --all)"), " --smoke"),
+    (re.compile(r"make (-\S+ )*(demo|table-|figure-)"), " SMOKE=1"),
+)
+# Settings of the person, or of a `make` around this one, that would change what the commands do.
+_FOREIGN = (
+    *("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "SEEDS", "RUN", "FORCE", "SMOKE", "PLAN", "JOBS"),
+    *("MAX_HOURS", "DEVICE", "ARGS", "PAPER", "PHYSML_DATA"),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: language, the word after it, lines, number of its first line, why it is not run."""
+
+    language: str
+    word: str
+    lines: tuple[str, ...]
+    line: int
+    skip: str | None
+
+
+@dataclass(frozen=True)
+class Command:
+    text: str
+    line: int
+    elsewhere: bool
+    skip: str | None
+
+    @property
+    def tiny(self) -> str:
+        """The command as it is tested."""
+        if _QUICK.search(self.text):
+            return self.text
+        return self.text + "".join(ending for pattern, ending in _TINY if pattern.search(self.text))
+
+
+def blocks(text: str) -> Iterator[Block]:
+    lines = text.splitlines()
+    start: int | None = None
+    language = word = ""
+    for i, line in enumerate(lines):
+        if start is None:
+            if match := _FENCE.match(line):
+                start, language, word = i, match.group(1) or "", match.group(2) or ""
+        elif line == "```":
+            above = _SKIP.match(lines[start - 1]) if start else None
+            yield Block(
+                language, word, tuple(lines[start + 1 : i]), start + 2, above.group(1) if above else None
+            )
+            start = None
+    if start is not None:
+        raise SystemExit(f"the fenced block opened in line {start + 1} is not closed.")
+
+
+def commands(text: str) -> list[Command]:
+    return [
+        Command(
+            re.sub(r"\s+# .*$", "", line[2:]).strip(), block.line + i, block.word == "elsewhere", block.skip
+        )
+        for block in blocks(text)
+        if block.language == "console"
+        for i, line in enumerate(block.lines)
+        if line.startswith("$ ")
+    ]
+
+
+def files(text: str) -> dict[str, str]:
+    """The files that a text shows: name -> content."""
+    return {
+        block.word: "\n".join(block.lines) + "\n"
+        for block in blocks(text)
+        if block.language in ("python", "yaml") and block.word
+    }
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PHYSML_RESULTS": str(scratch / "results"),
+        "PHYSML_RUNS": str(scratch / "work"),
+        "PHYSML_CACHE": str(scratch / "cache"),
+        "WANDB_MODE": "offline",
+    }
+
+
+def run(document: Path) -> int:
+    """Run the commands of one file in their order; how many failed."""
+    text = document.read_text(encoding="utf-8")
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="physml-readme-") as folder:
+        scratch = Path(folder)
+        outside = scratch / "outside"
+        outside.mkdir()
+        for name, content in files(text).items():
+            (outside / name).write_text(content, encoding="utf-8")
+        for command in commands(text):
+            where = f"{document.relative_to(ROOT)}:{command.line}"
+            if command.skip:
+                print(f"--- {where}: not run ({command.skip}): {command.text}", flush=True)
+                continue
+            print(f"--- {where}: {command.tiny}", flush=True)
+            started = time.monotonic()
+            try:
+                code = subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", command.tiny],
+                    cwd=outside if command.elsewhere else ROOT,
+                    env=environment(scratch),
+                    stdin=subprocess.DEVNULL,
+                    timeout=TIME_LIMIT_S,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                code = 124
+            failed += code != 0
+            seconds = time.monotonic() - started
+            print(f"    {'ok' if code == 0 else f'FAILED, exit code {code}'}, {seconds:.1f} s", flush=True)
+    return failed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run", action="store_true", help="run the commands; without it they are only listed"
+    )
+    parser.add_argument(
+        "documents", nargs="*", type=Path, default=[ROOT / "README.md"], help="Markdown files"
+    )
+    arguments = parser.parse_args()
+    failed = 0
+    for document in arguments.documents:
+        path = document.resolve()
+        found = commands(path.read_text(encoding="utf-8"))
+        if not found:
+            raise SystemExit(f"{document} holds no command: no line of a ```console block starts with `$ `.")
+        if arguments.run:
+            failed += run(path)
+        else:
+            print("\n".join(f"{command.line}: {command.tiny}" for command in found))
+    if arguments.run:
+        print(f"{failed} commands failed" if failed else "all commands passed")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
