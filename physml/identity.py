@@ -19,7 +19,7 @@ def payload(config: dict[str, Any]) -> dict[str, Any]:
     """
     plugins = [Path(p) for p in config.get("plugins") or []]
     return {
-        **{key: canonical(config[key]) for key in MOVING},
+        **{key: _moving(config[key]) for key in MOVING},
         "versions": {
             **{key: code_version(config[key], plugins) for key in ("model", "net", "task")},
             "trainer": TRAINER_VERSION,
@@ -32,6 +32,12 @@ def identity(config: dict[str, Any]) -> str:
     """Eight hex digits. Equal for 1 and 1.0; the order of keys does not matter."""
     text = json.dumps(payload(config), sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _moving(value: Any) -> Any:
+    """Without the kernel backend, which is equal to its reference by test."""
+    value = canonical(value)
+    return {k: v for k, v in value.items() if k != "backend"} if isinstance(value, dict) else value
 
 
 def canonical(value: Any) -> Any:

@@ -1,0 +1,45 @@
+"""From a batch to an output, and from a part to its metrics."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from physml.data.batch import Batch
+from physml.data.task import Metrics, Sums, Task
+
+State = Any  # whatever a network's layers keep from step to step: nested tuples of tensors
+
+
+def apply(net: nn.Module, batch: Batch, state: State = None) -> tuple[Tensor, State]:
+    """Call a sequence network or a graph network with the fields it takes."""
+    if batch.edge_index is not None:
+        return net(batch.input, batch.edge_index, edge_weight=batch.edge_weight, batch=batch.batch), None
+    return net(batch.input, lengths=batch.lengths, state=state)
+
+
+def detached(state: State) -> State:
+    """The same numbers, cut from the graph: truncated backpropagation through time."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    if isinstance(state, tuple | list):
+        return tuple(detached(s) for s in state)
+    return state
+
+
+@torch.no_grad()
+def evaluate(net: nn.Module, task: Task, batches: Iterable[Batch], device: str) -> Metrics:
+    """Metrics of one part: dropout off, state carried where the task says so."""
+    was_training = net.training
+    net.eval()
+    totals: Sums = defaultdict(float)
+    state: State = None
+    for batch in batches:
+        batch = batch.to(device)
+        output, state = apply(net, batch, state if batch.carry else None)
+        for key, value in task.score(output, batch).items():
+            totals[key] += float(value)
+    net.train(was_training)
+    return task.finish(dict(totals))

@@ -1,0 +1,123 @@
+"""How a run is seen: a bar with the time left on a terminal, plain lines in a file."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from physml import atomic
+
+
+class Reporter(Protocol):
+    def start(self, label: str, total: int, done: int) -> None: ...
+    def step(self, done: int) -> None: ...
+    def row(self, row: dict[str, Any]) -> None: ...
+    def close(self, status: str) -> None: ...
+
+
+def reporter() -> Reporter:
+    return BarReporter() if sys.stderr.isatty() else LineReporter()
+
+
+def brief(row: dict[str, Any]) -> str:
+    """`epoch 3  train/loss 0.012  valid/rmse 0.034`."""
+    shown = [f"{k} {v:.4g}" for k, v in row.items() if "/" in k and isinstance(v, float)]
+    return "  ".join([f"epoch {row['epoch']}", *shown])
+
+
+class LineReporter:
+    """One line per evaluation, at most one in `every_s` seconds, and always the last."""
+
+    def __init__(self, every_s: float = 10.0) -> None:
+        self.every_s = every_s
+        self.printed_at = -every_s
+        self.pending: str | None = None
+        self.total = 0
+        self.done = 0
+
+    def start(self, label: str, total: int, done: int) -> None:
+        self.total, self.done = total, done
+        self._print(f"{label}: {total} steps" + (f", continuing at step {done}" if done else ""))
+
+    def step(self, done: int) -> None:
+        self.done = done
+
+    def row(self, row: dict[str, Any]) -> None:
+        self.pending = f"step {self.done}/{self.total}  {brief(row)}"
+        if time.monotonic() - self.printed_at >= self.every_s:
+            self._flush()
+
+    def close(self, status: str) -> None:
+        self._flush()
+        self._print(status)
+
+    def _flush(self) -> None:
+        if self.pending:
+            self._print(self.pending)
+            self.printed_at = time.monotonic()
+            self.pending = None
+
+    def _print(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class BarReporter:
+    """A rich progress bar on standard error, with the time left and the newest metrics."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} steps"),
+            TimeElapsedColumn(),
+            TextColumn("eta"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[news]}"),
+            console=Console(stderr=True),
+        )
+        self.task: Any = None
+
+    def start(self, label: str, total: int, done: int) -> None:
+        self.task = self.progress.add_task(label, total=total, completed=done, news="")
+        self.progress.start()
+
+    def step(self, done: int) -> None:
+        self.progress.update(self.task, completed=done)
+
+    def row(self, row: dict[str, Any]) -> None:
+        self.progress.update(self.task, news=brief(row))
+
+    def close(self, status: str) -> None:
+        if self.task is not None:
+            self.progress.update(self.task, news=status)
+        self.progress.stop()
+
+
+class FileReporter(LineReporter):
+    """Lines for the log, and a small file that the launcher of many runs reads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(every_s=30.0)
+        self.path = path
+        self.written_at = 0.0
+
+    def step(self, done: int) -> None:
+        super().step(done)
+        if time.monotonic() - self.written_at > 1.0:
+            self.written_at = time.monotonic()
+            with _ignored_os_errors():
+                atomic.write_text(self.path, json.dumps({"done": done, "total": self.total}))
+
+
+class _ignored_os_errors:
+    """Progress is a courtesy: a full disk must not stop a run because of it."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, OSError)

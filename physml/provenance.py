@@ -1,0 +1,87 @@
+"""Where a number comes from: code, packages, machine."""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from physml import __version__
+from physml.paths import ROOT
+
+PACKAGES = ("torch", "numpy", "scipy", "hydra-core", "torch_geometric")
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@lru_cache(maxsize=1)
+def code() -> dict[str, Any]:
+    """Commit of the checkout; `dirty` looks at code and config alone, not at results."""
+    commit = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--", "physml", "tasks", "conf", "pyproject.toml")
+    return {"commit": commit, "dirty": None if commit is None else bool(changed), "version": __version__}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    cuda = device.startswith("cuda")
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda if cuda else None,
+        "device": torch.cuda.get_device_name(device) if cuda else "cpu",
+        "cpu": _cpu_model(),
+        "threads": config["runtime"]["threads"],
+        "tf32": config["precision"] == "tf32",
+        "deterministic": config["runtime"]["deterministic"],
+        "platform": platform.platform(),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+def peak_memory_mib(device: str) -> float:
+    """Peak of the device's memory on CUDA, of the whole process elsewhere."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def host() -> str:
+    return f"{platform.node()} (pid {os.getpid()})"

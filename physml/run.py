@@ -1,0 +1,395 @@
+"""One run, from lock to record."""
+
+import contextlib
+import csv
+import gzip
+import io
+import logging
+import signal
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from physml import atomic, checkpoint, record, tracker
+from physml.errors import DataError, PhysmlError, Preempted, RunFailed
+from physml.identity import payload
+from physml.lock import held
+from physml.paths import shown
+from physml.progress import Reporter
+from physml.provenance import code, machine, now, packages, peak_memory_mib
+from physml.runspec import RunSpec
+
+log = logging.getLogger("physml")
+DONE = ("finished", "diverged")  # a second start would give the same
+
+
+def existing(spec: RunSpec) -> dict[str, Any] | None:
+    """The record of exactly this run, if it is there. Refuses a hash that two different configs share."""
+    for root in record.results_roots():
+        path = root / spec.place.relative
+        if path.exists():
+            found = {**record.read(path), "path": str(path)}
+            if found.get("hashed") not in (None, record.finite(payload(spec.config))):
+                raise RunFailed(f"{shown(path)} has the same identity but another config. Move it away and report this.")
+            return found
+    return None
+
+
+def perform(spec: RunSpec, report: Reporter, *, force: bool = False, tables: list[str] | None = None) -> dict[str, Any]:
+    """Make one run and write its record; returns the record, with its `path`.
+
+    Skips a run that is done, goes on with one that was stopped. Errors: Busy, Preempted (a checkpoint is kept),
+    PhysmlError for bad input. Any other failure becomes a record with status `failed`.
+    """
+    done = existing(spec)
+    if done and done["status"] in DONE and not force:
+        return {**done, "skipped": True}
+    with held(spec.work_folder):
+        writable(spec)
+        if force and not (spec.work_folder / "forced").exists():
+            checkpoint.remove(spec.work_folder)
+            (spec.work_folder / "forced").touch()  # so that a forced run that is stopped goes on next time
+        with _logging(spec.work_folder / "log.txt"), asked_to_stop() as asked:
+            made = _Attempt(spec, report, asked, tables or []).carry_out()
+        (spec.work_folder / "forced").unlink(missing_ok=True)
+        return made
+
+
+def writable(spec: RunSpec) -> None:
+    """Say now, not after hours, that a record could not be written."""
+    folder = spec.record_path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic.writing(folder / ".probe") as temporary:
+            temporary.write_bytes(b"x" * 4096)
+        (folder / ".probe").unlink()
+    except OSError as error:
+        raise DataError(
+            f"{shown(folder)} cannot be written: {error.strerror}. Free space, or set PHYSML_RESULTS to another folder."
+        ) from error
+
+
+@contextlib.contextmanager
+def asked_to_stop() -> Iterator[Any]:
+    """SIGTERM, SIGUSR1 and the first Ctrl-C are remembered; the loop looks between steps."""
+    names: list[str] = []
+
+    def remember(number: int, _frame: object) -> None:
+        if number == signal.SIGINT and names:
+            raise KeyboardInterrupt
+        names.append(signal.Signals(number).name)
+
+    before = {}
+    with contextlib.suppress(ValueError):  # not the main thread: signals stay as they are
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            before[number] = signal.signal(number, remember)
+    try:
+        yield lambda: names[0] if names else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Attempt:
+    """One attempt at a run: everything between the lock and the record."""
+
+    def __init__(self, spec: RunSpec, report: Reporter, asked: Any, tables: list[str]) -> None:
+        self.spec, self.report, self.asked = spec, report, asked
+        self.started = now()
+        self.config = spec.config
+        self.tables = tables
+        self.facts: dict[str, Any] = {}
+        self.tracker: tracker.Tracker = tracker.NoTracker()
+
+    def carry_out(self) -> dict[str, Any]:
+        from physml.train import Diverged
+
+        status, reason = "finished", None
+        try:
+            self._prepare()
+            self._resume()
+            self.tracker = tracker.start(self.spec, self.tables)
+            self.report.start(self.spec.label, self.trainer.total_steps, self.trainer.step)
+            try:
+                self.trainer.fit()
+            except Diverged as error:
+                status, reason = "diverged", str(error)
+            self._measure(status)
+        except (Preempted, KeyboardInterrupt) as error:
+            self.report.close("stopped; the same command goes on from the checkpoint")
+            self.tracker.finish({"status": "preempted"}, None, 75)
+            raise Preempted(f"stopped by {error or 'Ctrl-C'}; start the same command again to go on.") from error
+        except PhysmlError:
+            self.report.close("failed")
+            self.tracker.finish({"status": "failed"}, None, 1)
+            raise
+        except Exception as error:
+            status, reason = "failed", explained(error)
+            log.error("%s", traceback.format_exc())
+        made = self._write(status, reason)
+        self.report.close(status + (f": {reason}" if reason else ""))
+        return made
+
+    # ------------------------------------------------------------------ before
+
+    def _prepare(self) -> None:
+        import torch
+
+        from physml import build
+        from physml.data.store import Store
+        from physml.train import Trainer
+
+        keys = self.config["runtime"]
+        torch.set_num_threads(keys["threads"])
+        torch.use_deterministic_algorithms(keys["deterministic"])
+        self.device = pick_device(keys["device"])
+        task = build.build_task(self.config)
+        if self.config["split"] >= task.n_splits:
+            raise DataError(f"{type(task).__name__} has {task.n_splits} split(s); split={self.config['split']} is not there.")
+        task.load(Store.from_env(), self.config["split"])
+        task.to(self.device)
+        self.task = task
+        self.trainer = Trainer(
+            self.config,
+            task,
+            self.device,
+            report=self.report,
+            save=self._save,
+            asked=self.asked,
+            on_row=self._on_row,
+        )
+
+    def _resume(self) -> None:
+        state = checkpoint.load(self.spec.work_folder, self.spec.place.identity)
+        if state:
+            self.trainer.load_state_dict(state["trainer"])
+            self.started = state["started"]
+        lines = "".join(record_line(row) for row in self.trainer.rows)
+        with _disk_full_is_said("metrics.jsonl"):
+            atomic.write_text(self.spec.work_folder / "metrics.jsonl", lines)
+
+    # ------------------------------------------------------------------ during
+
+    def _save(self, state: dict[str, Any]) -> None:
+        whole = {"identity": self.spec.place.identity, "started": self.started, "trainer": state}
+        with _disk_full_is_said("the checkpoint"):
+            checkpoint.save(self.spec.work_folder, whole)
+
+    def _on_row(self, row: dict[str, Any]) -> None:
+        with _disk_full_is_said("metrics.jsonl"), (self.spec.work_folder / "metrics.jsonl").open("a") as file:
+            file.write(record_line(row))
+        self.tracker.row(row)
+
+    # ------------------------------------------------------------------ after
+
+    def _measure(self, status: str) -> None:
+        """Score test for the last and for the selected weights, and nothing in between."""
+        trainer = self.trainer
+        last_row = trainer.rows[-1] if trainer.rows else None
+        metrics: dict[str, Any] = {"best": None, "last": None}
+        if status == "finished" and last_row:
+            metrics["last"] = {"valid": of_part(last_row, "valid"), "test": trainer.metrics("test")}
+        selected = None
+        if trainer.kept:
+            row = trainer.kept["row"]
+            selected = {"rule": trainer.selector.rule(), "step": row["step"], "epoch": row["epoch"]}
+            if status == "finished" and last_row and row["step"] == last_row["step"]:
+                metrics["best"] = metrics["last"]
+            else:
+                trainer.net.load_state_dict(trainer.kept["weights"])
+                metrics["best"] = {"valid": of_part(row, "valid"), "test": trainer.metrics("test")}
+        self.facts |= {"metrics": metrics, "selected": selected, "arrays": self._arrays()}
+        if self.config["runtime"]["save_model"]:
+            from safetensors.torch import save_file
+
+            with atomic.writing(self.spec.work_folder / "model.safetensors") as temporary:
+                save_file(trainer.net.state_dict(), temporary)
+
+    def _arrays(self) -> str | None:
+        if not self.config["arrays"] or not self.trainer.kept:
+            return None
+        from physml import build
+
+        collector = build.construct(self.config["arrays"], "arrays", self.config["plugins"])
+        arrays = collector.collect(self.trainer.net, self.task, self.config["trainer"]["eval_batch_size"], self.device)
+        path = self.spec.record_path.with_suffix(".npz")
+        atomic.write(path, lambda file: np.savez_compressed(file, **arrays))
+        return path.name
+
+    def _write(self, status: str, reason: str | None) -> dict[str, Any]:
+        path = self.spec.record_path
+        made = self._record(status, reason)
+        try:
+            if self.rows:
+                atomic.write(path.with_suffix("").with_suffix(".curve.csv.gz"), lambda file: file.write(curve(self.rows)))
+                made["curve"] = path.with_suffix("").with_suffix(".curve.csv.gz").name
+            record.write(path, made)
+        except OSError as error:
+            raise RunFailed(
+                f"the record {shown(path)} could not be written: {error.strerror}. Free space and start the same command "
+                f"again: it goes on from the checkpoint in {shown(self.spec.work_folder)}."
+            ) from error
+        if status in DONE:
+            checkpoint.remove(self.spec.work_folder)
+        self.tracker.finish(self._summary(made), self._plot(), 0 if status == "finished" else 1)
+        return {**made, "path": str(path)}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return self.trainer.rows if hasattr(self, "trainer") else []
+
+    def _record(self, status: str, reason: str | None) -> dict[str, Any]:
+        place = self.spec.place
+        made: dict[str, Any] = {
+            "schema": record.SCHEMA,
+            "experiment": place.folder,
+            "protocol": getattr(getattr(self, "task", None), "protocol", None),
+            "identity": place.identity,
+            "split": place.split,
+            "seed": place.seed,
+            "status": status,
+            "reason": reason,
+            "metrics": {"best": None, "last": None},
+            "selected": None,
+            "n_parameters": None,
+            "n_parameters_printed": self.config["n_parameters_printed"],
+            "cost": None,
+            "precision": self.config["precision"],
+            "backend": None,
+            "short": self.config["short"],
+            "provenance": self.config["provenance"],
+            "curve": None,
+            "arrays": None,
+            "code": code(),
+            "packages": packages(),
+            "started": self.started,
+            "ended": now(),
+            "wandb": self.tracker.id,
+            "choices": self.spec.choices,
+            "hashed": payload(self.config),
+            "config": self.config,
+        }
+        if hasattr(self, "trainer"):
+            made |= self._measured()
+        return made | self.facts
+
+    def _measured(self) -> dict[str, Any]:
+        from physml.models.count import count_parameters
+
+        trainer = self.trainer
+        return {
+            "scoring": {name: self.task.scoring.get(name, self.task.protocol) for name in self.task.better},
+            "references": self.task.references(),
+            "data": self.task.facts(),
+            "n_parameters": count_parameters(trainer.net),
+            "n_steps": trainer.step,
+            "n_epochs": trainer.epoch,
+            "cost": {
+                "train_s": round(trainer.train_s, 3),
+                "eval_s": round(trainer.eval_s, 3),
+                "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
+                "peak_memory_mib": round(peak_memory_mib(self.device), 1),
+            },
+            "backend": backends(trainer.net),
+            "machine": machine(self.device, self.config),
+        }
+
+    def _summary(self, made: dict[str, Any]) -> dict[str, Any]:
+        best = made["metrics"]["best"] or {}
+        flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
+        return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
+
+    def _plot(self) -> Path | None:
+        """The curves as a picture, for the tracker alone."""
+        if not self.rows or isinstance(self.tracker, tracker.NoTracker):
+            return None
+        from physml.figure import plot_rows
+
+        path = self.spec.work_folder / "curves.png"
+        try:
+            plot_rows(self.rows, self.spec.label, path)
+        except OSError as error:
+            log.warning("the plot could not be written: %s", error)
+            return None
+        return path
+
+
+# ---------------------------------------------------------------------------- small parts
+
+
+def pick_device(wanted: str) -> str:
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise DataError(f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. Use runtime.device=cpu.")
+    try:
+        return str(torch.device(wanted))
+    except RuntimeError as error:
+        raise DataError(f"runtime.device={wanted} is not a device of torch. Use auto, cpu or cuda.") from error
+
+
+def explained(error: Exception) -> str:
+    """One line for the record; out of memory is called by its name."""
+    import torch
+
+    text = f"{type(error).__name__}: {error}".partition("\n")[0]
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        return f"out of memory: {text}"
+    return text
+
+
+def backends(net: Any) -> str:
+    """The recurrence kernels that ran, by the layers' own word."""
+    asked = {m.backend for m in net.modules() if isinstance(getattr(m, "backend", None), str)}
+    return "+".join(sorted({"torch" if b == "auto" else b for b in asked})) or "torch"
+
+
+def of_part(row: dict[str, Any], part: str) -> dict[str, float]:
+    return {key.partition("/")[2]: value for key, value in row.items() if key.startswith(f"{part}/")}
+
+
+def record_line(row: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(record.finite(row)) + "\n"
+
+
+def curve(rows: list[dict[str, Any]]) -> bytes:
+    """Rows as gzipped CSV; the same rows give the same bytes."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return gzip.compress(text.getvalue().encode(), mtime=0)
+
+
+@contextlib.contextmanager
+def _disk_full_is_said(what: str) -> Iterator[None]:
+    """A full disk during training is a warning: the last whole checkpoint stays, training goes on."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("%s could not be written: %s. Training goes on; free space.", what, error.strerror or error)
+
+
+@contextlib.contextmanager
+def _logging(path: Path) -> Iterator[None]:
+    """Warnings and errors of the run go to its log.txt as well."""
+    try:
+        handler: logging.Handler = logging.FileHandler(path)
+    except OSError:
+        handler = logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,73 @@
+"""One run, before it is made: its config, its identity, its places on disk."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from physml.compose import Composed, compose
+from physml.identity import identity
+from physml.paths import results_root, work_root
+from physml.record import Place
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    config: dict[str, Any]
+    choices: dict[str, str | None]
+    place: Place
+
+    @property
+    def record_path(self) -> Path:
+        return results_root() / self.place.relative
+
+    @property
+    def work_folder(self) -> Path:
+        return work_root() / self.place.folder / self.place.stem
+
+    @cached_property
+    def label(self) -> str:
+        return f"{self.place.folder} split {self.place.split} seed {self.place.seed}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"config": self.config, "choices": self.choices, "place": vars(self.place)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "RunSpec":
+        return cls(data["config"], data["choices"], Place(**data["place"]))
+
+
+def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
+    """Where a composed config belongs.
+
+    An experiment of conf/ whose number-moving keys are untouched has its folder below results/runs;
+    everything else is ad hoc: results/runs/adhoc, which git ignores.
+    """
+    config = composed.config
+    key = identity(config)
+    name = config["experiment"]
+    inside = bool(name) and not outside(name)
+    if not adhoc and inside and key == identity(compose([f"experiment={name}", f"profile={config['profile']}"]).config):
+        folder = str(name)
+    elif name:
+        folder = folder_of(str(name)) if outside(name) else f"adhoc/{name}"
+    else:
+        folder = f"adhoc/{_name(composed, 'task')}-{_name(composed, 'model')}"
+    return RunSpec(config, composed.choices, Place(folder, key, config["split"], config["seed"]))
+
+
+def outside(experiment: str) -> bool:
+    """An experiment file that a user keeps, not one of conf/."""
+    return experiment.endswith((".yaml", ".yml"))
+
+
+def folder_of(experiment: str) -> str:
+    """Where the records of an experiment lie below runs/."""
+    return f"adhoc/{Path(experiment).stem}" if outside(experiment) else experiment
+
+
+def _name(composed: Composed, group: str) -> str:
+    choice = composed.choices[group]
+    if choice in (None, "own"):
+        return str(composed.config[group]["_target_"]).rpartition(".")[2].lower()
+    return str(choice)
