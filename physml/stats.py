@@ -184,7 +184,7 @@ def paired(
 
 
 def order_verdict(gain: Summary) -> ClaimVerdict | None:
-    """Whether "first beats second" holds: the 95 % interval of the paired gain against 0. None below n = 3."""
+    """Whether "first beats second" holds: the interval of the paired gain against 0. None below n = 3."""
     if gain.n < N_FOR_VERDICT or gain.low is None or gain.high is None:
         return None
     if gain.low > 0:

@@ -144,7 +144,7 @@ class TableSpec:
             if label not in labels:
                 raise ConfigError(f"claim: there is no row {label}. {near(label, labels)}")
             if key not in keys:
-                raise ConfigError(f"claim: there is no column {key}. {near(str(key), keys)}")
+                raise ConfigError(f"claim: there is no column {key!r}. {near(key, keys)}")
 
     def cell(self, row: Row, column: Column) -> Cell:
         """The cell as it counts: what it leaves out is taken from its row."""
@@ -160,14 +160,15 @@ class TableSpec:
         return [(e, j, k) for e in experiments_of(self) for j in self.splits for k in self.seeds]
 
 
-def _claimed(claim: Claim | str | None) -> list[tuple[str, str | None]]:
+def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
+    """Every row that a claim names, with the column it is compared in."""
     if not isinstance(claim, Claim):
         return []
-    named: list[tuple[str, str | None]] = []
+    named = []
     for order in claim.order:
-        named += [(label, order.column or claim.column) for label in (order.better, *order.than)]
+        named += [(label, order.column or claim.column or "") for label in (order.better, *order.than)]
     for tie in claim.ties:
-        named += [(label, tie.column or claim.column) for label in tie.rows]
+        named += [(label, tie.column or claim.column or "") for label in tie.rows]
     return named
 
 
@@ -190,7 +191,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def find_id(name: str, known: Sequence[str], aliases: Mapping[str, str], paper: str, what: str) -> str:
-    """The id that a person means: `lem-4`, `4` with the paper's name, or an alias such as thesis-5.4 or 5.4."""
+    """The id a person means: `lem-4`, `4` with the paper's name, or an alias such as thesis-5.4 or 5.4."""
     bare = name.strip().removeprefix(f"{what}-")
     for option in (bare, f"{paper}-{bare}"):
         if option in known:
