@@ -1,0 +1,308 @@
+"""What every task must keep, on the four fixtures and on the real tasks at the sizes of profile smoke."""
+
+import importlib
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import Generator, Tensor
+
+from physml.data.batch import Batch
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.data.task import Task
+from physml.errors import InputError
+from physml.evaluate import apply, detached, evaluate
+
+ROOT = Path(__file__).parents[2]
+
+
+def by_path(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+small = sys.modules.get("fixtures_tasks") or by_path(ROOT / "tests" / "fixtures_tasks.py")
+
+
+def from_config(name: str, **changes) -> Task:
+    node = yaml.safe_load((ROOT / "conf" / "task" / f"{name}.yaml").read_text())
+    module, _, cls = node.pop("_target_").rpartition(".")
+    return getattr(importlib.import_module(module), cls)(**(node | node.pop("smoke") | changes))
+
+
+FIXTURES: dict[str, Callable[[], Task]] = {
+    name: lambda name=name: small.small_tasks()[name] for name in small.small_tasks()
+}
+REAL: dict[str, Callable[[], Task]] = {
+    "fitzhugh_nagumo": lambda: from_config("fitzhugh_nagumo"),
+    "lorenz96": lambda: from_config("lorenz96"),
+    "lorenz96-0.9": lambda: from_config("lorenz96", forcing=0.9),
+    "adding": lambda: from_config("adding"),
+    "adding-official": lambda: from_config("adding", protocol="official"),
+}
+ALL = FIXTURES | REAL
+PARTS = ("train", "valid", "test")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(params=ALL)
+def task(request, store) -> Task:
+    task = ALL[request.param]()
+    task.load(store, 0)
+    return task
+
+
+def rng(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def output_shape(task: Task, batch: Batch) -> tuple[int, ...]:
+    """What a network answers for a read-out."""
+    if task.readout == "every":
+        return (*batch.input.shape[:2], task.d_out)
+    return (len(batch.input), task.d_out)
+
+
+def answer(task: Task, batch: Batch) -> Tensor:
+    """Some output that depends on the items alone, not on how they are batched."""
+    shape = output_shape(task, batch)
+    start = torch.arange(math.prod(shape[1:])).reshape(1, *shape[1:]) * 0.1
+    first = batch.input.double().reshape(len(batch.input), -1)[:, :1]
+    return torch.sin(start + first.reshape(-1, *[1] * (len(shape) - 1))).float()
+
+
+def test_declares_what_it_is(task):
+    assert task.readout in ("last", "every", "node", "graph")
+    assert task.metric in task.better
+    assert set(task.better.values()) <= {"lower", "higher"}
+    assert set(task.scoring) <= set(task.better)
+    assert task.protocol in ("clean", "paper", "official")
+    assert task.d_in > 0 and task.d_out > 0 and task.n_splits > 0
+
+
+def test_batches_fit_the_declared_sizes(task):
+    for part in PARTS:
+        batch = next(task.batches(part, 3, rng()))
+        if task.tokens:
+            assert batch.input.dtype == torch.int64 and batch.input.dim() == 2
+            assert batch.input.min() >= 0 and batch.input.max() < task.d_in
+        else:
+            assert batch.input.dtype == torch.float32 and batch.input.shape[-1] == task.d_in
+        if task.readout == "node":
+            assert batch.edge_index.shape[0] == 2 and batch.edge_index.max() < len(batch.input)
+        for tensor in (batch.input, batch.target):
+            assert torch.isfinite(tensor).all()
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_an_epoch_has_the_declared_number_of_steps(task, size):
+    assert sum(1 for _ in task.batches("train", size, rng())) == task.steps_per_epoch(size)
+
+
+def test_same_generator_same_batches(task):
+    for part in PARTS:
+        once, again = (list(task.batches(part, 3, rng(5))) for _ in range(2))
+        for a, b in zip(once, again, strict=True):
+            assert torch.equal(a.input, b.input) and torch.equal(a.target, b.target)
+
+
+def test_another_generator_another_order_or_draw(task):
+    if isinstance(task, small.Echo | small.Communities):
+        pytest.skip("a stream and a graph have no order")
+    a, b = (torch.cat([x.input for x in task.batches("train", 3, rng(s))]) for s in (1, 2))
+    assert not torch.equal(a, b)
+
+
+def test_loading_again_gives_the_same_data(task, store):
+    before = [batch.input for part in PARTS for batch in task.batches(part, 4, rng())]
+    task.load(store, 0)
+    after = [batch.input for part in PARTS for batch in task.batches(part, 4, rng())]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_a_part_holds_each_item_once(task):
+    for part in PARTS:
+        batches = list(task.batches(part, 3, rng()))
+        if batches[0].index is None:
+            continue
+        index = torch.cat([batch.index for batch in batches])
+        assert index.sort().values.tolist() == list(range(len(index)))
+        assert len(index) == task.facts()["sizes"][part]
+
+
+def test_parts_are_disjoint(task):
+    if isinstance(task, small.Communities):
+        count = sum(next(task.batches(part, 1)).mask.int() for part in PARTS)
+        assert (count == 1).all()
+        return
+    if isinstance(task, small.Echo):
+        # Windows of a few ids recur by chance; whole streams don't.
+        streams = [task.streams[part] for part in ("valid", "test")]
+        assert not torch.equal(*streams)
+        assert not any(torch.equal(task.streams["train"][: len(s)], s) for s in streams)
+        return
+    seen: set[bytes] = set()
+    for seed, part in enumerate(PARTS):
+        rows = {row.numpy().tobytes() for batch in task.batches(part, 4, rng(seed)) for row in batch.input}
+        assert not rows & seen
+        seen |= rows
+
+
+def test_score_does_not_depend_on_the_batch_size(task):
+    found = [score_reference(task, lambda batch: answer(task, batch), size=size) for size in (1, 3, 1000)]
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-9)
+    assert set(found[0]) == set(task.better)
+
+
+def test_loss_is_a_scalar_with_a_gradient(task):
+    batch = next(task.batches("train", 3, rng()))
+    output = answer(task, batch).requires_grad_()
+    loss = task.loss(output, batch)
+    assert loss.shape == () and torch.isfinite(loss)
+    loss.backward()
+    assert output.grad.abs().sum() > 0
+
+
+def test_nan_in_the_output_shows_in_the_metric(task):
+    if task.better[task.metric] == "higher":
+        pytest.skip("accuracy counts a NaN as some class")
+    poisoned = score_reference(task, lambda batch: answer(task, batch) * float("nan"))
+    assert math.isnan(poisoned[task.metric])
+
+
+@pytest.mark.parametrize("method", ["loss", "score"])
+def test_a_wrong_output_shape_is_refused(task, method):
+    batch = next(task.batches("test", 3))
+    wrong = torch.zeros(*output_shape(task, batch)[:-1], task.d_out + 1)
+    with pytest.raises(InputError, match="output must have shape"):
+        getattr(task, method)(wrong, batch)
+
+
+def test_references_are_finite_and_complete(task):
+    references = task.references()
+    assert references
+    for metrics in references.values():
+        assert set(metrics) == set(task.better)
+        assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_facts_fit_a_record(task):
+    facts = task.facts()
+    assert {"version", "sizes", "sha256", "fingerprint"} <= set(facts)
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+
+
+def test_to_keeps_the_data(task):
+    before = next(task.batches("test", 2, rng())).input
+    task.to("cpu")
+    assert torch.equal(next(task.batches("test", 2, rng())).input, before)
+
+
+def test_a_batch_keeps_its_kind_when_it_moves(task):
+    batch = next(task.batches("test", 2, rng()))
+    moved = batch.to("cpu")
+    assert type(moved) is type(batch)
+    assert moved.carry == batch.carry
+
+
+# ---------------------------------------------------------------------------- the fixtures are what they say
+
+
+@pytest.mark.parametrize(("name", "best"), [("sign_of_sum", 1.0), ("leaky_mean", 0.0), ("communities", 1.0)])
+def test_the_oracle_of_a_fixture_is_nearly_perfect(name, best, store):
+    task = FIXTURES[name]()
+    task.load(store, 0)
+    assert score_reference(task, task.oracle)[task.metric] == pytest.approx(best, abs=0.05)
+
+
+def test_splits_of_a_fixture_differ(store):
+    masks = []
+    for split in range(small.Communities.n_splits):
+        task = FIXTURES["communities"]()
+        task.load(store, split)
+        masks.append(task.masks["test"])
+    assert not torch.equal(*masks)
+
+
+def test_windows_of_the_token_stream_follow_each_other(store):
+    task = FIXTURES["echo"]()
+    task.load(store, 0)
+    for part, size in (("train", 5), ("test", 5)):
+        batches = list(task.batches(part, size))
+        assert all(batch.carry for batch in batches)
+        for a, b in pairwise(batches):
+            assert torch.equal(a.target[:, -1], b.input[:, 0])
+            assert torch.equal(a.target[:, :-1], a.input[:, 1:])
+
+
+class Memory(torch.nn.Module):
+    """Predicts the echo from a carried buffer of ids: knows the task, learns nothing."""
+
+    def __init__(self, task) -> None:
+        super().__init__()
+        self.n_ids, self.back, self.noise = task.d_in, task.back, task.noise
+
+    def forward(self, ids, lengths=None, state=None):
+        seen = ids.new_zeros(len(ids), self.back) if state is None else state[0]
+        seen = torch.cat([seen, ids], 1)
+        echo = seen[:, -ids.shape[1] - self.back + 1 :][
+            :, : ids.shape[1]
+        ]  # the id `back` before each next id
+        p = torch.nn.functional.one_hot(echo, self.n_ids) * (1 - self.noise) + self.noise / self.n_ids
+        return p.log(), (seen[:, -self.back :],)
+
+
+def test_the_token_stream_needs_the_carried_state(store):
+    task = FIXTURES["echo"]()
+    task.load(store, 0)
+    net = Memory(task)
+    carried = evaluate(net, task, task.batches("test", 1), "cpu")["nats"]
+    forgotten = score_reference(task, lambda batch: net(batch.input)[0])["nats"]
+    assert carried == pytest.approx(task.oracle_nats(), abs=0.15)
+    assert forgotten > task.references()["unigram"]["nats"]
+
+
+def test_a_graph_net_learns_the_communities(store):
+    task = FIXTURES["communities"]()
+    task.load(store, 1)
+    torch.manual_seed(0)
+    net = small.GraphNet(lambda d_in: small.MeanConv(d_in, 8), task.d_in, task.d_out)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    for epoch in range(40):
+        for batch in task.batches("train", 1, rng(epoch)):
+            optimizer.zero_grad()
+            task.loss(apply(net, batch)[0], batch).backward()
+            optimizer.step()
+    accuracy = evaluate(net, task, task.batches("test", 1), "cpu")["accuracy"]
+    assert accuracy > max(metrics["accuracy"] for metrics in task.references().values())
+    assert accuracy > 0.9
+
+
+def test_carried_state_is_cut_from_the_graph(store):
+    task = FIXTURES["echo"]()
+    task.load(store, 0)
+    torch.manual_seed(0)
+    embedding, gru = torch.nn.Embedding(task.d_in, 6), torch.nn.GRU(6, 8, batch_first=True)
+    readout = torch.nn.Linear(8, task.d_out)
+    state = None
+    for batch in task.batches("train", 20):
+        y, state = gru(embedding(batch.input), state)
+        task.loss(readout(y), batch).backward()  # would raise at the second window if the graph went on
+        state = detached(state)
+    assert state.shape == (1, 20, 8)
