@@ -7,7 +7,6 @@ A demo that was stopped keeps its seed, and the next one goes on where it was.
 """
 
 import argparse
-import contextlib
 import os
 import re
 import subprocess
@@ -16,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 from physml import atomic, record
-from physml.errors import PhysmlError
 from physml.paths import results_root, results_roots, shown, work_root
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
@@ -85,13 +83,11 @@ def _seed(note: Path) -> tuple[int, bool]:
 
 
 def _record_of(seed: int) -> Path:
-    for path in sorted((results_root() / "runs" / "adhoc").rglob(f"*-seed{seed}.json")):
-        with contextlib.suppress(PhysmlError):
-            if record.read(path)["experiment"] == EXPERIMENT:
-                return path
-    raise SystemExit(
-        f"the run ended, but left no record of seed {seed} below {results_root() / 'runs' / 'adhoc'}."
-    )
+    folder = results_root() / "runs" / "adhoc" / EXPERIMENT
+    found = sorted(folder.glob(f"*-split0-seed{seed}.json"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise SystemExit(f"the run ended, but left no record of seed {seed} in {shown(folder)}.")
+    return found[-1]
 
 
 def _physml(*arguments: str) -> int:
