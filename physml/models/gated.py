@@ -1,4 +1,4 @@
-"""torch's recurrent layers and two variants of the LSTM. Axes: B batch, T time, D features, H hidden units."""
+"""torch's recurrent layers and two variants of the LSTM. Axes: B batch, T time, D features, H units."""
 
 from typing import ClassVar
 
@@ -129,7 +129,7 @@ class GRU(nn.Module):
         self.cell = nn.GRU(d_in, d_hidden, batch_first=True)
 
     def symbols(self) -> dict[str, Tensor]:
-        """`W` acts on h, `V` on the input; gates r, z, candidate k. `ck` is the bias behind the reset gate."""
+        """`W` acts on h, `V` on the input; gates r, z, candidate k; `ck` is the bias behind the gate r."""
         V, W, b, c = _weights(self.cell)
         found: dict[str, Tensor] = {}
         for letter, packed in {"W": W, "V": V}.items():

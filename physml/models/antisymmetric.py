@@ -1,0 +1,97 @@
+"""The antisymmetric recurrent network. Axes: B batch, T time, D features, H hidden units."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from physml.check import non_negative, positive
+from physml.ops.drive import drive
+from physml.ops.residual_tanh.function import residual_tanh
+from physml.ops.sequence import sequence, start
+
+
+class AntisymmetricRNN(nn.Module):
+    r"""A stable differential equation in Euler steps: the matrix is skew, slightly damped.
+
+    .. math:: h_n = h_{n-1} + \epsilon \tanh((W - W^T - \gamma I) h_{n-1} + V u_n + b)
+
+    Gated:
+
+    .. math::
+        z_n &= \sigma((W - W^T - \gamma I) h_{n-1} + V_z u_n + b_z) \\
+        h_n &= h_{n-1} + \epsilon\, z_n \circ \tanh((W - W^T - \gamma I) h_{n-1} + V u_n + b)
+
+    Source: Chang et al., ICLR 2019, https://arxiv.org/abs/1902.09689.
+    Choices: W is stored in full; its H (H - 1) / 2 free entries are what a parameter count counts.
+    Init: W ~ N(0, sigma_w^2 / H), V and V_z ~ N(0, 1 / D), b and b_z zero.
+
+    Args: d_in: D; d_hidden: H; epsilon: step size; gamma: damping; gated: with the input gate z; sigma_w:
+    see Init.
+    Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
+
+    Example:
+        >>> layer = AntisymmetricRNN(d_in=2, d_hidden=8, epsilon=0.01, gamma=0.01)
+        >>> layer(torch.randn(4, 10, 2))[0].shape
+        torch.Size([4, 10, 8])
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        d_in: int,
+        d_hidden: int,
+        *,
+        epsilon: float,
+        gamma: float,
+        gated: bool = False,
+        sigma_w: float = 1.0,
+    ) -> None:
+        super().__init__()
+        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "epsilon": epsilon}.items():
+            positive(name, value)
+        non_negative("gamma", gamma)
+        non_negative("sigma_w", sigma_w)
+        self.d_in, self.d_out = d_in, d_hidden
+        self.epsilon, self.gamma, self.gated, self.sigma_w = float(epsilon), gamma, gated, sigma_w
+        self.n_redundant = d_hidden * (d_hidden + 1) // 2  # entries of W that W - W^T does not see anew
+        self.W = nn.Parameter(torch.empty(d_hidden, d_hidden))
+        self.V = nn.Parameter(torch.empty(d_hidden, d_in))
+        self.b = nn.Parameter(torch.empty(d_hidden))
+        if gated:
+            self.Vz = nn.Parameter(torch.empty(d_hidden, d_in))
+            self.bz = nn.Parameter(torch.empty(d_hidden))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.W, 0.0, self.sigma_w * self.d_out**-0.5)
+        nn.init.normal_(self.V, 0.0, self.d_in**-0.5)
+        nn.init.zeros_(self.b)
+        if self.gated:
+            nn.init.normal_(self.Vz, 0.0, self.d_in**-0.5)
+            nn.init.zeros_(self.bz)
+
+    def symbols(self) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {"W": self.W, "V": self.V, "b": self.b}
+        return {**found, "Vz": self.Vz, "bz": self.bz} if self.gated else found
+
+    def matrix(self) -> Tensor:
+        """W - W^T - gamma I."""
+        identity = torch.eye(self.d_out, dtype=self.W.dtype, device=self.W.device)
+        return self.W - self.W.t() - self.gamma * identity
+
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+        u = sequence(u, self.d_in, self.V)
+        (h,) = start(state, ("h",), u, self.d_out)
+        push, M = drive(u, self.V, self.b), self.matrix()
+        path = self._gated(u, push, h, M.t()) if self.gated else residual_tanh(push, h, M, 1.0, self.epsilon)
+        return path.transpose(0, 1), (path[-1].clone(),)
+
+    def _gated(self, u: Tensor, push: Tensor, h: Tensor, Mt: Tensor) -> Tensor:
+        path = []
+        for p, q in zip(push.unbind(0), drive(u, self.Vz, self.bz).unbind(0), strict=True):
+            turned = h @ Mt
+            h = torch.addcmul(h, torch.sigmoid(turned + q), torch.tanh(turned + p), value=self.epsilon)
+            path.append(h)
+        return torch.stack(path)

@@ -1,0 +1,126 @@
+"""Recurrent networks with an orthogonal matrix. Axes: B batch, T time, D features, H hidden units."""
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import orthogonal
+
+from physml.check import one_of, positive
+from physml.errors import InputError
+from physml.ops.drive import drive
+from physml.ops.modrelu.function import modrelu
+from physml.ops.sequence import sequence, start
+
+
+class ExpRNN(nn.Module):
+    r"""A recurrent layer whose matrix stays orthogonal, as the exponential of a skew matrix.
+
+    .. math::
+        h_n &= \mathrm{modReLU}(B h_{n-1} + T u_n), \qquad
+        \mathrm{modReLU}(x) = \mathrm{sign}(x) \max(|x| + b, 0) \\
+        B &= B_0 \exp(A - A^T) \quad\text{with A lower triangular}
+
+    `base` says what B_0 is. "identity": I, so B = exp of a skew matrix: expRNN. "start": the initial matrix,
+    and A starts at 0, a static trivialization around the start: DTRIV-inf. With `rebase_every` = K, B_0
+    moves to the current B and A returns to 0 at every K-th training pass: DTRIV-K.
+
+    Source: Lezcano-Casado and Martinez-Rubio, ICML 2019, https://arxiv.org/abs/1901.08428; dynamic
+    trivializations: Lezcano-Casado, NeurIPS 2019, https://arxiv.org/abs/1909.09501.
+    Choices: torch's own parametrization of orthogonal matrices holds A and B_0; A is stored in full, and its
+    H (H - 1) / 2 free entries are what a parameter count counts.
+    Init: the skew matrix has blocks [[0, s], [-s, 0]] on its diagonal: "cayley" with
+    s = -((1 - cos t) / (1 + cos t))^(1/2), t uniform on [0, pi/2], or "henaff" with s uniform on [-pi, pi].
+    T Kaiming normal. b uniform on [-0.01, 0.01].
+
+    Args: d_in: D; d_hidden: H; init: see Init; base, rebase_every: see above.
+    Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
+
+    Example:
+        >>> ExpRNN(d_in=2, d_hidden=8)(torch.randn(4, 10, 2))[0].shape
+        torch.Size([4, 10, 8])
+    """
+
+    version: ClassVar[int] = 1
+    n_passes: Tensor
+
+    def __init__(
+        self,
+        d_in: int,
+        d_hidden: int,
+        *,
+        init: Literal["cayley", "henaff"] = "cayley",
+        base: Literal["identity", "start"] = "identity",
+        rebase_every: int | None = None,
+    ) -> None:
+        super().__init__()
+        positive("d_in", d_in)
+        positive("d_hidden", d_hidden)
+        one_of("init", init, ("cayley", "henaff"))
+        one_of("base", base, ("identity", "start"))
+        if rebase_every is not None:
+            positive("rebase_every", rebase_every)
+            if base == "identity":
+                raise InputError(
+                    "rebase_every moves the base, so it needs base='start'; got base='identity'."
+                )
+        self.d_in, self.d_out = d_in, d_hidden
+        self.init, self.base, self.rebase_every = init, base, rebase_every
+        self.n_redundant = d_hidden * (d_hidden + 1) // 2  # entries of A that are not below the diagonal
+        if rebase_every is not None:
+            self.register_buffer("n_passes", torch.zeros((), dtype=torch.long))
+        self.T = nn.Parameter(torch.empty(d_hidden, d_in))
+        self.b = nn.Parameter(torch.empty(d_hidden))
+        nn.init.kaiming_normal_(self.T)
+        nn.init.uniform_(self.b, -0.01, 0.01)
+        self.recurrent = nn.Linear(d_hidden, d_hidden, bias=False)
+        skew = skew_blocks(d_hidden, init)
+        with torch.no_grad():
+            if base == "start":
+                self.recurrent.weight.copy_(torch.matrix_exp(skew))
+            orthogonal(self.recurrent, orthogonal_map="matrix_exp", use_trivialization=base == "start")
+            if base == "identity":
+                self._A().copy_(skew.tril())
+
+    def _A(self) -> Tensor:
+        A = self.recurrent.get_parameter("parametrizations.weight.original")
+        return A
+
+    def symbols(self) -> dict[str, Tensor]:
+        """B is made from A; T, b and A are trained."""
+        return {"A": self._A(), "B": self.recurrent.weight, "T": self.T, "b": self.b}
+
+    def rebase(self) -> None:
+        """Move the base to the current matrix. The map stays the same; the directions of training change."""
+        if self.base != "start":
+            raise InputError("only a layer with base='start' has a base that can move.")
+        with torch.no_grad():
+            self.recurrent.weight = self.recurrent.weight.clone()
+
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+        u = sequence(u, self.d_in, self.T)
+        (h,) = start(state, ("h",), u, self.d_out)
+        if self.rebase_every is not None and self.training:
+            if self.n_passes and self.n_passes % self.rebase_every == 0:
+                self.rebase()
+            self.n_passes += 1
+        with torch.autocast(u.device.type, enabled=False):
+            B = self.recurrent.weight
+        path = modrelu(drive(u, self.T), h, B, self.b)
+        return path.transpose(0, 1), (path[-1].clone(),)
+
+
+def skew_blocks(size: int, init: str) -> Tensor:
+    """A skew matrix of 2 x 2 blocks; of odd size, the last row and column are 0."""
+    t = torch.rand(size // 2)
+    if init == "cayley":
+        cos = torch.cos(t * (math.pi / 2))
+        s = -torch.sqrt((1.0 - cos) / (1.0 + cos))
+    else:
+        s = (2.0 * t - 1.0) * math.pi
+    found = torch.zeros(size, size)
+    at = torch.arange(0, size - 1, 2)
+    found[at, at + 1] = s
+    found[at + 1, at] = -s
+    return found

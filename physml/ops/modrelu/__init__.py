@@ -1,0 +1,1 @@
+"""A recurrence under modReLU: ExpRNN."""

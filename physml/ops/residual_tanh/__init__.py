@@ -1,0 +1,1 @@
+"""A tanh step added to a linear one: Lipschitz RNN, AntisymmetricRNN, FastRNN."""
