@@ -25,7 +25,7 @@ class LEM(nn.Module):
     Source: Rusch, Mishra, Erichson and Mahoney, ICLR 2022, https://arxiv.org/abs/2110.04744, equation 3
     (thesis 5.3).
     Choices: with dt > 1 a weight 1 - step may be negative; nothing is clamped, as in the official code.
-    Init: all weights and biases uniform on [-k, k], k = H^(-1/2), in the paper and in the official code.
+    Init: all weights and biases uniform on [-k, k]; k = H^(-1/2) in the paper and in the official code.
 
     Args:
         d_in: D. d_hidden: H.
@@ -36,6 +36,7 @@ class LEM(nn.Module):
         chrono: T_max, the longest dependency, for the initialisation of thesis Table 5.10:
             b1 ~ -log U[1, T_max dt - 1], all other biases 0.
         biases: per gate, 1 as in the paper, or 2, whose sum acts, as in the official code and in nn.LSTM.
+        init: "official", k = H^(-1/2) as published; "fan_in", k = (D + H)^(-1/2), from what a unit takes in.
         backend: "auto", "torch" or "reference"; the last one has second derivatives.
     Shapes: u (B, T, D) -> y (B, T, H). The state is a pair (y, z), each (B, H).
     Storage: W, V and b hold the gates row after row, [z, 1, 2, y]; `symbols` gives each by its name.
@@ -58,12 +59,14 @@ class LEM(nn.Module):
         clip: Sequence[float] | None = None,
         chrono: float | None = None,
         biases: int = 1,
+        init: str = "official",
         backend: str = "auto",
     ) -> None:
         super().__init__()
         for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
             positive(name, value)
         within("dt", dt, 0, 2)
+        one_of("init", init, ("official", "fan_in"))
         one_of("backend", backend, ("auto", *ops.BACKENDS))
         if biases not in (1, 2):
             raise InputError(
@@ -81,7 +84,7 @@ class LEM(nn.Module):
         self.d_in, self.d_out = d_in, d_hidden
         self.dt, self.multiscale, self.chrono, self.biases = float(dt), multiscale, chrono, biases
         self.clip = None if clip is None else (float(clip[0]), float(clip[1]))
-        self.backend = backend
+        self.init, self.backend = init, backend
         n_first = 3 * d_hidden if multiscale else d_hidden  # rows that act on y
         self.W = nn.Parameter(torch.empty(n_first, d_hidden))
         self.Wy = nn.Parameter(torch.empty(d_hidden, d_hidden))
@@ -92,7 +95,7 @@ class LEM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        k = self.d_out**-0.5
+        k = (self.d_out if self.init == "official" else self.d_in + self.d_out) ** -0.5
         for p in self.parameters():
             nn.init.uniform_(p, -k, k)
         if self.chrono is not None:

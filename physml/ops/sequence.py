@@ -1,5 +1,7 @@
 """What recurrences ask of input and state. Axes: B batch, T time, D features, H hidden units."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ from physml.errors import InputError
 def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:
     """`u` itself, once its shape (B, T, D) and its dtype are right.
 
-    Under autocast a recurrence stays in the precision of its weights: its errors would add up over the steps.
+    Under autocast u may come in half precision; errors add up over the steps, so the steps stay in full.
     """
     has_shape("u", u, ("B", "T", d_in), hint="Batch comes first, then time; neither may be empty.")
     if u.dtype != weight.dtype:
@@ -39,3 +41,9 @@ def start(
         if x.dtype != u.dtype:
             raise InputError(f"state {name} must have the dtype of u, {u.dtype}; got {x.dtype}.")
     return tuple(state)
+
+
+def steady(u: Tensor) -> AbstractContextManager[object]:
+    """No autocast inside: a recurrence computes in the precision of its weights."""
+    device = u.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

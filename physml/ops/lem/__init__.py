@@ -5,6 +5,7 @@ from torch import Tensor
 from physml.check import one_of
 from physml.ops.lem import function, reference
 from physml.ops.lem.reference import Clip
+from physml.ops.sequence import steady
 
 BACKENDS = {"reference": reference.lem, "torch": function.lem}
 
@@ -27,4 +28,6 @@ def lem(
     `backend`: "auto" takes the fastest that is there, today "torch".
     """
     one_of("backend", backend, ("auto", *BACKENDS))
-    return BACKENDS["torch" if backend == "auto" else backend](u, y, z, W, Wy, V, b, dt=dt, clip=clip)
+    run = BACKENDS["torch" if backend == "auto" else backend]
+    with steady(u):
+        return run(u, y, z, W, Wy, V, b, dt=dt, clip=clip)

@@ -1,0 +1,179 @@
+r"""coRNN with a backward written by hand. Axes: B batch, T time, D features, H hidden units, K = 2H + D + 1.
+
+Both dampings are z_n = a z_{n-1} + c f_n - d y_{n-1} with f_n = tanh(...), and three constants each. The
+operand [y | z | u | 1] takes the input and the bias into the product of the step, and gives all gradients of
+weights in one product per block of steps; blocks stay in cache. Nothing that was saved is changed: backward
+can run twice.
+
+With :math:`\bar y, \bar z` for the gradients of the states, one step back is
+
+.. math::
+    \bar z_n &\mathrel{+}= \Delta t\,\bar y_n, \qquad p_n = c\,(1 - f_n^2)\,\bar z_n \\
+    \bar y_{n-1} &\mathrel{+}= \bar y_n - d\,\bar z_n + W^T p_n, \qquad
+    \bar z_{n-1} = a\,\bar z_n + \mathcal{W}^T p_n
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.once import once
+
+BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
+
+
+def constants(dt: float, gamma: float, epsilon: float, damping: str) -> tuple[float, float, float]:
+    """a, c, d of z_n = a z_{n-1} + c f_n - d y_{n-1}."""
+    if damping == "explicit":
+        return 1 - dt * epsilon, dt, dt * gamma
+    share = 1 / (1 + dt * epsilon)
+    return share, share * dt, share * dt * gamma
+
+
+def forward(
+    u: Tensor,
+    y: Tensor,
+    z: Tensor,
+    W: Tensor,
+    Wcal: Tensor,
+    V: Tensor,
+    b: Tensor,
+    dt: float,
+    a: float,
+    c: float,
+    d: float,
+    saved: bool,
+) -> tuple[Tensor, Tensor]:
+    """The operands [y_{n-1} | z_{n-1} | u_n | 1] (T + 1, B, K) and the forces f_n (T, B, H).
+
+    Not `saved`, there is room for one f only.
+    """
+    (n_batch, n_steps, d_in), n_hidden = u.shape, W.shape[0]
+    operands = u.new_empty(n_steps + 1, n_batch, 2 * n_hidden + d_in + 1)
+    operands[0, :, :n_hidden] = y
+    operands[0, :, n_hidden : 2 * n_hidden] = z
+    operands[:n_steps, :, 2 * n_hidden : -1] = u.transpose(0, 1)
+    operands[:n_steps, :, -1] = 1
+    weight = torch.cat([W, Wcal, V, b[:, None]], 1).t().contiguous()  # (K, H)
+    forces = u.new_empty(n_steps if saved else 1, n_batch, n_hidden)
+    rows, force = operands.unbind(0), forces.unbind(0) * (1 if saved else n_steps)
+    path_y = operands[..., :n_hidden].unbind(0)
+    path_z = operands[..., n_hidden : 2 * n_hidden].unbind(0)
+    mm, add, mul = torch.mm, torch.add, torch.mul
+    for n in range(n_steps):
+        f = mm(rows[n], weight, out=force[n]).tanh_()
+        new = mul(path_z[n], a, out=path_z[n + 1]).add_(f, alpha=c).sub_(path_y[n], alpha=d)
+        add(path_y[n], new, alpha=dt, out=path_y[n + 1])
+    return operands, forces
+
+
+class CoRNNFunction(torch.autograd.Function):
+    """The map of `reference.cornn` for fixed dt, gamma and epsilon. Differentiable once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        y: Tensor,
+        z: Tensor,
+        W: Tensor,
+        Wcal: Tensor,
+        V: Tensor,
+        b: Tensor,
+        dt: float,
+        a: float,
+        c: float,
+        d: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        n_hidden = W.shape[0]
+        operands, forces = forward(u, y, z, W, Wcal, V, b, dt, a, c, d, saved=True)
+        ctx.save_for_backward(operands, forces, W, Wcal, V)
+        ctx.constants = dt, a, c, d
+        ctx.set_materialize_grads(False)
+        # Copies of the last state: what is carried on must not keep the whole path alive.
+        y, z = operands[-1, :, : 2 * n_hidden].clone().split(n_hidden, 1)
+        return operands[1:, :, :n_hidden].transpose(0, 1), y.contiguous(), z.contiguous()
+
+    @staticmethod
+    @once
+    def backward(
+        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        operands, forces, W, Wcal, V = ctx.saved_tensors
+        dt, a, c, d = ctx.constants
+        n_steps, n_batch, n_hidden = forces.shape
+        n_block = max(1, min(n_steps, BLOCK // (n_batch * n_hidden)))
+        recurrent = torch.cat([W, Wcal], 1)  # (H, 2H)
+        d_weight = W.new_zeros(n_hidden, operands.shape[2])  # (H, K)
+        d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[0] else None
+        slopes = torch.empty_like(forces[:n_block])
+        # Gradients of [y | z] before and after the steps of a block; entry 0 goes on to the block before.
+        d_states = forces.new_zeros(n_block + 1, n_batch, 2 * n_hidden)
+        if d_y is not None:
+            d_states[0, :, :n_hidden] = d_y
+        if d_z is not None:
+            d_states[0, :, n_hidden:] = d_z
+        both = d_states.unbind(0)
+        of_y, of_z = d_states[..., :n_hidden].unbind(0), d_states[..., n_hidden:].unbind(0)
+
+        for end in range(n_steps, 0, -n_block):
+            begin = max(0, end - n_block)
+            n = end - begin
+            last = both[0].clone()
+            d_states[: n + 1] = 0
+            if d_outputs is not None:
+                d_states[1 : n + 1, :, :n_hidden] = d_outputs[:, begin:end].transpose(0, 1)
+            d_states[n] += last
+            block = forces[begin:end]
+            torch.mul(block, block, out=slopes[:n]).sub_(1).mul_(-c)
+            slope = slopes.unbind(0)
+            for k in range(n - 1, -1, -1):
+                grad_y, grad_z = of_y[k + 1], of_z[k + 1]
+                grad_z.add_(grad_y, alpha=dt)
+                push = slope[k].mul_(grad_z)
+                torch.mul(grad_z, a, out=of_z[k])
+                of_y[k].add_(grad_y).sub_(grad_z, alpha=d)
+                both[k].addmm_(push, recurrent)
+            rows = slopes[:n].flatten(0, 1)
+            d_weight.addmm_(rows.t(), operands[begin:end].flatten(0, 1))
+            if d_u is not None:
+                torch.mm(rows, V, out=d_u[begin:end].flatten(0, 1))
+
+        d_W, d_Wcal, d_V, d_b = d_weight.split([n_hidden, n_hidden, V.shape[1], 1], 1)
+        d_y, d_z = both[0].clone().split(n_hidden, 1)
+        return (
+            None if d_u is None else d_u.transpose(0, 1),
+            d_y.contiguous(),
+            d_z.contiguous(),
+            d_W.contiguous(),
+            d_Wcal.contiguous(),
+            d_V.contiguous(),
+            d_b.flatten(),
+            *(None,) * 4,
+        )
+
+
+def cornn(
+    u: Tensor,
+    y: Tensor,
+    z: Tensor,
+    W: Tensor,
+    Wcal: Tensor,
+    V: Tensor,
+    b: Tensor,
+    *,
+    dt: float,
+    gamma: float,
+    epsilon: float,
+    damping: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`reference.cornn` for fixed dt, gamma and epsilon; faster on a CPU, differentiable once."""
+    a, c, d = constants(dt, gamma, epsilon, damping)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wcal, V, b)):
+        return CoRNNFunction.apply(u, y, z, W, Wcal, V, b, dt, a, c, d)
+    n_hidden = W.shape[0]
+    with torch.no_grad():
+        operands, _ = forward(u, y, z, W, Wcal, V, b, dt, a, c, d, saved=False)
+    y, z = operands[-1, :, : 2 * n_hidden].clone().split(n_hidden, 1)
+    return operands[1:, :, :n_hidden].transpose(0, 1), y.contiguous(), z.contiguous()
