@@ -18,9 +18,9 @@ NONE = "–"  # nothing can stand here
 
 RULE = (
     f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run. "
-    "Tolerance: half the last printed digit, plus the paper's own interval where it prints sd and n, else plus "
-    "the margin of the column. `agrees`: our interval lies inside published ± tolerance; `better`, `worse`: it "
-    "lies outside, on that side; else `inconclusive`. "
+    "Tolerance: half the last printed digit, plus the paper's own interval where it prints sd and n, else "
+    "plus the margin of the column. `agrees`: our interval lies inside published ± tolerance; `better`, "
+    "`worse`: it lies outside, on that side; else `inconclusive`. "
     f"No verdict below n = {N_FOR_VERDICT}. A published best of n is held against our best of n. "
     "A claim is judged by the t-interval of differences between runs of equal split and seed."
 )

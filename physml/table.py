@@ -339,7 +339,7 @@ def collect(
     """
     records = list(records)
     blocked = blocked or {}
-    of = {e: _Runs.find(spec, e, identities.get(e), records) for e in experiments_of(spec)}
+    of = {e: Runs.find(e, identities.get(e), records, spec.seeds, spec.splits) for e in experiments_of(spec)}
     cells = []
     for row in spec.rows:
         for column in spec.columns:
@@ -354,7 +354,7 @@ def collect(
 
 
 @dataclass(frozen=True)
-class _Runs:
+class Runs:
     """The records of one experiment, by split and seed."""
 
     experiment: str
@@ -365,14 +365,19 @@ class _Runs:
 
     @classmethod
     def find(
-        cls, spec: TableSpec, experiment: str, identity: str | None, records: Iterable[Record]
-    ) -> "_Runs":
+        cls,
+        experiment: str,
+        identity: str | None,
+        records: Iterable[Record],
+        seeds: Collection[int],
+        splits: Collection[int],
+    ) -> "Runs":
         finished: dict[tuple[int, int], Record] = {}
         ended: dict[tuple[int, int], Record] = {}
         stale = 0
         for record in records:
             at = (record["split"], record["seed"])
-            if at[0] not in spec.splits or at[1] not in spec.seeds:
+            if at[0] not in splits or at[1] not in seeds:
                 continue
             fresh = identity is not None and record["identity"] == identity
             if not fresh or record.get("schema", SCHEMA) != SCHEMA:
@@ -383,6 +388,24 @@ class _Runs:
                 ended.setdefault(at, record)
         ended = {at: record for at, record in ended.items() if at not in finished}
         return cls(experiment, identity, dict(sorted(finished.items())), dict(sorted(ended.items())), stale)
+
+    def unfinished(self, wanted: int, blocked: str | None = None) -> str:
+        """The state of an experiment of which not all wanted runs have a result, and none is running."""
+        for record in self.ended.values():
+            status, reason = record["status"], record.get("reason") or "no reason recorded"
+            if status == "diverged":
+                return "diverged"
+            if status == "blocked":
+                return f"blocked: {reason}"
+            if status != "preempted":  # that one goes on where it stopped
+                return f"failed: {reason}"
+        if blocked is not None:
+            return f"blocked: {blocked}"
+        if self.finished:
+            return f"partial {len(self.finished)}/{wanted}"
+        if self.identity is None:
+            return "blocked: the experiment can't be composed"
+        return "stale" if self.stale else "missing"
 
     def owns(self, record: Record) -> bool:
         return record["experiment"] == self.experiment or record["identity"] == self.identity
@@ -405,7 +428,7 @@ def _cell(
     row: Row,
     column: Column,
     cell: Cell,
-    runs: _Runs | None,
+    runs: Runs | None,
     running: Collection[Run],
     blocked: str | None,
     yours: Sequence[Record],
@@ -476,7 +499,7 @@ def _state(
     spec: TableSpec,
     column: Column,
     cell: Cell,
-    runs: _Runs,
+    runs: Runs,
     running: Collection[Run],
     blocked: str | None,
     values: Mapping[tuple[int, int], float],
@@ -489,23 +512,9 @@ def _state(
     if any((runs.experiment, *at) in running for at in wanted):
         return "running"
     if len(values) < len(wanted):
-        for record in runs.ended.values():
-            status, reason = record["status"], record.get("reason") or "no reason recorded"
-            if status == "diverged":
-                return "diverged"
-            if status == "blocked":
-                return f"blocked: {reason}"
-            if status != "preempted":
-                return f"failed: {reason}"
         if len(runs.finished) > len(values):
             return f"failed: the records have no {column.metric}"
-        if blocked is not None:
-            return f"blocked: {blocked}"
-        if values:
-            return f"partial {len(values)}/{len(wanted)}"
-        if runs.identity is None:
-            return "blocked: the experiment can't be composed"
-        return "stale" if runs.stale else "missing"
+        return runs.unfinished(len(wanted), blocked)
     if cell.published is None:
         return "no published number"
     if word is None:
@@ -516,7 +525,7 @@ def _state(
     return word
 
 
-def _incomparable(column: Column, cell: Cell, runs: _Runs) -> str | None:
+def _incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
     """Why finished runs may not be held against the paper."""
     name = column.metric.partition("/")[2]
     for record in runs.finished.values():
@@ -532,7 +541,7 @@ def _incomparable(column: Column, cell: Cell, runs: _Runs) -> str | None:
     return cell.not_comparable
 
 
-def _yours(record: Record, column: Column, runs: _Runs) -> Yours:
+def _yours(record: Record, column: Column, runs: Runs) -> Yours:
     value = _number(record, column)
     if record["status"] != "finished":
         state = f"{record['status']}: {record.get('reason') or 'no reason recorded'}"
@@ -550,7 +559,7 @@ def _mean(numbers: Iterable[float | None]) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
-def _references(spec: TableSpec, of: Mapping[str, _Runs]) -> dict[str, dict[str, tuple[float, float]]]:
+def _references(spec: TableSpec, of: Mapping[str, Runs]) -> dict[str, dict[str, tuple[float, float]]]:
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for column in spec.columns:
         part, _, name = column.metric.partition("/")
@@ -598,7 +607,7 @@ def _facts(records: Sequence[Record]) -> Facts:
     )
 
 
-def _claim(spec: TableSpec, of: Mapping[str, _Runs]) -> tuple[tuple[ClaimPart, ...], ClaimVerdict | None]:
+def _claim(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ...], ClaimVerdict | None]:
     """Each comparison of the claim from runs of the same split and seed.
 
     Runs that may not be held against the paper say nothing about its claim either.
