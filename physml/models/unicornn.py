@@ -105,7 +105,7 @@ class UnICORNN(nn.Module):
         steps = [dt] * n_layers if isinstance(dt, int | float) else list(dt)
         if len(steps) != n_layers:
             raise InputError(f"dt must be one number or one per layer, {n_layers}; got {len(steps)}.")
-        for value in steps:
+        for step in steps:
             positive("dt", step)
         if not 0 <= dropout < 1:
             raise InputError(f"dropout must lie in [0, 1); got {dropout}.")
