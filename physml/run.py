@@ -245,7 +245,7 @@ class _Attempt:
         place = self.spec.place
         made: dict[str, Any] = {
             "schema": record.SCHEMA,
-            "experiment": place.folder,
+            "experiment": self.config["experiment"] or place.folder,
             "protocol": getattr(getattr(self, "task", None), "protocol", None),
             "identity": place.identity,
             "split": place.split,

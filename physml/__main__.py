@@ -1,0 +1,7 @@
+"""`python -m physml` is `physml`."""
+
+import sys
+
+from physml.cli import main
+
+sys.exit(main())

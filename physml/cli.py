@@ -1,0 +1,240 @@
+"""The command line. Only argparse is imported here; each command imports what it needs."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from physml import __version__
+from physml.errors import ConfigError, PhysmlError
+
+EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
+environment: PHYSML_RESULTS records and tables, PHYSML_DATA data, PHYSML_CACHE caches, PHYSML_RUNS work folders"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; errors meant for a person become one line and an exit code."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    options = parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except PhysmlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("stopped.", file=sys.stderr)
+        return 75
+    except BrokenPipeError:  # the reader, say `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(prog="physml", description="Check, compare and extend physics-inspired ML.", epilog=EPILOG)
+    top.formatter_class = argparse.RawDescriptionHelpFormatter
+    top.add_argument("--version", action="version", version=f"physml {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    _add_run(commands)
+    _add_table(commands)
+    _add_figure(commands)
+    _add_search(commands)
+    listing = commands.add_parser("list", help="models, tasks, tables, figures or experiments")
+    listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments"))
+    listing.set_defaults(command=_list)
+    data = commands.add_parser("data", help="list, get or check the data of tasks")
+    data.add_argument("action", choices=("list", "get", "check"))
+    data.add_argument("task", nargs="*", help="names of tasks; default: all")
+    data.set_defaults(command=_data)
+    doctor = commands.add_parser("doctor", help="what is installed, what is missing, how to get it")
+    doctor.set_defaults(command=_doctor)
+    diff = commands.add_parser("diff", help="what two runs differ in")
+    diff.add_argument("records", nargs=2, metavar="RECORD")
+    diff.set_defaults(command=_diff)
+    return top
+
+
+class _Parser(argparse.ArgumentParser):
+    """Near names for mistyped commands come from argparse itself."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        if sys.version_info >= (3, 14):
+            options.setdefault("suggest_on_error", True)
+        super().__init__(*arguments, **options)
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser(
+        "run",
+        help="train one model on one task, or many with -m",
+        epilog="Example: physml run model=lem task=fitzhugh_nagumo seed=1",
+    )
+    run.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides: model=lem trainer.epochs=3")
+    run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
+    run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
+    run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
+    run.add_argument("--plan", action="store_true", help="show the runs with ms per step and hours, and stop")
+    run.add_argument("--force", action="store_true", help="train again what is done")
+    run.add_argument("--jobs", type=_count, default=None, help="runs side by side (default: number of cores)")
+    run.add_argument("--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours")
+    run.set_defaults(command=_run)
+
+
+def _add_table(commands: Any) -> None:
+    table = commands.add_parser("table", help="train what is missing and print a table beside the paper's numbers")
+    table.add_argument("ids", nargs="*", metavar="ID", help="lem-4, 4 (with --paper), thesis-5.4")
+    table.add_argument("--all", action="store_true", help="every table with its state, nothing is trained")
+    table.add_argument("--row", action="append", default=[], metavar="label=L,experiment=FILE", help="an extra row")
+    table.add_argument("--yours", action="append", default=[], metavar="RECORD", help="a record on its own line")
+    _add_common(table)
+    table.set_defaults(command=_table)
+
+
+def _add_figure(commands: Any) -> None:
+    figure = commands.add_parser("figure", help="train what is missing and draw a figure of a paper")
+    figure.add_argument("ids", nargs="+", metavar="ID", help="lem-fig-4")
+    _add_common(figure)
+    figure.set_defaults(command=_figure)
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--paper", default="lem", help="the paper that a bare number belongs to")
+    command.add_argument("--seeds", default=None, help="0,1,2 or n5; default: those of the config")
+    command.add_argument("--no-run", action="store_true", help="render what is there")
+    command.add_argument("--force", action="store_true", help="train again what is done")
+    command.add_argument("--smoke", action="store_true", help="tiny sizes, records in a temporary folder")
+    command.add_argument("--plan", action="store_true", help="show runs, ms per step and hours, and stop")
+    command.add_argument("--jobs", type=_jobs, default=None, help="runs side by side, or auto (number of cores)")
+    command.add_argument("--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours")
+    command.add_argument("--device", default=None, help="auto, cpu, cuda")
+
+
+def _add_search(commands: Any) -> None:
+    search = commands.add_parser("search", help="random search on validation data; writes an experiment file")
+    search.add_argument("ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn")
+    search.add_argument("--jobs", type=_jobs, default=None, help="trials side by side")
+    search.add_argument("--max-hours", type=_hours, default=None, help="stop after so many hours")
+    search.set_defaults(command=_search)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
+    return int(text)
+
+
+def _jobs(text: str) -> int | None:
+    return None if text == "auto" else _count(text)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not hours > 0:
+        raise argparse.ArgumentTypeError(f"must be a positive number of hours; got {text!r}")
+    return hours
+
+
+# ---------------------------------------------------------------------------- commands
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.compose import compose, expand
+
+    combinations = expand(options.overrides) if options.multirun else [options.overrides]
+    composed = [compose(c) for c in combinations]
+    if options.cfg:
+        import yaml
+
+        from physml.identity import identity
+
+        for one in composed:
+            print(f"# identity {identity(one.config)}")
+            print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
+        return 0
+    from physml import launch
+    from physml.commands import checked_specs, show_plan
+
+    specs = checked_specs(composed, adhoc=options.adhoc)
+    if options.plan:
+        show_plan(launch.plan(specs, force=options.force, probe=True))
+        return 0
+    if len(specs) == 1 and options.max_hours is None:
+        return _run_one(specs[0], options.force)
+    planned = launch.plan(specs, force=options.force)
+    outcome = launch.carry_out(
+        planned, jobs=options.jobs or launch.default_jobs(), force=options.force, max_hours=options.max_hours
+    )
+    from physml.commands import show_outcomes
+
+    show_outcomes(planned, outcome)
+    return outcome.exit_code
+
+
+def _run_one(spec: Any, force: bool) -> int:
+    from physml.commands import describe
+    from physml.progress import reporter
+    from physml.run import perform
+
+    made = perform(spec, reporter(), force=force)
+    print(describe(made))
+    return 0 if made["status"] == "finished" else 1
+
+
+def _table(options: argparse.Namespace) -> int:
+    from physml import commands
+
+    if options.all:
+        return commands.tables_with_state(options.paper)
+    if not options.ids:
+        raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
+    with commands.smoke_roots(options.smoke):
+        return max(commands.table(name, options) for name in options.ids)
+
+
+def _figure(options: argparse.Namespace) -> int:
+    from physml import commands
+
+    with commands.smoke_roots(options.smoke):
+        return max(commands.figure(name, options) for name in options.ids)
+
+
+def _search(options: argparse.Namespace) -> int:
+    from physml import search
+    from physml.launch import default_jobs
+
+    jobs = options.jobs or default_jobs()
+    return max(search.search(name, jobs=jobs, max_hours=options.max_hours) for name in options.ids)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from physml import listing
+
+    print(listing.text(listing.entries(options.kind)))
+    return 0
+
+
+def _data(options: argparse.Namespace) -> int:
+    from physml import commands
+
+    return commands.data(options.action, options.task)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from physml import doctor
+
+    return doctor.main()
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from physml import commands
+
+    return commands.diff(*options.records)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+"""What the commands of the command line do: plan, run, render. No torch until something is trained."""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physml import launch, record
+from physml.compose import Composed, compose, names
+from physml.errors import ConfigError, PhysmlError, near
+from physml.identity import identity
+from physml.paths import results_root, shown
+from physml.runspec import RunSpec, folder_of, spec_of
+
+if TYPE_CHECKING:
+    from physml.table import Table, TableSpec
+
+Run = tuple[str, int, int]  # experiment, split, seed
+
+
+# ---------------------------------------------------------------------------- runs
+
+
+def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False) -> list[RunSpec]:
+    """Specs of configs whose keys have been checked, before anything is started."""
+    from physml.schema import checked
+
+    return [spec_of(Composed(checked(one.config), one.choices), adhoc=adhoc) for one in composed]
+
+
+def describe(made: dict[str, Any]) -> str:
+    """A run's end for a person: what came out, and where the files are."""
+    path = Path(made["path"])
+    lines = [f"{made['status']}{' already' if made.get('skipped') else ''}: {shown(path)}"]
+    if made["reason"]:
+        lines.append(f"  reason: {made['reason']}")
+    best = (made["metrics"] or {}).get("best")
+    if best:
+        numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
+        lines.append(f"  test, {made['selected']['rule']} (epoch {made['selected']['epoch']}): {numbers}")
+    if made.get("skipped"):
+        lines.append("  --force trains it again")
+    return "\n".join(lines)
+
+
+def show_plan(planned: Sequence[launch.Planned]) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    grid = Grid("run", "state", "ms per step", "hours", box=None, header_style="bold")
+    for one in planned:
+        ms = "" if one.ms_per_step is None else f"{one.ms_per_step:.1f}"
+        hours = "" if one.hours is None else f"{one.hours:.3f}"
+        grid.add_row(one.spec.label, one.state, ms, hours)
+    console = Console()
+    console.print(grid)
+    todo = [p for p in planned if p.todo]
+    known = [p.hours for p in todo if p.hours is not None]
+    unknown = f", {len(todo) - len(known)} of unknown time" if len(known) < len(todo) else ""
+    console.print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{unknown}")
+
+
+def show_outcomes(planned: Sequence[launch.Planned], outcome: launch.Outcome) -> None:
+    words = {0: "finished", 75: "stopped, start again to go on"}
+    for one in planned:
+        label = one.spec.label
+        if label in outcome.codes:
+            print(f"{label}: {words.get(outcome.codes[label], f'exit {outcome.codes[label]}')}")
+        else:
+            print(f"{label}: {'not started' if label in outcome.left else one.state}")
+
+
+@contextlib.contextmanager
+def smoke_roots(smoke: bool) -> Iterator[None]:
+    """Under --smoke, results go to a temporary folder unless the user named one."""
+    if not smoke or os.environ.get("PHYSML_RESULTS"):
+        yield
+        return
+    folder = launch.temporary_results()
+    os.environ["PHYSML_RESULTS"] = str(folder)
+    try:
+        yield
+        print(f"smoke results: {folder}", file=sys.stderr)
+    finally:
+        del os.environ["PHYSML_RESULTS"]
+
+
+# ---------------------------------------------------------------------------- what tables and figures share
+
+
+class Wanted:
+    """The runs that a table or figure wants, under the flags of the command line."""
+
+    def __init__(self, runs: Sequence[Run], options: argparse.Namespace, ident: str) -> None:
+        self.runs, self.options, self.id = runs, options, ident
+        self.extra = [f"profile={'smoke' if options.smoke else 'full'}"]
+        if options.device:
+            self.extra.append(f"runtime.device={options.device}")
+        self.identities: dict[str, str | None] = {}
+        self.broken: dict[str, str] = {}
+        for experiment in dict.fromkeys(e for e, _, _ in runs):
+            self._compose_one(experiment)
+
+    def _compose_one(self, experiment: str) -> None:
+        try:
+            self.identities[experiment] = identity(self._composed(experiment, 0, 0).config)
+        except PhysmlError as error:
+            self.identities[experiment] = None
+            self.broken[experiment] = str(error)
+
+    def _composed(self, experiment: str, split: int, seed: int) -> Composed:
+        return compose([f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.extra])
+
+    def plan(self, *, probe: bool = False) -> list[launch.Planned]:
+        """Every run with its state. Keys are checked here, so that a mistake is told before hours of training."""
+        composed = [self._composed(*run) for run in self.runs if run[0] not in self.broken]
+        return launch.plan(checked_specs(composed), force=self.options.force, probe=probe)
+
+    def make(self) -> launch.Outcome:
+        planned = self.plan()
+        outcome = launch.carry_out(
+            planned,
+            jobs=self.options.jobs or launch.default_jobs(),
+            force=self.options.force,
+            max_hours=self.options.max_hours,
+            tables=[self.id],
+        )
+        for one in planned:
+            if outcome.codes.get(one.spec.label) == 2:
+                name = one.spec.config["experiment"]
+                self.broken.setdefault(self._typed(name), "the data or the config is missing; see the run's output.txt")
+        return outcome
+
+    def _typed(self, name: str) -> str:
+        return next((e for e in self.identities if Path(e).name == Path(name).name), name)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{**r, "experiment": e} for e in self.identities for r in record.records(folder_of(e))]
+
+    def running(self) -> set[Run]:
+        """Runs that a process works on now; looked up by work folder, without importing torch."""
+        busy = set()
+        for run in self.runs:
+            if run[0] not in self.broken and launch.state_of(spec_of(self._composed(*run))) == "running":
+                busy.add(run)
+        return busy
+
+
+# ---------------------------------------------------------------------------- tables
+
+
+def table(name: str, options: argparse.Namespace) -> int:
+    from physml import table as tables
+
+    path = tables.find_table(name, options.paper)
+    spec = _with_options(tables.load_table(path), options)
+    wanted = Wanted(spec.runs, options, spec.id)
+    if options.plan:
+        show_plan(wanted.plan(probe=True))
+        return 0
+    code = 0 if options.no_run else wanted.make().exit_code
+    made = _collected(spec, wanted, options)
+    from rich.console import Console
+
+    from physml.render import render_console, write_table
+
+    Console().print(render_console(made))
+    if spec.id != path.stem or _own_lines(options):
+        return code
+    for file in write_table(made, results_root() / "tables"):
+        print(f"written: {shown(file)}")
+    return code
+
+
+def _own_lines(options: argparse.Namespace) -> bool:
+    """Rows and runs of the reader's own are shown, and written only where PHYSML_RESULTS says."""
+    return bool(options.yours or options.row or options.seeds) and not os.environ.get("PHYSML_RESULTS")
+
+
+def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
+    import dataclasses
+
+    from physml.table import parse_row, parse_seeds, with_rows
+
+    if options.seeds:
+        spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
+    rows = [parse_row(text) for text in getattr(options, "row", [])]
+    return with_rows(spec, rows) if rows else spec
+
+
+def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -> "Table":
+    from physml.table import collect
+
+    yours = [record.read(Path(p)) for p in getattr(options, "yours", [])]
+    return collect(
+        spec, wanted.identities, wanted.records(), wanted.running(), yours=yours, blocked=wanted.broken
+    )
+
+
+def tables_with_state(paper: str) -> int:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    from physml import table as tables
+
+    options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None)
+    grid = Grid("table", "title", "state", box=None, header_style="bold")
+    for ident in tables.table_ids():
+        spec = tables.load_table(tables.find_table(ident, paper))
+        wanted = Wanted(spec.runs, options, spec.id)
+        grid.add_row(ident, spec.title, tables.table_state(_collected(spec, wanted, options)))
+    Console().print(grid)
+    return 0
+
+
+# ---------------------------------------------------------------------------- figures
+
+
+def figure(name: str, options: argparse.Namespace) -> int:
+    import dataclasses
+
+    from physml import figure as figures
+    from physml.table import parse_seeds
+
+    spec = figures.load_figure(figures.find_figure(name, options.paper))
+    if options.seeds:
+        spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
+    wanted = Wanted(spec.runs, options, spec.id)
+    if options.plan:
+        show_plan(wanted.plan(probe=True))
+        return 0
+    code = 0 if options.no_run else wanted.make().exit_code
+    drawn = figures.draw(spec, wanted.identities, wanted.records(), results_root() / "figures")
+    for line in drawn.lines:
+        print(line)
+    print(f"written: {shown(drawn.path)}")
+    return code
+
+
+# ---------------------------------------------------------------------------- data, diff
+
+
+def data(action: str, chosen: Sequence[str]) -> int:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    from physml.data import catalogue
+    from physml.data.store import Store
+
+    tasks = _tasks(chosen)
+    rows = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}[action](
+        tasks, Store.from_env()
+    )
+    grid = Grid("task", "data", "kind", "state", "size", "path", "note", box=None, header_style="bold")
+    for row in rows:
+        size = "" if row.size is None else f"{row.size / 2**20:.1f} MiB"
+        grid.add_row(row.task, row.name, row.kind, row.state, size, str(row.path or ""), row.note)
+    Console(soft_wrap=True).print(grid)
+    return 2 if any(row.state == "damaged" for row in rows) else 0
+
+
+def _tasks(chosen: Sequence[str]) -> Mapping[str, Any]:
+    from physml.build import build_task
+
+    known = [n for n in names("task") if n != "own"]
+    for name in chosen:
+        if name not in known:
+            raise ConfigError(f"there is no task {name}. {near(name, known)}")
+    return {n: build_task(compose([f"task={n}", "+model._target_=none"]).config) for n in chosen or known}
+
+
+def diff(first: str, second: str) -> int:
+    """Prints the leaves in which two records differ; exit code 0 either way."""
+    found = record.differences(*(record.read(Path(p)) for p in (first, second)))
+    for key, a, b in found:
+        print(f"{key}: {a!r} | {b!r}")
+    if not found:
+        print("no difference")
+    return 0
