@@ -27,7 +27,7 @@ class _Best:
     part: ClassVar[str]
     needs_test: ClassVar[bool]
 
-    def __init__(self, metric: str | None) -> None:
+    def __init__(self, metric: str | None = None) -> None:  # None: the task's own
         self.metric = metric
         self.best: float | None = None
         self.lower = True
