@@ -71,23 +71,33 @@ def _add_run(commands: Any) -> None:
         help="train one model on one task, or many with -m",
         epilog="Example: physml run model=lem task=fitzhugh_nagumo seed=1",
     )
-    run.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides: model=lem trainer.epochs=3")
+    run.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides: model=lem trainer.epochs=3"
+    )
     run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
     run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
     run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
     run.add_argument("--plan", action="store_true", help="show the runs with ms per step and hours, and stop")
     run.add_argument("--force", action="store_true", help="train again what is done")
     run.add_argument("--jobs", type=_count, default=None, help="runs side by side (default: number of cores)")
-    run.add_argument("--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours")
+    run.add_argument(
+        "--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours"
+    )
     run.set_defaults(command=_run)
 
 
 def _add_table(commands: Any) -> None:
-    table = commands.add_parser("table", help="train what is missing and print a table beside the paper's numbers")
+    table = commands.add_parser(
+        "table", help="train what is missing and print a table beside the paper's numbers"
+    )
     table.add_argument("ids", nargs="*", metavar="ID", help="lem-4, 4 (with --paper), thesis-5.4")
     table.add_argument("--all", action="store_true", help="every table with its state, nothing is trained")
-    table.add_argument("--row", action="append", default=[], metavar="label=L,experiment=FILE", help="an extra row")
-    table.add_argument("--yours", action="append", default=[], metavar="RECORD", help="a record on its own line")
+    table.add_argument(
+        "--row", action="append", default=[], metavar="label=L,experiment=FILE", help="an extra row"
+    )
+    table.add_argument(
+        "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
+    )
     _add_common(table)
     table.set_defaults(command=_table)
 
@@ -106,14 +116,20 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--force", action="store_true", help="train again what is done")
     command.add_argument("--smoke", action="store_true", help="tiny sizes, records in a temporary folder")
     command.add_argument("--plan", action="store_true", help="show runs, ms per step and hours, and stop")
-    command.add_argument("--jobs", type=_jobs, default=None, help="runs side by side, or auto (number of cores)")
-    command.add_argument("--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours")
+    command.add_argument(
+        "--jobs", type=_jobs, default=None, help="runs side by side, or auto (number of cores)"
+    )
+    command.add_argument(
+        "--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours"
+    )
     command.add_argument("--device", default=None, help="auto, cpu, cuda")
 
 
 def _add_search(commands: Any) -> None:
     search = commands.add_parser("search", help="random search on validation data; writes an experiment file")
-    search.add_argument("ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn")
+    search.add_argument(
+        "ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn"
+    )
     search.add_argument("--jobs", type=_jobs, default=None, help="trials side by side")
     search.add_argument("--max-hours", type=_hours, default=None, help="stop after so many hours")
     search.set_defaults(command=_search)

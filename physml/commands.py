@@ -60,7 +60,9 @@ def show_plan(planned: Sequence[launch.Planned]) -> None:
     todo = [p for p in planned if p.todo]
     known = [p.hours for p in todo if p.hours is not None]
     unknown = f", {len(todo) - len(known)} of unknown time" if len(known) < len(todo) else ""
-    console.print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{unknown}")
+    console.print(
+        f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{unknown}"
+    )
 
 
 def show_outcomes(planned: Sequence[launch.Planned], outcome: launch.Outcome) -> None:
@@ -131,7 +133,9 @@ class Wanted:
         for one in planned:
             if outcome.codes.get(one.spec.label) == 2:
                 name = one.spec.config["experiment"]
-                self.broken.setdefault(self._typed(name), "the data or the config is missing; see the run's output.txt")
+                self.broken.setdefault(
+                    self._typed(name), "the data or the config is missing; see the run's output.txt"
+                )
         return outcome
 
     def _typed(self, name: str) -> str:

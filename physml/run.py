@@ -33,12 +33,16 @@ def existing(spec: RunSpec) -> dict[str, Any] | None:
         if path.exists():
             found = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
-                raise RunFailed(f"{shown(path)} has the same identity but another config. Move it away and report this.")
+                raise RunFailed(
+                    f"{shown(path)} has the same identity but another config. Move it away and report this."
+                )
             return found
     return None
 
 
-def perform(spec: RunSpec, report: Reporter, *, force: bool = False, tables: list[str] | None = None) -> dict[str, Any]:
+def perform(
+    spec: RunSpec, report: Reporter, *, force: bool = False, tables: list[str] | None = None
+) -> dict[str, Any]:
     """Make one run and write its record; returns the record, with its `path`.
 
     Skips a run that is done, goes on with one that was stopped. Errors: Busy, Preempted (a checkpoint is kept),
@@ -121,7 +125,9 @@ class _Attempt:
         except (Preempted, KeyboardInterrupt) as error:
             self.report.close("stopped; the same command goes on from the checkpoint")
             self.tracker.finish({"status": "preempted"}, None, 75)
-            raise Preempted(f"stopped by {error or 'Ctrl-C'}; start the same command again to go on.") from error
+            raise Preempted(
+                f"stopped by {error or 'Ctrl-C'}; start the same command again to go on."
+            ) from error
         except PhysmlError:
             self.report.close("failed")
             self.tracker.finish({"status": "failed"}, None, 1)
@@ -148,7 +154,9 @@ class _Attempt:
         self.device = pick_device(keys["device"])
         task = build.build_task(self.config)
         if self.config["split"] >= task.n_splits:
-            raise DataError(f"{type(task).__name__} has {task.n_splits} split(s); split={self.config['split']} is not there.")
+            raise DataError(
+                f"{type(task).__name__} has {task.n_splits} split(s); split={self.config['split']} is not there."
+            )
         task.load(Store.from_env(), self.config["split"])
         task.to(self.device)
         self.task = task
@@ -191,7 +199,7 @@ class _Attempt:
         last_row = trainer.rows[-1] if trainer.rows else None
         metrics: dict[str, Any] = {"best": None, "last": None}
         if status == "finished" and last_row:
-            metrics["last"] = {"valid": of_part(last_row, "valid"), "test": trainer.metrics("test")}
+            metrics["last"] = {"valid": of_part(last_row, "valid"), "test": self._test()}
         selected = None
         if trainer.kept:
             row = trainer.kept["row"]
@@ -200,7 +208,7 @@ class _Attempt:
                 metrics["best"] = metrics["last"]
             else:
                 trainer.net.load_state_dict(trainer.kept["weights"])
-                metrics["best"] = {"valid": of_part(row, "valid"), "test": trainer.metrics("test")}
+                metrics["best"] = {"valid": of_part(row, "valid"), "test": self._test()}
         self.facts |= {"metrics": metrics, "selected": selected, "arrays": self._arrays()}
         if self.config["runtime"]["save_model"]:
             from safetensors.torch import save_file
@@ -208,13 +216,19 @@ class _Attempt:
             with atomic.writing(self.spec.work_folder / "model.safetensors") as temporary:
                 save_file(trainer.net.state_dict(), temporary)
 
+    def _test(self) -> dict[str, float]:
+        """Test metrics of the present weights; a search asks for none, so that it cannot look at them."""
+        return self.trainer.metrics("test") if self.config["runtime"]["score_test"] else {}
+
     def _arrays(self) -> str | None:
         if not self.config["arrays"] or not self.trainer.kept:
             return None
         from physml import build
 
         collector = build.construct(self.config["arrays"], "arrays", self.config["plugins"])
-        arrays = collector.collect(self.trainer.net, self.task, self.config["trainer"]["eval_batch_size"], self.device)
+        arrays = collector.collect(
+            self.trainer.net, self.task, self.config["trainer"]["eval_batch_size"], self.device
+        )
         path = self.spec.record_path.with_suffix(".npz")
         atomic.write(path, lambda file: np.savez_compressed(file, **arrays))
         return path.name
@@ -224,7 +238,10 @@ class _Attempt:
         made = self._record(status, reason)
         try:
             if self.rows:
-                atomic.write(path.with_suffix("").with_suffix(".curve.csv.gz"), lambda file: file.write(curve(self.rows)))
+                atomic.write(
+                    path.with_suffix("").with_suffix(".curve.csv.gz"),
+                    lambda file: file.write(curve(self.rows)),
+                )
                 made["curve"] = path.with_suffix("").with_suffix(".curve.csv.gz").name
             record.write(path, made)
         except OSError as error:
@@ -326,11 +343,15 @@ def pick_device(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise DataError(f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. Use runtime.device=cpu.")
+        raise DataError(
+            f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. Use runtime.device=cpu."
+        )
     try:
         return str(torch.device(wanted))
     except RuntimeError as error:
-        raise DataError(f"runtime.device={wanted} is not a device of torch. Use auto, cpu or cuda.") from error
+        raise DataError(
+            f"runtime.device={wanted} is not a device of torch. Use auto, cpu or cuda."
+        ) from error
 
 
 def explained(error: Exception) -> str:
@@ -375,7 +396,9 @@ def _disk_full_is_said(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        log.warning("%s could not be written: %s. Training goes on; free space.", what, error.strerror or error)
+        log.warning(
+            "%s could not be written: %s. Training goes on; free space.", what, error.strerror or error
+        )
 
 
 @contextlib.contextmanager

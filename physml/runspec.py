@@ -47,7 +47,11 @@ def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
     key = identity(config)
     name = config["experiment"]
     inside = bool(name) and not outside(name)
-    if not adhoc and inside and key == identity(compose([f"experiment={name}", f"profile={config['profile']}"]).config):
+    if (
+        not adhoc
+        and inside
+        and key == identity(compose([f"experiment={name}", f"profile={config['profile']}"]).config)
+    ):
         folder = str(name)
     elif name:
         folder = folder_of(str(name)) if outside(name) else f"adhoc/{name}"

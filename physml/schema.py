@@ -28,6 +28,7 @@ class RuntimeKeys:
     deterministic: bool
     checkpoint_every_s: float
     save_model: bool
+    score_test: bool
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,22 @@ class RunKeys:
     experiment: str | None
 
 
-SECTIONS = {"trainer": TrainerKeys, "runtime": RuntimeKeys, "tracker": TrackerKeys, "provenance": ProvenanceKeys}
-POSITIVE = ("epochs", "max_steps", "batch_size", "eval_batch_size", "eval_every", "test_every", "clip_norm", "threads")
+SECTIONS = {
+    "trainer": TrainerKeys,
+    "runtime": RuntimeKeys,
+    "tracker": TrackerKeys,
+    "provenance": ProvenanceKeys,
+}
+POSITIVE = (
+    "epochs",
+    "max_steps",
+    "batch_size",
+    "eval_batch_size",
+    "eval_every",
+    "test_every",
+    "clip_norm",
+    "threads",
+)
 
 
 def checked(config: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +114,9 @@ def checked(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _section(values: dict[str, Any], keys: type, where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+def _section(
+    values: dict[str, Any], keys: type, where: str, optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
     hints = get_type_hints(keys)
     known = [f.name for f in fields(keys)]
     for key in values:

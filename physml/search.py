@@ -1,0 +1,171 @@
+"""Random search on validation data: equal budgets, all trials kept, the result is an experiment file.
+
+`conf/search/<id>.yaml` names an experiment, a space and a budget. Trials are runs like any other, of which
+only the validation metric is read; test data are not scored. Optuna draws the points and keeps the study.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from physml import atomic, launch
+from physml.compose import HEADER, compose
+from physml.errors import ConfigError, RunFailed, near
+from physml.paths import CONF, ROOT, results_root, shown, work_root
+from physml.record import Place, read
+from physml.run import existing
+from physml.runspec import RunSpec
+from physml.spec import build, read_yaml
+
+
+@dataclass(frozen=True)
+class Range:
+    """Uniform, or log-uniform, between low and high."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    id: str
+    experiment: str
+    metric: str  # on validation data, e.g. rmse
+    better: str  # lower or higher
+    trials: int
+    seed: int  # of the sampler, and of every trial's run
+    trial: dict[str, Any]  # what a trial changes of the experiment, e.g. trainer.epochs: 60
+    space: dict[str, Any]  # config key -> a range, or a list to choose from
+
+
+def search_ids() -> list[str]:
+    return sorted(p.stem for p in (CONF / "search").glob("*.yaml"))
+
+
+def load_search(name: str) -> SearchSpec:
+    if name not in search_ids():
+        raise ConfigError(f"there is no search {name}. {near(name, search_ids())}")
+    path = CONF / "search" / f"{name}.yaml"
+    spec = build(SearchSpec, {"id": name, **read_yaml(path)}, path.name)
+    if spec.better not in ("lower", "higher"):
+        raise ConfigError(f"{path.name}: better must be lower or higher; got {spec.better!r}.")
+    return spec
+
+
+def search(name: str, *, jobs: int, max_hours: float | None = None) -> int:
+    """Run all trials, write all of them to results/search, and the best into the experiment file."""
+    spec = load_search(name)
+    points = draw(spec)
+    specs = [trial_spec(spec, i, point) for i, point in enumerate(points)]
+    print(f"{name}: {len(points)} trials, best {spec.metric} on validation data counts")
+    outcome = launch.carry_out(launch.plan(specs), jobs=jobs, max_hours=max_hours)
+    if outcome.exit_code == 75:
+        return 75
+    rows = [_row(spec, i, point, one) for i, (point, one) in enumerate(zip(points, specs, strict=True))]
+    path = results_root() / "search" / f"{name}.json"
+    atomic.write_json(path, {"search": read_yaml(CONF / "search" / f"{name}.yaml"), "trials": rows})
+    scored = [row for row in rows if row["value"] is not None]
+    if not scored:
+        raise RunFailed(f"no trial of {name} gave a number; see {shown(path)}.")
+    best = min(scored, key=lambda row: row["value"] if spec.better == "lower" else -row["value"])
+    written = write_experiment(spec, best, len(scored))
+    for row in rows:
+        print(
+            f"  {row['trial']:3d}  {row['value'] if row['value'] is not None else row['status']}  {row['point']}"
+        )
+    print(
+        f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}; written: {shown(written)}, {shown(path)}"
+    )
+    return 0
+
+
+def draw(spec: SearchSpec) -> list[dict[str, Any]]:
+    """The points of a study, kept in SQLite: the same ones when the search is started again."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder = work_root() / "search"
+    folder.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+        storage=f"sqlite:///{folder / spec.id}.db",
+        study_name=f"{spec.id}-{spec.seed}-{spec.trials}",
+        sampler=optuna.samplers.RandomSampler(seed=spec.seed),
+        direction="minimize" if spec.better == "lower" else "maximize",
+        load_if_exists=True,
+    )
+    space = {key: _distribution(key, value) for key, value in spec.space.items()}
+    while len(study.trials) < spec.trials:
+        study.ask(space)
+    return [
+        {key: _rounded(value) for key, value in trial.params.items()} for trial in study.trials[: spec.trials]
+    ]
+
+
+def _distribution(key: str, value: Any) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if isinstance(value, list):
+        return CategoricalDistribution(value)
+    span = build(Range, value, key)
+    return FloatDistribution(span.low, span.high, log=span.log)
+
+
+def _rounded(value: Any) -> Any:
+    """Three significant digits: what an experiment file can state."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value
+
+
+def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any]) -> RunSpec:
+    changes = {**spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
+    overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
+    composed = compose([f"experiment={spec.experiment}", "tracker=none", *overrides])
+    from physml.schema import checked
+    from physml.identity import identity
+
+    config = checked(composed.config)
+    place = Place(f"adhoc/search/{spec.id}/{number:03d}", identity(config), config["split"], config["seed"])
+    return RunSpec(config, composed.choices, place)
+
+
+def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> dict[str, Any]:
+    made = existing(one)
+    value, status = None, "missing"
+    if made:
+        status = made["status"]
+        best = (made["metrics"] or {}).get("best")
+        value = best["valid"].get(spec.metric) if best and status == "finished" else None
+    return {"trial": number, "point": point, "value": value, "status": status, "identity": one.place.identity}
+
+
+def write_experiment(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
+    """The experiment file with the best point in it, marked `searched-here`."""
+    path = CONF / "experiment" / f"{spec.experiment}.yaml"
+    text = path.read_text(encoding="utf-8")
+    content = yaml.safe_load(text)
+    for key, value in best["point"].items():
+        node = content
+        *parents, last = key.split(".")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = value
+    source = (content.get("provenance") or {}).get("source", "")
+    content["provenance"] = {
+        "kind": "searched-here",
+        "source": source,
+        "note": (
+            f"Random search: {spec.trials} trials ({scored} finished), {_budget(spec)}, sampler seed {spec.seed}; "
+            f"best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
+        ),
+        "search": f"results/search/{spec.id}.json",
+    }
+    body = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+    atomic.write_text(path, f"{HEADER}\n{body}")
+    return path
+
+
+def _budget(spec: SearchSpec) -> str:
+    return ", ".join(f"{key} {value}" for key, value in spec.trial.items()) or "the full budget"
