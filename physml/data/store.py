@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,7 +76,7 @@ class Store:
         if arrays is not None:
             return arrays
         with _lock(path.with_suffix(".lock")) as waited:
-            if waited and (arrays := self._cached(path, wanted)) is not None:
+            if waited and (arrays := self._cached(path, wanted, logging.DEBUG)) is not None:
                 return arrays
             arrays = wanted.make()
             for name, array in arrays.items():
@@ -92,13 +91,13 @@ class Store:
                 log.warning("%s: not cached (%s); it will be generated again next time.", path, error)
         return arrays
 
-    def _cached(self, path: Path, wanted: Generated) -> Arrays | None:
+    def _cached(self, path: Path, wanted: Generated, level: int = logging.WARNING) -> Arrays | None:
         try:
             return read_arrays(path, wanted.asked)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (DataError, OSError) as error:
-            log.warning("%s: cache not usable (%s); generating again.", path, error)
+            log.log(level, "%s: cache not usable (%s); generating again.", path, error)
             return None
 
 
@@ -111,12 +110,12 @@ def write_arrays(path: Path, asked: str, arrays: Arrays) -> None:
 def read_arrays(path: Path, asked: str) -> Arrays:
     """Raises FileNotFoundError, OSError, or DataError where the file is damaged or holds something else."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         found, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
     except OSError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive makes zipfile and numpy raise about a dozen kinds
         raise DataError(f"damaged or foreign file: {type(error).__name__}: {error}") from error
     if found != asked:
         raise DataError(f"made for other arguments: {found}")

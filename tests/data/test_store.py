@@ -1,0 +1,235 @@
+"""The cache of generated data: it may cost time, never a result."""
+
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.data.store import Generated, Store, read_arrays, write_arrays
+from physml.errors import DataError, InputError
+
+ROOT = Path(__file__).parents[2]
+KEY = {"n": 5, "seed": 1}
+
+
+class Maker:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> dict[str, np.ndarray]:
+        self.calls += 1
+        return {"a": np.arange(5.0), "b": np.array([[1, 2], [3, 4]], dtype=np.int32)}
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(None, tmp_path / "cache")
+
+
+def only_file(store: Store) -> Path:
+    (path,) = (store.cache / "generated").glob("*.npz")
+    return path
+
+
+def warnings(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def same(found: dict[str, np.ndarray]) -> bool:
+    want = Maker()()
+    return set(found) == set(want) and all(
+        np.array_equal(found[name], want[name]) and found[name].dtype == want[name].dtype for name in want
+    )
+
+
+def test_made_once_then_read(store, caplog):
+    make = Maker()
+    assert same(store.generated("set", KEY, 1, make))
+    assert same(store.generated("set", KEY, 1, make))
+    assert make.calls == 1
+    assert not warnings(caplog)
+    assert not list(store.cache.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "version"), [("other", KEY, 1), ("set", {"n": 5, "seed": 2}, 1), ("set", KEY, 2)]
+)
+def test_another_name_key_or_version_is_another_file(store, name, key, version):
+    make = Maker()
+    store.generated("set", KEY, 1, make)
+    store.generated(name, key, version, make)
+    assert make.calls == 2
+    assert len(list((store.cache / "generated").glob("*.npz"))) == 2
+
+
+def test_the_order_of_keys_does_not_matter(store):
+    make = Maker()
+    store.generated("set", {"n": 5, "seed": 1}, 1, make)
+    store.generated("set", {"seed": 1, "n": 5}, 1, make)
+    assert make.calls == 1
+
+
+def assert_rebuilt(store: Store, caplog) -> None:
+    make = Maker()
+    assert same(store.generated("set", KEY, 1, make))
+    assert make.calls == 1
+    (warning,) = warnings(caplog)
+    assert "generating again" in warning and "\n" not in warning
+    assert same(store.generated("set", KEY, 1, make)) and make.calls == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.99])
+def test_a_truncated_file_is_made_again(store, caplog, share):
+    store.generated("set", KEY, 1, Maker())
+    path = only_file(store)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    assert_rebuilt(store, caplog)
+
+
+@pytest.mark.parametrize("content", [b"not a zip", b"PK\x03\x04junk", b"\x93NUMPY\x01\x00"])
+def test_a_foreign_file_is_made_again(store, caplog, content):
+    store.generated("set", KEY, 1, Maker())
+    only_file(store).write_bytes(content)
+    assert_rebuilt(store, caplog)
+
+
+def test_a_single_array_is_foreign(store, caplog):
+    store.generated("set", KEY, 1, Maker())
+    with only_file(store).open("wb") as file:
+        np.save(file, np.arange(3))
+    assert_rebuilt(store, caplog)
+
+
+def test_a_pickle_is_never_loaded(store, caplog):
+    class Trap:
+        def __reduce__(self):
+            return (os.abort, ())
+
+    store.generated("set", KEY, 1, Maker())
+    np.savez(only_file(store), a=np.array([Trap()], dtype=object))
+    assert_rebuilt(store, caplog)
+
+
+def test_the_file_of_other_arguments_is_not_believed(store, caplog):
+    store.generated("set", {"n": 6}, 1, Maker())
+    other = only_file(store)
+    other.rename(store.path(Generated("set", KEY, 1, Maker())))
+    assert_rebuilt(store, caplog)
+
+
+def test_every_changed_byte_is_seen_or_harmless(tmp_path):
+    path = tmp_path / "set.npz"
+    write_arrays(path, "asked", Maker()())
+    good = path.read_bytes()
+    seen = 0
+    for at in range(0, len(good), 5):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
+        try:
+            assert same(read_arrays(path, "asked"))  # dates and the like
+        except (DataError, OSError):
+            seen += 1
+    assert seen > len(good) // 5 // 2
+
+
+def test_values_replaced_with_a_valid_archive_are_seen(tmp_path):
+    path = tmp_path / "set.npz"
+    write_arrays(path, "asked", Maker()())
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    np.savez(path, **{**arrays, "a": arrays["a"] + 1e-12})
+    with pytest.raises(DataError, match="sha256"):
+        read_arrays(path, "asked")
+
+
+def test_an_unwritable_cache_costs_one_warning(tmp_path, caplog):
+    (tmp_path / "file").write_text("in the way")
+    store = Store(None, tmp_path / "file" / "cache")
+    make = Maker()
+    assert same(store.generated("set", KEY, 1, make))
+    assert make.calls == 1
+    (warning,) = warnings(caplog)
+    assert "not cached" in warning or "not usable" in warning
+
+
+def test_arrays_of_objects_are_refused(store):
+    with pytest.raises(InputError, match="'a'"):
+        store.generated("set", KEY, 1, lambda: {"a": np.array([None])})
+
+
+def test_an_error_while_making_leaves_nothing(store):
+    def fail() -> dict[str, np.ndarray]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.generated("set", KEY, 1, fail)
+    assert not list(store.cache.rglob("*.npz"))
+    assert same(store.generated("set", KEY, 1, Maker()))
+
+
+def test_roots_come_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "c"))
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "d"))
+    assert Store.from_env() == Store(tmp_path / "d", tmp_path / "c")
+    monkeypatch.setenv("PHYSML_DATA", "")
+    monkeypatch.delenv("PHYSML_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Store.from_env() == Store(None, tmp_path / ".cache" / "physml")
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_full_disk_costs_one_warning(tmp_path):
+    """A limit on the size of files gives the process the OSError of a full disk in the middle of a write."""
+    process = python(
+        """
+        import resource, sys
+        from pathlib import Path
+        import numpy as np
+        from physml.data.store import Store
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        found = Store(None, Path(sys.argv[1])).generated("set", {}, 1, lambda: {"a": np.ones(100_000)})
+        print(found["a"].sum())
+        """,
+        tmp_path,
+    )
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert float(out) == 100_000
+    assert err.count("not cached") == 1 and len(err.strip().splitlines()) == 1
+    assert not list(tmp_path.rglob("*.npz")) and not list(tmp_path.rglob("*.tmp"))
+
+
+def test_of_two_processes_one_makes_and_one_waits(tmp_path):
+    code = """
+        import sys, time
+        from pathlib import Path
+        import numpy as np
+        from physml.data.store import Store
+        calls = Path(sys.argv[1]) / "calls"
+        def make():
+            with calls.open("a") as file:
+                file.write("x")
+            time.sleep(1)
+            return {"a": np.ones(1000)}
+        print(Store(None, Path(sys.argv[1])).generated("set", {}, 1, make)["a"].sum())
+        """
+    processes = [python(code, tmp_path) for _ in range(2)]
+    for process in processes:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, float(out), err) == (0, 1000.0, "")
+    assert (tmp_path / "calls").read_text() == "x"
