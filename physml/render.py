@@ -237,7 +237,7 @@ def fact_lines(table: Table) -> list[str]:
         lines.append(f"Trained: {' to '.join(facts.dates)}")
     searched = [e for e, kind in facts.provenance.items() if kind == "searched-here"]
     if searched:
-        lines.append(f"Settings searched here: {', '.join(searched)}")
+        lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]
     return lines
 
