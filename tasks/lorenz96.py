@@ -54,7 +54,7 @@ class Lorenz96(Task):
     trajectories grows by about e^(1.3 t): rounding errors (another machine) from 1e-15 to at most 1e-3 at the
     end, t = 20; but the error of the method, 1e-3 after one unit of time, to the size of the attractor. So
     another solver or step gives other trajectories with the same statistics, and scores agree only as
-    averages. At F = 0.9 all solvers agree to 1e-8. There a linear map of the current state scores 0.7e-2,
+    averages. At F = 0.9 all solvers agree to 1e-8. There a linear map of the current state scores 0.8e-2,
     below every printed model: that column measures optimisation.
 
     Args: forcing: F; n_train, n_valid, n_test: trajectories; n_points: points of a trajectory; spacing: time

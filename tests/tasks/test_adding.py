@@ -1,0 +1,119 @@
+"""The adding problem: numbers, flags, targets, the two protocols, the level of a constant answer."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import Generator
+
+from physml.data.reference import score_reference
+from physml.errors import InputError
+from tasks.adding import Adding
+
+
+def adding(length: int = 20, protocol: str = "clean", n_eval: int = 50, epoch_steps: int = 4) -> Adding:
+    return Adding(length=length, n_eval=n_eval, epoch_steps=epoch_steps, protocol=protocol)
+
+
+def rng(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def test_the_config_is_the_published_protocol():
+    root = Path(__file__).parents[2]
+    node = yaml.safe_load((root / "conf/task/adding.yaml").read_text())
+    assert node.pop("_target_") == "tasks.adding.Adding"
+    smoke = node.pop("smoke")
+    assert node == {"length": 500, "n_eval": 1000, "epoch_steps": 100, "protocol": "clean"}
+    assert set(node) == set(inspect.signature(Adding).parameters) and set(smoke) <= set(node)
+
+
+@pytest.mark.parametrize("length", [2, 3, 7, 20])
+def test_one_flag_in_each_half_and_the_target_is_their_sum(length):
+    task = adding(length)
+    (batch,) = list(task.batches("train", 500, rng()))[:1]
+    number, flag = batch.input.unbind(-1)
+    assert batch.input.shape == (500, length, 2) and batch.target.shape == (500, 1)
+    assert 0 <= number.min() < 0.05 and 0.95 < number.max() < 1
+    assert set(flag.unique().tolist()) <= {0.0, 1.0}
+    half = length // 2
+    assert (flag[:, :half].sum(1) == 1).all() and (flag[:, half:].sum(1) == 1).all()
+    for i in range(20):
+        chosen = [float(number[i, t]) for t in range(length) if flag[i, t] == 1]
+        assert sum(chosen) == pytest.approx(float(batch.target[i]), rel=1e-6)
+
+
+def test_every_position_is_flagged_and_equally_often():
+    (batch,) = list(adding(8, epoch_steps=1).batches("train", 8000, rng()))
+    share = batch.input[..., 1].mean(0)
+    assert share.tolist() == pytest.approx([0.25] * 8, abs=0.025)
+
+
+def test_training_sequences_are_fresh_at_each_step():
+    batches = list(adding().batches("train", 10, rng()))
+    assert len(batches) == 4
+    numbers = torch.cat([batch.input[..., 0] for batch in batches])
+    assert len(numbers.unique(dim=0)) == 40
+
+
+def test_training_without_a_generator_is_refused():
+    with pytest.raises(InputError, match="give a generator"):
+        next(adding().batches("train", 10))
+
+
+def everything(task: Adding, part: str, generator: Generator | None) -> torch.Tensor:
+    return torch.cat([batch.input for batch in task.batches(part, 7, generator)])
+
+
+def test_clean_sets_are_the_same_at_every_evaluation_and_apart():
+    task = adding()
+    first = everything(task, "test", rng(1))
+    assert torch.equal(first, everything(adding(), "test", rng(2)))
+    assert torch.equal(first, everything(task, "test", None))
+    assert not torch.equal(first, everything(task, "valid", rng(1)))
+
+
+def test_official_sets_are_fresh_at_every_evaluation():
+    task = adding(protocol="official")
+    generator = rng(1)
+    first, second = (everything(task, "test", generator) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(first, everything(task, "test", rng(1)))
+    assert torch.equal(everything(task, "test", None), everything(adding(), "test", None))
+
+
+def test_the_constant_answer_scores_one_sixth():
+    """The variance of a sum of two uniform numbers is 2/12."""
+    task = adding(length=10, n_eval=100_000)
+    assert task.references()["constant"]["mse"] == pytest.approx(1 / 6, rel=0.01)
+
+
+def test_no_constant_answer_is_better():
+    task = adding(length=10, n_eval=100_000)
+    best = task.references()["constant"]["mse"]
+    for answer in (0.9, 1.1):
+        other = score_reference(task, lambda batch, answer=answer: torch.full_like(batch.target, answer))
+        assert other["mse"] == pytest.approx(best + 0.01, rel=0.02)
+
+
+def test_the_fingerprint_is_that_of_the_sets():
+    assert adding().facts()["fingerprint"] == adding().facts()["fingerprint"]
+    assert adding().facts()["fingerprint"] != adding(length=21).facts()["fingerprint"]
+    assert adding(length=10, n_eval=1000).facts()["fingerprint"] == "sha256 711052f86d4168a8"
+    assert adding(protocol="official").facts()["fingerprint"] == "fresh at each evaluation"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"length": 1}, "length must be at least 2, one step for each flag; got 1"),
+        ({"n_eval": 0}, "n_eval must be positive"),
+        ({"epoch_steps": 0}, "epoch_steps must be positive"),
+        ({"protocol": "cleen"}, "Did you mean clean"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(InputError, match=message):
+        adding(**change)

@@ -1,0 +1,195 @@
+"""FitzHugh-Nagumo: the data of the official code, its four scores, its trivial references."""
+
+import inspect
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.errors import InputError
+from tasks import fitzhugh_nagumo
+from tasks.fitzhugh_nagumo import FitzHughNagumo, autoregression, trajectories
+
+FULL = {"n_points": 1001, "t_end": 400.0, "data_seed": 1234, "protocol": "official"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def task(store) -> FitzHughNagumo:
+    """Full length, fewer sequences; a test part longer than the 128 that the official score keeps."""
+    task = FitzHughNagumo(n_train=32, n_valid=8, n_test=140, **FULL)
+    task.load(store, 0)
+    return task
+
+
+def v(task: FitzHughNagumo, part: str) -> torch.Tensor:
+    (batch,) = task.batches(part, 10_000)
+    return torch.cat([batch.input, batch.target[:, -1:]], 1).squeeze(-1)
+
+
+def test_the_config_is_the_published_protocol():
+    root = Path(__file__).parents[2]
+    node = yaml.safe_load((root / "conf/task/fitzhugh_nagumo.yaml").read_text())
+    assert node.pop("_target_") == "tasks.fitzhugh_nagumo.FitzHughNagumo"
+    smoke = node.pop("smoke")
+    assert node == {"n_train": 128, "n_valid": 128, "n_test": 1024, **FULL}
+    assert set(node) == set(inspect.signature(FitzHughNagumo).parameters) and set(smoke) <= set(node)
+    task = FitzHughNagumo(**node)
+    assert task.sizes == {"train": 128, "valid": 128, "test": 1024}
+    assert task.steps_per_epoch(32) == 4
+
+
+def test_input_is_all_but_the_last_value_and_target_all_but_the_first(task):
+    (batch,) = task.batches("train", 100)
+    assert batch.input.shape == batch.target.shape == (32, 1000, 1)
+    assert torch.equal(batch.input[:, 1:], batch.target[:, :-1])
+
+
+def test_starts_are_drawn_for_train_valid_test_in_this_order(task):
+    starts = torch.cat([v(task, part)[:, 0] for part in ("train", "valid", "test")])
+    want = np.random.RandomState(1234).uniform(-1, 1, 180)
+    assert starts.numpy() == pytest.approx(want, abs=1e-7)
+
+
+def test_the_solution_obeys_the_equations():
+    """At tight tolerances: v' from differences of v, with w from its exact linear equation driven by v."""
+    points, t_end = 8001, 40.0
+    (path,) = trajectories(np.array([0.3]), points, t_end, rtol=1e-10, atol=1e-12)
+    h = t_end / (points - 1)
+    w = np.zeros(points)
+    decay = math.exp(-0.016 * h)
+    for i in range(1, points):
+        push = (path[i - 1] + path[i]) / 2 + 0.7
+        w[i] = decay * w[i - 1] + push * (1 - decay) / 0.8
+    slope = (path[2:] - path[:-2]) / (2 * h)
+    want = path - path**3 / 3 - w + 0.5
+    assert np.abs(slope - want[1:-1]).max() < 1e-4
+
+
+def test_the_data_differ_from_the_exact_solution_by_the_tolerances_of_the_solver(task):
+    """Documents that the solver is part of the data: about 4e-2 rms, and growing along the trajectory."""
+    ours = v(task, "train")[:6].numpy()
+    exact = trajectories(np.random.RandomState(1234).uniform(-1, 1, 6), 1001, 400.0, rtol=1e-9, atol=1e-11)
+    gap = np.sqrt(((ours - exact) ** 2).mean())
+    assert 0.02 < gap < 0.08
+    assert np.abs(ours - exact)[:, :100].mean() < np.abs(ours - exact)[:, -100:].mean()
+
+
+def test_each_trajectory_is_integrated_alone(task):
+    """The steps, and so the values, of one trajectory don't depend on the others."""
+    start = np.random.RandomState(1234).uniform(-1, 1, 3)
+    together = trajectories(start, 1001, 400.0)
+    alone = trajectories(start[2:], 1001, 400.0)
+    assert np.array_equal(together[2], alone[0])
+
+
+def test_the_fingerprint_matches_and_notices_another_solver(task, monkeypatch):
+    assert task.facts()["fingerprint"] == "matches"
+    exact = trajectories(np.random.RandomState(1234).uniform(-1, 1, 4), 1001, 400.0, rtol=1e-9, atol=1e-11)
+    monkeypatch.setitem(task._v, "train", torch.from_numpy(exact).float().unsqueeze(-1))
+    assert task.facts()["fingerprint"].startswith("differs by ")
+
+
+def test_no_fingerprint_for_other_arguments(store):
+    task = FitzHughNagumo(
+        n_train=4, n_valid=1, n_test=1, **FULL | {"data_seed": 1, "n_points": 26, "t_end": 10}
+    )
+    task.load(store, 0)
+    assert task.facts()["fingerprint"] == "none for these arguments"
+
+
+def test_the_four_scores_by_an_independent_computation(task):
+    rng = np.random.default_rng(0)
+    want = v(task, "test")[:, 1:].double().numpy()
+    got = (want + rng.normal(size=want.shape)).astype(np.float32)
+    error = (got - want) ** 2
+    metrics = score_reference(task, lambda batch: torch.from_numpy(got)[batch.index].unsqueeze(-1), size=33)
+    assert metrics == pytest.approx(
+        {
+            "rmse": np.sqrt(error.mean()),
+            "rmse_last128": np.sqrt(error[12:].mean()),
+            "rmse_from11": np.sqrt(error[:, 10:].mean()),
+            "rmse_step1": np.sqrt(error[:, 0].mean()),
+        },
+        rel=1e-6,
+    )
+
+
+def test_the_official_score_looks_at_the_last_sequences_alone(task):
+    """A perfect answer for the last 128 of 140 sequences."""
+    metrics = score_reference(task, lambda batch: batch.target + (batch.index < 12).float()[:, None, None])
+    assert metrics["rmse_last128"] == 0
+    assert metrics["rmse"] == pytest.approx(math.sqrt(12 / 140), rel=1e-5)
+    assert task.scoring == {
+        "rmse": "clean",
+        "rmse_last128": "official",
+        "rmse_from11": "clean",
+        "rmse_step1": "clean",
+    }
+
+
+def test_in_parts_of_128_or_less_both_scores_agree(task):
+    metrics = score_reference(task, lambda batch: batch.input, part="valid")
+    assert metrics["rmse"] == pytest.approx(metrics["rmse_last128"], rel=1e-12)
+
+
+def test_trivial_references_are_near_the_measured_ones(task):
+    """Measured on other trajectories: std 1.48, persistence 7.9e-2, linear 2.8e-2, 1.3e-2, 0.96e-2."""
+    rmse = {name: metrics["rmse_from11"] for name, metrics in task.references().items()}
+    want = {
+        "constant": 1.48,
+        "persistence": 7.9e-2,
+        "linear_2": 2.8e-2,
+        "linear_4": 1.3e-2,
+        "linear_8": 0.96e-2,
+    }
+    assert rmse == pytest.approx(want, rel=0.1)
+
+
+def test_an_autoregression_finds_a_linear_recurrence():
+    rng = np.random.default_rng(0)
+    x = np.zeros((50, 40))
+    x[:, :2] = rng.normal(size=(50, 2))
+    for i in range(2, 40):
+        x[:, i] = 1.6 * x[:, i - 1] - 0.9 * x[:, i - 2] + 0.1
+    maps = autoregression(torch.from_numpy(x), 2)
+    assert maps[-1].flatten().tolist() == pytest.approx([-0.9, 1.6, 0.1], abs=1e-9)
+
+
+def test_training_order_is_a_permutation_drawn_from_the_generator(task):
+    orders = [
+        torch.cat([b.index for b in task.batches("train", 10, torch.Generator().manual_seed(seed))])
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(orders[0], orders[1]) and not torch.equal(orders[0], orders[2])
+    assert torch.equal(orders[0], torch.randperm(32, generator=torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_points": 11}, "n_points must be at least 12"),
+        ({"n_test": 0}, "n_test must be positive; got 0"),
+        ({"t_end": -1.0}, "t_end must be positive"),
+        ({"protocol": "offical"}, "Did you mean official"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(InputError, match=message):
+        FitzHughNagumo(**{"n_train": 4, "n_valid": 4, "n_test": 4, **FULL, **change})
+
+
+def test_the_right_hand_side_is_the_published_one():
+    v0, w0 = 0.3, -0.2
+    dv, dw = fitzhugh_nagumo._slope(0.0, np.array([v0, w0]))
+    assert dv == pytest.approx(v0 - v0**3 / 3 - w0 + 0.5, rel=1e-15)
+    assert dw == pytest.approx(0.02 * (v0 + 0.7 - 0.8 * w0), rel=1e-15)

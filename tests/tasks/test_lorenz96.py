@@ -1,0 +1,172 @@
+"""Lorenz-96: the equations, the order of the solver, the NRMSE, the trivial references."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from scipy.integrate import solve_ivp
+
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.errors import InputError
+from tasks.lorenz96 import Lorenz96, slope, trajectories
+
+PAPER = {
+    "n_points": 2000,
+    "spacing": 0.01,
+    "substeps": 1,
+    "ahead": 25,
+    "data_seed": 1234,
+    "protocol": "paper",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module", params=[0.9, 8.0])
+def task(request, store) -> Lorenz96:
+    task = Lorenz96(forcing=request.param, n_train=64, n_valid=16, n_test=64, **PAPER)
+    task.load(store, 0)
+    return task
+
+
+def states(n: int = 7) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, 5)) * 3
+
+
+def test_the_config_is_the_published_protocol():
+    root = Path(__file__).parents[2]
+    node = yaml.safe_load((root / "conf/task/lorenz96.yaml").read_text())
+    assert node.pop("_target_") == "tasks.lorenz96.Lorenz96"
+    smoke = node.pop("smoke")
+    assert node == {"forcing": 8.0, "n_train": 128, "n_valid": 128, "n_test": 128, **PAPER}
+    assert set(node) == set(inspect.signature(Lorenz96).parameters) and set(smoke) <= set(node)
+
+
+def test_the_right_hand_side_is_the_published_one():
+    """Written out for i = 1..5, with indices that wrap around."""
+    for x in states():
+        x1, x2, x3, x4, x5 = x
+        want = [
+            (x2 - x4) * x5 - x1 + 8,
+            (x3 - x5) * x1 - x2 + 8,
+            (x4 - x1) * x2 - x3 + 8,
+            (x5 - x2) * x3 - x4 + 8,
+            (x1 - x3) * x4 - x5 + 8,
+        ]
+        assert slope(x[None], 8.0)[0] == pytest.approx(want, rel=1e-13)
+
+
+def test_the_quadratic_part_conserves_energy():
+    """d/dt |x|^2 / 2 = -|x|^2 + F sum(x): the advection neither makes nor takes energy."""
+    x = states(100)
+    gain = (x * slope(x, 8.0)).sum(1)
+    assert gain == pytest.approx(-(x**2).sum(1) + 8.0 * x.sum(1), rel=1e-10)
+
+
+def test_phase_space_shrinks_by_five_per_unit_of_time():
+    """The divergence of the vector field is -5 everywhere."""
+    h = 1e-6
+    for x in states():
+        change = slope(x + h * np.eye(5), 8.0) - slope(x - h * np.eye(5), 8.0)
+        assert np.trace(change) / (2 * h) == pytest.approx(-5, rel=1e-6)
+
+
+def test_the_solver_has_order_four():
+    start = 8 + np.random.default_rng(1).uniform(-0.5, 0.5, (3, 5))
+    end = {n: trajectories(start, 8.0, 2, 0.5, n)[:, -1] for n in (25, 50, 100, 1600)}
+    error = {n: np.abs(end[n] - end[1600]).max() for n in (25, 50, 100)}
+    assert error[25] / error[50] == pytest.approx(16, rel=0.25)
+    assert error[50] / error[100] == pytest.approx(16, rel=0.25)
+
+
+def test_another_solver_agrees_before_chaos_sets_in():
+    start = 8 + np.random.default_rng(1).uniform(-0.5, 0.5, (1, 5))
+    ours = trajectories(start, 8.0, 101, 0.01, 4)[0]
+    theirs = solve_ivp(
+        lambda _, x: slope(x[None], 8.0)[0],
+        (0, 1),
+        start[0],
+        "DOP853",
+        np.linspace(0, 1, 101),
+        rtol=1e-12,
+        atol=1e-12,
+    ).y.T
+    assert np.abs(ours - theirs).max() < 1e-4
+
+
+def test_at_forcing_8_the_step_of_the_solver_is_part_of_the_data_and_at_09_not():
+    for forcing, low, high in ((0.9, 0.0, 1e-7), (8.0, 1.0, 100.0)):
+        start = forcing + np.random.default_rng(2).uniform(-0.5, 0.5, (16, 5))
+        gap = np.abs(
+            trajectories(start, forcing, 1500, 0.01, 1) - trajectories(start, forcing, 1500, 0.01, 2)
+        )
+        assert low <= gap[:, -1].max() <= high
+
+
+def test_starts_and_parts(task):
+    batches = {part: next(task.batches(part, 1000)) for part in ("train", "valid", "test")}
+    assert [len(b.input) for b in batches.values()] == [64, 16, 64]
+    starts = torch.cat([b.input[:, 0] for b in batches.values()])
+    draws = np.random.RandomState(1234).uniform(-0.5, 0.5, (144, 5))
+    assert starts.numpy() == pytest.approx(task.forcing + draws, abs=1e-6)
+
+
+def test_the_target_is_the_state_25_points_later(task):
+    (batch,) = task.batches("test", 1000)
+    assert batch.input.shape == batch.target.shape == (64, 1975, 5)
+    assert torch.equal(batch.input[:, 25:], batch.target[:, :-25])
+
+
+def test_nrmse_by_an_independent_computation(task):
+    rng = np.random.default_rng(0)
+    want = next(task.batches("test", 1000)).target.double().numpy()
+    got = (want + rng.normal(size=want.shape)).astype(np.float32)
+    metrics = score_reference(task, lambda batch: torch.from_numpy(got)[batch.index], size=7)
+    expected = np.sqrt(((got - want) ** 2).mean()) / np.sqrt((want**2).mean())
+    assert metrics == pytest.approx({"nrmse": expected}, rel=1e-6)
+
+
+def test_trivial_references_are_near_the_measured_ones(task):
+    """Measured on other trajectories, the linear map fitted and scored on the same ones."""
+    want = {
+        0.9: {"constant": 0.147, "persistence": 0.050, "linear": 0.0070},
+        8.0: {"constant": 0.85, "persistence": 0.99, "linear": 0.63},
+    }[task.forcing]
+    found = {name: metrics["nrmse"] for name, metrics in task.references().items()}
+    assert found == pytest.approx(want, rel=0.2 if task.forcing < 1 else 0.02)
+
+
+def test_the_fingerprint_matches_and_notices_another_step(task, monkeypatch):
+    assert task.facts()["fingerprint"] == "matches"
+    if task.forcing == 8.0:
+        x0 = task._x["train"][:4, 0].double().numpy()
+        other = torch.from_numpy(trajectories(x0, 8.0, 501, 0.01, 4)).float()
+        monkeypatch.setitem(task._x, "train", torch.cat([other, other[:, -1:].expand(-1, 1499, -1)], 1))
+        assert task.facts()["fingerprint"].startswith("differs by ")
+
+
+def test_no_fingerprint_for_other_arguments(store):
+    task = Lorenz96(forcing=7.5, n_train=4, n_valid=1, n_test=1, **PAPER)
+    task.load(store, 0)
+    assert task.facts()["fingerprint"] == "none for these arguments"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_points": 25}, "n_points must be above ahead = 25; got 25"),
+        ({"substeps": 0}, "substeps must be positive"),
+        ({"n_valid": 0}, "n_valid must be positive"),
+        ({"protocol": "official"}, "protocol must be one of 'paper'"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    with pytest.raises(InputError, match=message):
+        Lorenz96(**{"forcing": 8.0, "n_train": 4, "n_valid": 4, "n_test": 4, **PAPER, **change})
