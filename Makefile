@@ -42,6 +42,7 @@ help: ## list these commands
 	@echo "         SMOKE=1 (tiny sizes, kept apart)  JOBS=2  MAX_HOURS=1.5  DEVICE=cuda  PYTHON=python3.12"
 
 setup: $(READY) ## make .venv with the tested versions; nothing to do when up to date
+	@echo "$(VENV) is ready."
 
 # Made anew when its Python does not run or an earlier installation was killed; else brought up to date in place.
 $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
@@ -66,7 +67,7 @@ $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 	echo "Installing the packages of constraints.txt into $(VENV); the first time this takes a minute or two ..."; \
 	touch $(VENV)/.installing; code=0; \
 	{ $(PY) -m pip install --quiet --upgrade pip && \
-		$(PY) -m pip install --quiet -c constraints.txt -e '.[dev]'; } || code=$$?; \
+		PYTHONWARNINGS=ignore $(PY) -m pip install --quiet -c constraints.txt -e '.[dev]'; } || code=$$?; \
 	if [ $$code -ge 128 ]; then exit $$code; fi; rm -f $(VENV)/.installing; \
 	if [ $$code -ne 0 ]; then \
 		echo "pip could not install the packages (above: why). When that is mended: make setup" >&2; exit 2; \

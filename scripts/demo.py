@@ -46,7 +46,7 @@ def _demo(overrides: list[str], table_flags: list[str]) -> int:
         if not overrides:
             print("It takes a few minutes. Ctrl-C stops it; `make demo` then goes on from there.", flush=True)
     atomic.write_text(note, f"{seed}\n")
-    code = _physml("run", f"experiment={EXPERIMENT}", f"seed={seed}", "--adhoc", *overrides)
+    code = _physml("run", f"experiment={EXPERIMENT}", f"seed={seed}", *overrides, "--adhoc")
     if code == PREEMPTED or code >= 128:
         print(f"\nStopped. `make demo` goes on with seed {seed}.", file=sys.stderr)
         return code

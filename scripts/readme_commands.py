@@ -25,10 +25,11 @@ TIME_LIMIT_S = 600
 _FENCE = re.compile(r"^```(\w+)?[ ]*(\S+)?[ ]*$")
 _SKIP = re.compile(r"^<!-- not run: (.+) -->$")
 _QUICK = re.compile(r"RUN=0|PLAN=1|--(no-run|plan|cfg|help)\b|SMOKE=1|--smoke|profile=smoke")
+# What is put behind the first words of a command.
 _TINY = (
-    (re.compile(r"(physml|-m physml) run\b"), " profile=smoke"),
-    (re.compile(r"(physml|-m physml) (table|figure)\b(?! --all)"), " --smoke"),
-    (re.compile(r"make (-\S+ )*(demo|table-|figure-)"), " SMOKE=1"),
+    (re.compile(r"\bphysml run\b"), " profile=smoke"),
+    (re.compile(r"\bphysml (table|figure)\b(?! --all)"), " --smoke"),
+    (re.compile(r"\bmake(?= (demo|table-|figure-))"), " SMOKE=1"),
 )
 # Settings of the person, or of a `make` around this one, that would change what the commands do.
 _FOREIGN = (
@@ -60,7 +61,10 @@ class Command:
         """The command as it is tested."""
         if _QUICK.search(self.text):
             return self.text
-        return self.text + "".join(ending for pattern, ending in _TINY if pattern.search(self.text))
+        text = self.text
+        for pattern, words in _TINY:
+            text = pattern.sub(lambda match, words=words: match.group() + words, text)
+        return text
 
 
 def blocks(text: str) -> Iterator[Block]:
