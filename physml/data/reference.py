@@ -26,9 +26,9 @@ def score_reference(
 def least_squares(x: Tensor, y: Tensor) -> Tensor:
     """Weights A (D + 1, O) of the linear map with intercept that minimises |[x, 1] A - y|, in float64.
 
-    Shapes: x (N, D), y (N, O).
+    Shapes: x (N, D), y (N, O). Solved on the CPU: the driver that stands a singular x exists only there.
     """
-    return torch.linalg.lstsq(_with_one(x), y.double(), driver="gelsd").solution
+    return torch.linalg.lstsq(_with_one(x).cpu(), y.double().cpu(), driver="gelsd").solution
 
 
 def linear(x: Tensor, a: Tensor) -> Tensor:

@@ -78,6 +78,7 @@ class Store:
         with _lock(path.with_suffix(".lock")) as waited:
             if waited and (arrays := self._cached(path, wanted, logging.DEBUG)) is not None:
                 return arrays
+            log.info("%s: generating, once; it is kept in %s.", wanted.name, path)
             arrays = wanted.make()
             for name, array in arrays.items():
                 if array.dtype.hasobject or name in (ASKED, DIGEST):
