@@ -12,7 +12,9 @@ from physml import launch, record
 from physml.compose import Composed, compose, names
 from physml.errors import ConfigError, PhysmlError, near
 from physml.identity import identity
-from physml.paths import results_root, shown
+from physml.lock import is_held
+from physml.paths import results_root, shown, work_root
+from physml.record import Place
 from physml.runspec import RunSpec, folder_of, spec_of
 
 if TYPE_CHECKING:
@@ -145,11 +147,13 @@ class Wanted:
         return [{**r, "experiment": e} for e in self.identities for r in record.records(folder_of(e))]
 
     def running(self) -> set[Run]:
-        """Runs that a process works on now; looked up by work folder, without importing torch."""
+        """Runs that a process works on now, told by their locks."""
         busy = set()
-        for run in self.runs:
-            if run[0] not in self.broken and launch.state_of(spec_of(self._composed(*run))) == "running":
-                busy.add(run)
+        for experiment, split, seed in self.runs:
+            key = self.identities[experiment]
+            place = Place(folder_of(experiment), key or "", split, seed)
+            if key and is_held(work_root() / place.folder / place.stem):
+                busy.add((experiment, split, seed))
         return busy
 
 
@@ -237,10 +241,11 @@ def figure(name: str, options: argparse.Namespace) -> int:
         show_plan(wanted.plan(probe=True))
         return 0
     code = 0 if options.no_run else wanted.make().exit_code
-    drawn = figures.draw(spec, wanted.identities, wanted.records(), results_root() / "figures")
-    for line in drawn.lines:
-        print(line)
-    print(f"written: {shown(drawn.path)}")
+    made = figures.collect(
+        spec, wanted.identities, wanted.records(), wanted.running(), blocked=wanted.broken
+    )
+    print("\n".join(figures.state_lines(made)))
+    print(f"written: {shown(figures.write_figure(made, results_root() / 'figures'))}")
     return code
 
 
