@@ -372,7 +372,8 @@ def _draw_panel(axes: "Axes", spec: FigureSpec, curves: tuple[Curve, ...]) -> No
             axes.axhline(mark.y, color="0.3", linestyle="--", linewidth=1, label=mark.label)
         elif mark.x is not None:
             axes.axvline(mark.x, color="0.3", linestyle=":", linewidth=1, label=mark.label)
-    axes.legend(fontsize=7)
+    if len(curves) > 1 or spec.marks or curves[0].state != "simulated":
+        axes.legend(fontsize=7)
 
 
 def write_figure(figure: Figure, folder: Path) -> Path:
@@ -381,3 +382,26 @@ def write_figure(figure: Figure, folder: Path) -> Path:
     canvas = draw(figure)
     atomic.write(path, lambda file: canvas.savefig(file, format="png", dpi=150, metadata={"Software": None}))
     return path
+
+
+def plot_rows(rows: list[dict[str, Any]], title: str, path: Path) -> None:
+    """The curves of one run: loss and metrics of each evaluation against steps. Whole or not at all."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(6.4, 4.4), layout="constrained")
+    FigureCanvasAgg(canvas)
+    axes = canvas.subplots()
+    names = [key for key in dict.fromkeys(k for row in rows for k in row) if "/" in key]
+    positive = True
+    for name in names:
+        points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+        kept = [(step, value) for step, value in points if math.isfinite(value)]
+        positive &= all(value > 0 for _, value in kept)
+        axes.plot([step for step, _ in kept], [value for _, value in kept], label=name, linewidth=1.2)
+    axes.set_yscale("log" if positive else "linear")
+    axes.set_xlabel("training steps")
+    axes.set_title(title, fontsize=10)
+    if names:
+        axes.legend(fontsize=7)
+    atomic.write(path, lambda file: canvas.savefig(file, format="png", dpi=100, metadata={"Software": None}))

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from physml.stats import LEVEL, N_FOR_VERDICT, Published, Summary
 from physml.table import CellResult, Claim, Column, Table, Yours
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 
 NONE = "–"  # nothing can stand here
 
@@ -21,7 +21,8 @@ RULE = (
     "Tolerance: half the last printed digit, plus the paper's own interval where it prints sd and n, else "
     "plus the margin of the column. `agrees`: our interval lies inside published ± tolerance; `better`, "
     "`worse`: it lies outside, on that side; else `inconclusive`. "
-    f"No verdict below n = {N_FOR_VERDICT}. A published best of n is held against our best of n. "
+    f"No verdict below n = {N_FOR_VERDICT}. A published best of n is held against our best of n; where the "
+    "paper does not say what its number is (`mean or best?`), our mean is. "
     "A claim is judged by the t-interval of differences between runs of equal split and seed."
 )
 HEADS = (
@@ -33,8 +34,8 @@ HEADS = (
     "best",
     "delta",
     "state",
-    "parameters ours / paper",
-    "time",
+    "parameters",
+    "time, per step",
 )
 
 
@@ -56,7 +57,7 @@ def decimals(table: Table, column: Column) -> int:
 
 
 def published_text(published: Published | None) -> str:
-    """The printed number with what is known of it: `1.2 (statistic unknown)`, `92.3 ± 1.8 (mean of 5)`."""
+    """The printed number with what is known of it: `1.2 (mean or best?)`, `92.3 ± 1.8 (mean of 5)`."""
     if published is None:
         return "none printed"
     digits = published.digits
@@ -66,7 +67,7 @@ def published_text(published: Published | None) -> str:
     if published.quoted:
         return f"{value} (quoted: {published.quoted})"
     if published.statistic == "unknown":
-        return f"{value} (statistic unknown)"
+        return f"{value} (mean or best?)"
     return f"{value} ({published.statistic} of {published.n or 'unknown n'})"
 
 
@@ -87,12 +88,15 @@ def delta_text(cell: CellResult, places: int) -> str:
     if cell.delta is None or cell.published is None:
         return NONE
     text = f"{cell.delta:+.{places}f}"
-    return f"{text} ({cell.delta / cell.published.value:+.0%})" if cell.published.value else text
+    if not cell.published.value:
+        return text
+    share = cell.delta / cell.published.value
+    return f"{text} ({share:+.0%})" if abs(share) >= 0.1 else f"{text} ({share:+.1%})"
 
 
 def params_text(cell: CellResult) -> str:
     ours = NONE if cell.params_ours is None else f"{cell.params_ours:,}"
-    return f"{ours} / {cell.params_paper or 'not printed'}"
+    return f"{ours} (paper {cell.params_paper})" if cell.params_paper else ours
 
 
 def span_text(seconds: float) -> str:
@@ -113,7 +117,7 @@ def time_text(cell: CellResult) -> str:
     """The mean over runs of the whole training, and of one step."""
     if cell.train_s is None or cell.ms_per_step is None:
         return NONE
-    return f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}/step"
+    return f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}"
 
 
 # --- lines that all forms share
@@ -373,48 +377,73 @@ def _colour(state: str) -> str:
     for words, colour in {
         ("agrees", "better"): "green",
         ("worse", "failed", "diverged"): "red",
-        ("no published", "not run", "quoted", "not in"): "dim",
+        ("not published", "not run", "quoted", "not in"): "dim",
     }.items():
         if state.startswith(words):
             return colour
     return "yellow"
 
 
-def render_console(table: Table) -> "RenderableType":
-    """The table for rich: print it with `rich.console.Console().print(...)`."""
+# On a narrow terminal a line is folded into two: which of HEADS stand above each other.
+FOLDED = ((0, 8), (1, 6), (2, 4), (3, 5), (7, 9))
+
+
+@dataclass(frozen=True)
+class _Console:
+    """The table for rich: one line a row where they fit, else two."""
+
+    table: Table
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.table import Table as Grid
+
+        wide = self._group(False)
+        grids = [part for part in wide.renderables if isinstance(part, Grid)]
+        needed = max(console.measure(grid, options=options.update(width=10_000)).maximum for grid in grids)
+        fits = needed <= options.max_width
+        yield wide if fits else self._group(True)
+
+    def _group(self, folded: bool) -> "Group":
+        from rich.console import Group
+        from rich.text import Text
+
+        spec = self.table.spec
+        parts: list[RenderableType] = [Text(f"{spec.id}: {spec.title}", style="bold"), Text()]
+        for block in blocks(self.table):
+            parts += [Text(block.heading, style="italic"), _grid(HEADS, block.lines, block.states, folded)]
+            parts.append(Text())
+        if references := reference_lines(self.table):
+            heads = ["trivial reference", *(_unit_title(c) for c in spec.columns)]
+            parts += [_grid(heads, references), Text()]
+        for i, line in enumerate(claim_lines(self.table)):
+            parts.append(Text(line if i == 0 else f"  {line}", style="bold" if i == 0 else ""))
+        parts += [Text(line, style="dim") for line in fact_lines(self.table)]
+        parts += [Text(f"Note: {note}", style="dim") for note in spec.notes]
+        return Group(*parts)
+
+
+def _grid(
+    heads: Sequence[str], lines: Sequence[list[str]], states: Sequence[str] = (), folded: bool = False
+) -> "RenderableType":
     from rich import box
-    from rich.console import Group
-    from rich.table import Table as RichTable
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    spec = table.spec
-    parts: list[RenderableType] = [Text(f"{spec.id}: {spec.title}", style="bold")]
+    def fold(line: Sequence[str]) -> list[str]:
+        return [f"{line[upper]}\n{line[lower]}" for upper, lower in FOLDED] if folded else list(line)
 
-    def grid(heads: Iterable[str], lines: list[list[str]], style: Callable[[int], str], title: str) -> None:
-        shown = RichTable(
-            title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
-        )
-        for i, head in enumerate(heads):
-            shown.add_column(head, no_wrap=i == 0, overflow="fold")
-        for i, line in enumerate(lines):
-            shown.add_row(*(Text(text) for text in line), style=style(i))
-        parts.append(shown)
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for i, head in enumerate(fold(heads)):
+        grid.add_column(head, no_wrap=i == 0, overflow="fold")
+    for i, line in enumerate(lines):
+        style = _colour(states[i]) if states else ""
+        grid.add_row(*(Text(text) for text in fold(line)), style=style)
+    return grid
 
-    for block in blocks(table):
-        states = block.states
 
-        def style(i: int, states: list[str] = states) -> str:
-            return _colour(states[i])
-
-        grid(HEADS, block.lines, style, block.heading)
-    if references := reference_lines(table):
-        heads = ["reference", *(_unit_title(c) for c in spec.columns)]
-        grid(heads, references, lambda _: "", "Trivial references, on the same test data")
-    for i, line in enumerate(claim_lines(table)):
-        parts.append(Text(line if i == 0 else f"  {line}", style="bold" if i == 0 else ""))
-    parts += [Text(line, style="dim") for line in fact_lines(table)]
-    parts += [Text(f"Note: {note}", style="dim") for note in spec.notes]
-    return Group(*parts)
+def render_console(table: Table) -> "RenderableType":
+    """The table for rich: print it with `rich.console.Console().print(...)`."""
+    return _Console(table)
 
 
 FORMS: dict[str, Callable[[Table], str]] = {"md": render_markdown, "csv": render_csv, "tex": render_tex}

@@ -516,7 +516,7 @@ def _state(
             return f"failed: the records have no {column.metric}"
         return runs.unfinished(len(wanted), blocked)
     if cell.published is None:
-        return "no published number"
+        return "not published"
     if word is None:
         return f"no verdict below n = {stats.N_FOR_VERDICT}"
     published = cell.published
@@ -550,7 +550,7 @@ def _yours(record: Record, column: Column, runs: Runs) -> Yours:
     elif reason := _incomparable(column, Cell(), dataclasses.replace(runs, finished={(0, 0): record})):
         state = f"not comparable: {reason}"
     else:
-        state = "outside mean and n"
+        state = "outside the mean"
     return Yours(record["seed"], record["split"], value, state)
 
 
@@ -658,7 +658,7 @@ def table_state(table: Table) -> str:
                 per[cell.experiment] = max(per.get(cell.experiment, 0), done)
     words: dict[str, int] = {}
     for result in table.cells:
-        if result.wanted and result.state != "no published number":
+        if result.wanted and result.state != "not published":
             word = (
                 result.state if result.state.startswith("not comparable") else result.state.partition(":")[0]
             )
