@@ -63,7 +63,7 @@ class Command:
             return self.text
         text = self.text
         for pattern, words in _TINY:
-            text = pattern.sub(lambda match, words=words: match.group() + words, text)
+            text = pattern.sub(rf"\g<0>{words}", text)
         return text
 
 
