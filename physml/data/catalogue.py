@@ -38,7 +38,7 @@ def list_data(tasks: Mapping[str, Task], store: Store) -> list[DataRow]:
             there = path.is_file()
             size = path.stat().st_size if there else None
             if isinstance(source, Generated):
-                note = ", ".join(f"{k}={v}" for k, v in source.key.items())
+                note = ", ".join(f"{k} {_short(v)}" for k, v in source.key.items())
                 kind: Literal["generated", "file"] = "generated"
             else:
                 note, kind = f"{source.purpose} ({source.licence})", "file"
@@ -75,6 +75,10 @@ def _path(source: Generated | fetch.DataFile, store: Store) -> Path:
     if isinstance(source, Generated):
         return store.path(source)
     return fetch.find(source, store) or next(fetch.places(source, store))
+
+
+def _short(value: object) -> str:
+    return "/".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
 def _checked(row: DataRow, source: Generated | fetch.DataFile | None, store: Store) -> DataRow:

@@ -118,7 +118,7 @@ class Task:
 
 
 def generated() -> Generated:
-    return Generated("noise", {"n": 3}, 1, lambda: {"a": np.ones(3)})
+    return Generated("noise", {"n": 3, "sizes": {"train": 2, "test": 1}}, 1, lambda: {"a": np.ones(3)})
 
 
 def states(rows) -> dict[str, str]:
@@ -136,6 +136,7 @@ def test_list_get_check(store, server):
     rows = {row.name: row for row in list_data(tasks, store)}
     assert rows["noise"].state == rows["folder/set.csv"].state == "present"
     assert rows["folder/set.csv"].size == len(CONTENT)
+    assert rows["noise"].note == "n 3, sizes 2/1"
     assert rows["noise"].size == rows["noise"].path.stat().st_size
     for row in rows.values():
         if row.path:
