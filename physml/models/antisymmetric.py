@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, positive
 from physml.ops.drive import drive
 from physml.ops.residual_tanh.function import residual_tanh
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import sequence, start, steady
 
 
 class AntisymmetricRNN(nn.Module):
@@ -84,8 +84,12 @@ class AntisymmetricRNN(nn.Module):
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.V)
         (h,) = start(state, ("h",), u, self.d_out)
-        push, M = drive(u, self.V, self.b), self.matrix()
-        path = self._gated(u, push, h, M.t()) if self.gated else residual_tanh(push, h, M, 1.0, self.epsilon)
+        with steady(u):
+            push, M = drive(u, self.V, self.b), self.matrix()
+            if self.gated:
+                path = self._gated(u, push, h, M.t())
+            else:
+                path = residual_tanh(push, h, M, 1.0, self.epsilon)
         return path.transpose(0, 1), (path[-1].clone(),)
 
     def _gated(self, u: Tensor, push: Tensor, h: Tensor, Mt: Tensor) -> Tensor:

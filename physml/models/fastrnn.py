@@ -9,7 +9,7 @@ from physml.check import positive
 from physml.ops.drive import drive
 from physml.ops.fastgrnn.function import fastgrnn
 from physml.ops.residual_tanh.function import residual_tanh
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import sequence, start, steady
 
 
 class FastRNN(nn.Module):
@@ -56,8 +56,9 @@ class FastRNN(nn.Module):
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.W)
         (h,) = start(state, ("h",), u, self.d_out)
-        push = drive(u, self.W, self.b)
-        path = residual_tanh(push, h, self.U, torch.sigmoid(self.beta), torch.sigmoid(self.alpha))
+        with steady(u):
+            push = drive(u, self.W, self.b)
+            path = residual_tanh(push, h, self.U, torch.sigmoid(self.beta), torch.sigmoid(self.alpha))
         return path.transpose(0, 1), (path[-1].clone(),)
 
 
@@ -109,12 +110,8 @@ class FastGRNN(nn.Module):
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.W)
         (h,) = start(state, ("h",), u, self.d_out)
-        path = fastgrnn(
-            drive(u, self.W, self.bg),
-            h,
-            self.U,
-            self.bc - self.bg,
-            torch.sigmoid(self.zeta),
-            torch.sigmoid(self.nu),
-        )
+        with steady(u):
+            push = drive(u, self.W, self.bg)
+            shift, zeta, nu = self.bc - self.bg, torch.sigmoid(self.zeta), torch.sigmoid(self.nu)
+            path = fastgrnn(push, h, self.U, shift, zeta, nu)
         return path.transpose(0, 1), (path[-1].clone(),)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.check import has_shape, one_of, positive, within
+from physml.check import one_of, positive, within
 from physml.errors import InputError
+from physml.ops.sequence import sequence, start, steady
 
 
 class LSTM(nn.Module):
@@ -81,15 +82,13 @@ class LSTM(nn.Module):
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
-        rest = _weights(self.cell)[1].new_zeros(u.shape[0], self.d_out)
-        h, c = (rest, rest) if state is None else state
-        for name, x in {"h of the state": h, "c of the state": c}.items():
-            has_shape(name, x, (u.shape[0], self.d_out))
-        if self.dt is None:
+        u = sequence(u, self.d_in, _weights(self.cell)[0])
+        h, c = start(state, ("h", "c"), u, self.d_out)
+        with steady(u):
+            if self.dt is not None:
+                return self._stepped(u, h, c, self.dt)
             path, (h, c) = self.cell(u, (h[None], c[None]))
-            return path, (h[0], c[0])
-        return self._stepped(u, h, c, self.dt)
+        return path, (h[0], c[0])
 
     def _stepped(self, u: Tensor, h: Tensor, c: Tensor, dt: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         V, W, b, b2 = _weights(self.cell)
@@ -139,10 +138,10 @@ class GRU(nn.Module):
         return {**found, "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
-        has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
-        h = _weights(self.cell)[1].new_zeros(u.shape[0], self.d_out) if state is None else state[0]
-        has_shape("h of the state", h, (u.shape[0], self.d_out))
-        path, h = self.cell(u, h[None])
+        u = sequence(u, self.d_in, _weights(self.cell)[0])
+        (h,) = start(state, ("h",), u, self.d_out)
+        with steady(u):
+            path, h = self.cell(u, h[None])
         return path, (h[0],)
 
 
@@ -173,10 +172,10 @@ class TanhRNN(nn.Module):
         return {"W": W, "V": V, "b": b + b2}
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
-        has_shape("u", u, ("B", "T", self.d_in), hint="Batch comes first, then time.")
-        h = _weights(self.cell)[1].new_zeros(u.shape[0], self.d_out) if state is None else state[0]
-        has_shape("h of the state", h, (u.shape[0], self.d_out))
-        path, h = self.cell(u, h[None])
+        u = sequence(u, self.d_in, _weights(self.cell)[0])
+        (h,) = start(state, ("h",), u, self.d_out)
+        with steady(u):
+            path, h = self.cell(u, h[None])
         return path, (h[0],)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.check import positive
 from physml.ops.drive import drive
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import sequence, start, steady
 
 
 class IndRNN(nn.Module):
@@ -66,13 +66,15 @@ class IndRNN(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         x = sequence(input, self.d_in, self.W[0])
         hs = start(state, tuple(f"h of layer {i}" for i in range(len(self.W))), x, self.d_out)
-        last = []
+        last: list[Tensor] = []
         for W, b, u, h in zip(self.W, self.b, self.u, hs, strict=True):
             if self.bound is not None:
                 self._bring_back(u, self.bound)
             path = []
-            for push in drive(x, W, b).unbind(0):
-                h = torch.relu(torch.addcmul(push, h, u))
+            with steady(x):
+                pushes = drive(x, W, b)
+            for push in pushes.unbind(0):
+                h = torch.addcmul(push, h, u).relu()
                 path.append(h)
             x = torch.stack(path, 1)
             last.append(h)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, one_of, positive, within
 from physml.ops.drive import drive
 from physml.ops.residual_tanh.function import residual_tanh
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import sequence, start, steady
 
 
 class LipschitzRNN(nn.Module):
@@ -91,13 +91,14 @@ class LipschitzRNN(nn.Module):
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.U)
         (h,) = start(state, ("h",), u, self.d_out)
-        A, W = self.matrices()
-        push = drive(u, self.U, self.b)
-        identity = torch.eye(self.d_out, dtype=A.dtype, device=A.device)
-        if self.method == "euler":
-            path = residual_tanh(push, h, W, identity + self.dt * A, self.dt)
-        else:
-            path = self._midpoint(push, h, (identity + self.dt / 2 * A).t(), self.dt * A.t(), W.t())
+        with steady(u):
+            A, W = self.matrices()
+            push = drive(u, self.U, self.b)
+            identity = torch.eye(self.d_out, dtype=A.dtype, device=A.device)
+            if self.method == "euler":
+                path = residual_tanh(push, h, W, identity + self.dt * A, self.dt)
+            else:
+                path = self._midpoint(push, h, (identity + self.dt / 2 * A).t(), self.dt * A.t(), W.t())
         return path.transpose(0, 1), (path[-1].clone(),)
 
     def _midpoint(self, push: Tensor, h: Tensor, to_half: Tensor, slope: Tensor, Wt: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from physml.check import one_of, positive
 from physml.errors import InputError
 from physml.ops.drive import drive
 from physml.ops.modrelu.function import modrelu
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import sequence, start, steady
 
 
 class ExpRNN(nn.Module):
@@ -105,9 +105,8 @@ class ExpRNN(nn.Module):
             if self.n_passes and self.n_passes % self.rebase_every == 0:
                 self.rebase()
             self.n_passes += 1
-        with torch.autocast(u.device.type, enabled=False):
-            B = self.recurrent.weight
-        path = modrelu(drive(u, self.T), h, B, self.b)
+        with steady(u):
+            path = modrelu(drive(u, self.T), h, self.recurrent.weight, self.b)
         return path.transpose(0, 1), (path[-1].clone(),)
 
 

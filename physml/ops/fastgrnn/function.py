@@ -21,14 +21,11 @@ BLOCK = 1 << 16  # numbers in one block of the backward pass: 256 KiB in float32
 
 
 def fastgrnn(drive: Tensor, h: Tensor, U: Tensor, shift: Tensor, zeta: Tensor, nu: Tensor) -> Tensor:
-    """`reference.fastgrnn`, differentiable once. In the precision of U, under autocast too."""
-    tensors = (drive, h, U, shift, zeta, nu)
-    with torch.autocast(U.device.type, enabled=False):
-        drive, h = drive.to(U.dtype), h.to(U.dtype)
-        if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-            return _FastGRNN.apply(drive, h, U, shift, zeta, nu)
-        with torch.no_grad():
-            return _forward(drive, h, U, shift, float(zeta), float(nu), saved=False)[0][1:]
+    """`reference.fastgrnn`, differentiable once. To be called without autocast."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (drive, h, U, shift, zeta, nu)):
+        return _FastGRNN.apply(drive, h, U, shift, zeta, nu)
+    with torch.no_grad():
+        return _forward(drive, h, U, shift, float(zeta), float(nu), saved=False)[0][1:]
 
 
 def _forward(

@@ -20,9 +20,8 @@ BLOCK = 1 << 16  # numbers in one block of the backward pass: 256 KiB in float32
 
 
 def modrelu(drive: Tensor, h: Tensor, W: Tensor, b: Tensor) -> Tensor:
-    """`reference.modrelu`, differentiable once. In the precision of W, under autocast too."""
-    with torch.autocast(W.device.type, enabled=False):
-        return _ModReLU.apply(drive.to(W.dtype), h.to(W.dtype), W, b)
+    """`reference.modrelu`, differentiable once. To be called without autocast."""
+    return _ModReLU.apply(drive, h, W, b)
 
 
 class _ModReLU(torch.autograd.Function):

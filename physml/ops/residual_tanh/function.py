@@ -22,14 +22,12 @@ BLOCK = 1 << 16  # numbers in one block of the backward pass: 256 KiB in float32
 
 
 def residual_tanh(drive: Tensor, h: Tensor, W: Tensor, keep: Tensor | float, gain: Tensor | float) -> Tensor:
-    """`reference.residual_tanh`, differentiable once. In the precision of W, under autocast too."""
+    """`reference.residual_tanh`, differentiable once. To be called without autocast."""
     tensors = [x for x in (drive, h, W, keep, gain) if isinstance(x, Tensor)]
-    with torch.autocast(W.device.type, enabled=False):
-        drive, h = drive.to(W.dtype), h.to(W.dtype)
-        if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-            return _ResidualTanh.apply(drive, h, W, keep, gain)
-        with torch.no_grad():
-            return _forward(drive, h, W, keep, float(gain), saved=False)[0][1:]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return _ResidualTanh.apply(drive, h, W, keep, gain)
+    with torch.no_grad():
+        return _forward(drive, h, W, keep, float(gain), saved=False)[0][1:]
 
 
 def _forward(
