@@ -87,11 +87,17 @@ def interval_text(summary: Summary | None, places: int) -> str:
 def delta_text(cell: CellResult, places: int) -> str:
     if cell.delta is None or cell.published is None:
         return NONE
-    text = f"{cell.delta:+.{places}f}"
+    text = _signed(cell.delta, f".{places}f")
     if not cell.published.value:
         return text
     share = cell.delta / cell.published.value
-    return f"{text} ({share:+.0%})" if abs(share) >= 0.1 else f"{text} ({share:+.1%})"
+    return f"{text} ({_signed(share, '.0%' if abs(share) >= 0.1 else '.1%')})"
+
+
+def _signed(value: float, form: str) -> str:
+    """With its sign, but no minus before zeros."""
+    text = f"{value:+{form}}"
+    return text.replace("-", "+") if not text.strip("+-0.%") else text
 
 
 def params_text(cell: CellResult) -> str:

@@ -70,14 +70,14 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         if value is None and type(None) in args:
             return None
         kinds = [k for k in args if k is not type(None)]
-        errors = []
-        for option in kinds:
+        if isinstance(value, dict):  # so that the complaint is about the keys of the mapping
+            kinds = [k for k in kinds if dataclasses.is_dataclass(k) or get_origin(k) is dict] or kinds
+        for option in kinds[:-1]:
             try:
                 return _value(option, value, where)
-            except ConfigError as error:
-                errors.append(error)
-        # with a mapping given, the complaint of the dataclass is the useful one
-        raise errors[-1] if isinstance(value, dict) else errors[0]
+            except ConfigError:
+                continue
+        return _value(kinds[-1], value, where)
     if origin is Literal:
         if value not in args:
             wanted = ", ".join(map(str, args))

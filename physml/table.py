@@ -640,8 +640,8 @@ def _claim(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
         column = columns[tie.column or spec.claim.column or ""]
         found = gain(tie.rows[0], tie.rows[1], column)
         verdict = None if found is None else stats.tie_verdict(found, tie.margin)
-        unit = f" {column.unit}" if column.unit else ""
-        text = f"{tie.rows[0]} and {tie.rows[1]} alike within {tie.margin:g}{unit}"
+        unit = f" in {column.unit}" if column.unit else ""
+        text = f"{tie.rows[0]} and {tie.rows[1]} alike within ±{tie.margin:g}{unit}"
         parts.append(ClaimPart(text, column.key, found, verdict))
     return tuple(parts), stats.all_verdict([part.verdict for part in parts])
 
