@@ -17,7 +17,7 @@ environment: PHYSML_RESULTS records and tables, PHYSML_DATA data, PHYSML_CACHE c
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors meant for a person become one line and an exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    options = parser().parse_args(arguments)
+    options = parsed(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -30,6 +30,18 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, say `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Overrides and ids may also stand after and between options, which argparse alone refuses."""
+    top = parser()
+    options, rest = top.parse_known_args(arguments)
+    name = next((name for name in ("overrides", "ids") if hasattr(options, name)), None)
+    if strange := [word for word in rest if word.startswith("-") or name is None]:
+        top.error(f"unrecognized arguments: {' '.join(strange)}")
+    if name and rest:
+        setattr(options, name, [*getattr(options, name), *rest])
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
