@@ -12,9 +12,11 @@ import yaml
 
 from physml.errors import ConfigError, near
 from physml.paths import CONF
+from physml.spec import read_yaml
 
 GROUPS = ("experiment", "model", "net", "task", "trainer", "optim", "runtime", "tracker", "profile")
 HEADER = "# @package _global_"
+OUTSIDE = "an_outside_file"  # the name under which Hydra gets to see an experiment file of a user
 
 
 @dataclass(frozen=True)
@@ -39,23 +41,29 @@ def compose(overrides: list[str]) -> Composed:
     outside: Path | None = None
     given = []
     for override in overrides:
-        if override.startswith("experiment=") and override.endswith((".yaml", ".yml")):
-            outside = _outside_experiment(override.partition("=")[2])
-            given.append(f"experiment=outside/{outside.stem}")
+        key, value = _known(override)
+        if key == "experiment" and value.endswith((".yaml", ".yml")):
+            outside = _outside_experiment(value)
+            given.append(f"experiment={OUTSIDE}")
         else:
-            _known_group_name(override)
             given.append(override)
     with tempfile.TemporaryDirectory(prefix="physml-conf-") as overlay:
         if outside:
-            copy = Path(overlay) / "experiment" / "outside" / outside.name
+            copy = Path(overlay) / "experiment" / f"{OUTSIDE}.yaml"
             copy.parent.mkdir(parents=True)
-            copy.with_suffix(".yaml").write_text(outside.read_text(encoding="utf-8"), encoding="utf-8")
+            copy.write_bytes(outside.read_bytes())
             given.append(f"hydra.searchpath=[file://{overlay}]")
-        raw, choices = _hydra(given)
+        try:
+            raw, choices = _hydra(given)
+        except ConfigError as error:
+            if outside:
+                raise ConfigError(f"{outside}: {error}") from error
+            raise
     base = outside.parent if outside else Path.cwd()
-    config = _finish(raw, base)
-    name = choices.get("experiment")
-    config["experiment"] = f"./{outside.name}" if outside else name
+    config = _finish(raw, base, {o.partition("=")[0].lstrip("+") for o in given})
+    if outside:
+        choices["experiment"] = f"./{outside.name}"
+    config["experiment"] = choices.get("experiment")
     return Composed(config, {group: choices.get(group) for group in GROUPS})
 
 
@@ -65,23 +73,45 @@ def expand(overrides: list[str]) -> list[list[str]]:
     from hydra.errors import HydraException
 
     parser = OverridesParser.create()
-    try:
-        parsed = parser.parse_overrides(overrides)
-    except HydraException as error:
-        raise ConfigError(_first_line(error)) from error
     choices = []
-    for text, override in zip(overrides, parsed, strict=True):
+    for text in overrides:
+        try:
+            override = parser.parse_override(text)
+        except HydraException as error:
+            raise ConfigError(f"{text}: {_first_line(error)}.") from error
         if not override.is_sweep_override():
             choices.append([text])
         elif override.is_discrete_sweep():
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
         else:
-            raise ConfigError(f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`.")
+            raise ConfigError(
+                f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`."
+            )
     return [list(combination) for combination in itertools.product(*choices)]
 
 
 def _hydra(overrides: list[str]) -> tuple[dict[str, Any], dict[str, str | None]]:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    composed, choices = _merged(overrides)
+    try:
+        missing = OmegaConf.missing_keys(composed)
+        config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key}: {_first_line(error)}.") from error
+    for group in ("model", "task"):
+        if f"{group}._target_" in missing:
+            wanted = [n for n in names(group) if n != "own"]
+            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {near('', wanted)}")
+    if missing:
+        raise ConfigError(f"these keys have no value yet: {', '.join(sorted(missing))}. Add KEY=VALUE.")
+    return config, choices
+
+
+def _merged(overrides: list[str]) -> tuple[Any, dict[str, str | None]]:
+    """Hydra's composition, with its own keys taken out: an OmegaConf node, and the chosen files."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -94,33 +124,42 @@ def _hydra(overrides: list[str]) -> tuple[dict[str, Any], dict[str, str | None]]
     try:
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             composed = hydra_compose("run", overrides=overrides, return_hydra_config=True)
-        choices = dict(composed.hydra.runtime.choices)
-        del choices["hydra/env"]
-        OmegaConf.set_readonly(composed, False)
-        OmegaConf.set_struct(composed, False)
-        composed.pop("hydra")
-        missing = OmegaConf.missing_keys(composed)
-        if "model._target_" in missing:
-            raise ConfigError(f"no model is chosen. Add model=NAME. {near('', names('model'))}")
-        if "task._target_" in missing:
-            raise ConfigError(f"no task is chosen. Add task=NAME. {near('', names('task'))}")
-        if missing:
-            raise ConfigError(f"these keys have no value yet: {', '.join(sorted(missing))}. Add KEY=VALUE.")
-        return OmegaConf.to_container(composed, resolve=True), choices  # type: ignore[return-value]
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise ConfigError(_readable(error, overrides)) from error
+    choices = dict(composed.hydra.runtime.choices)
+    OmegaConf.set_readonly(composed, False)
+    OmegaConf.set_struct(composed, False)
+    composed.pop("hydra")
+    return composed, choices
 
 
-def _finish(raw: dict[str, Any], base: Path) -> dict[str, Any]:
-    """Smoke values in, plugin paths absolute."""
+def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> dict[str, Any]:
+    """Smoke values in, plugin paths absolute. typed: keys of the command line, which smoke values leave alone."""
     config = dict(raw)
     for key in ("model", "net", "task"):
-        node = dict(config.get(key) or {})
-        smoke = node.pop("smoke", None)
-        if smoke and config.get("profile") == "smoke":
-            node |= smoke
+        node = config.get(key)
+        if not isinstance(node, dict):
+            raise ConfigError(f"{key} must hold keys and values; got {node!r}.")
+        node = dict(node)
+        smoke = node.pop("smoke", None) or {}
+        if not isinstance(smoke, dict):
+            raise ConfigError(f"{key}.smoke must hold keys and values; got {smoke!r}.")
+        for name in smoke:
+            if name not in node:
+                raise ConfigError(
+                    f"{key}.smoke.{name}: {key} has no such key. {near(str(name), map(str, node))}"
+                )
+        if config.get("profile") == "smoke":
+            node |= {name: value for name, value in smoke.items() if f"{key}.{name}" not in typed}
         config[key] = node
-    config["plugins"] = [str(_plugin(p, base)) for p in config.get("plugins") or []]
+    plugins = config.get("plugins") or []
+    if not isinstance(plugins, list) or not all(isinstance(p, str) for p in plugins):
+        raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {plugins!r}.")
+    paths = [_plugin(p, base) for p in plugins]
+    for i, path in enumerate(paths):
+        if any(path.stem == other.stem for other in paths[:i]):
+            raise ConfigError(f"two plugins are named {path.name}. Rename one.")
+    config["plugins"] = list(map(str, paths))
     return config
 
 
@@ -131,49 +170,75 @@ def _plugin(name: str, base: Path) -> Path:
             if path.suffix != ".py" or not path.stem.isidentifier():
                 raise ConfigError(f"a plugin must be a Python file with a plain name; got {name}.")
             return path
-    raise ConfigError(f"there is no plugin file {name} in {base}. Give its path: plugins=[path/to/file.py].")
+    raise ConfigError(
+        f"there is no plugin file {name} in {base}. Give its path: 'plugins=[path/to/file.py]'."
+    )
 
 
 def _outside_experiment(text: str) -> Path:
-    path = Path(text).expanduser().absolute()
+    path = Path(text.strip("'\"")).expanduser().absolute()
     if not path.is_file():
-        raise ConfigError(f"there is no experiment file {path}.")
+        name = text.removesuffix(".yaml").removeprefix("conf/experiment/")
+        hint = f" Did you mean experiment={name}?" if name in names("experiment") else ""
+        raise ConfigError(f"there is no experiment file {path}.{hint}")
+    read_yaml(path)  # says what is wrong with the file by its own name, equal keys too
     first = path.read_text(encoding="utf-8").partition("\n")[0].rstrip()
     if first != HEADER:
-        raise ConfigError(f"{path}: line 1 must be exactly `{HEADER}`, or its values are ignored; it is `{first}`.")
+        raise ConfigError(
+            f"{path}: line 1 must be exactly `{HEADER}`, or its values are ignored; it is `{first}`."
+        )
     return path
 
 
-def _known_group_name(override: str) -> None:
+def _known(override: str) -> tuple[str, str]:
+    """Key and value of an override; ConfigError where the name of a config is unknown."""
     key, equals, value = override.partition("=")
-    if not equals:
+    if not equals or not key:
         raise ConfigError(f"an override must be KEY=VALUE; got `{override}`.")
-    sweep = any(mark in value for mark in ",*()")
-    if key in GROUPS and value not in ("null", *names(key)) and not sweep:
-        raise ConfigError(f"there is no {key} named {value}. {near(value, names(key))}")
+    if key.lstrip("+~").partition(".")[0].partition("/")[0] == "hydra":
+        raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
+    if key not in GROUPS or value.endswith((".yaml", ".yml")):
+        return key, value
+    known = [*names(key), *(["null"] if key == "experiment" else [])]
+    if "," in value and value not in known:
+        raise ConfigError(f"{override}: a list of configs needs -m: physml run -m {override}.")
+    if value not in known:
+        raise ConfigError(f"there is no {key} named {value}. {near(value, known)}")
+    return key, value
 
 
 def _readable(error: Exception, overrides: list[str]) -> str:
     """Hydra's messages, with near names where a key or a config is unknown."""
     text = str(error)
+    if match := re.search(r"Could not override '?([^'\s]+?)'?\.\s+No match in the defaults list", text):
+        return f"there is no config group {match.group(1)}. {near(match.group(1), GROUPS)}"
     if match := re.search(r"Could not override '([^']+)'", text):
         key = match.group(1)
         others = [o for o in overrides if not o.startswith(f"{key}=")]
         hint = _near_key(key, others) if len(others) < len(overrides) else ""
-        return f"there is no config key {key}. {hint} To add one on purpose: +{key}=VALUE."
+        addable = key.startswith(("model.", "net.", "task.", "optim.", "trainer.s"))
+        return f"there is no config key {key}. {hint}{f' To add one on purpose: +{key}=VALUE.' if addable else ''}"
     if match := re.search(r"Could not find '([^']+)'", text):
         group, _, name = match.group(1).partition("/")
         return f"there is no config {match.group(1)}. {near(name, names(group)) if group in GROUPS else ''}".strip()
-    return _first_line(error)
+    if match := re.search(r"Ambiguous value for argument '(.+)'", text):
+        return f"{match.group(1)}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
+    if typed := getattr(error, "override", None):
+        return f"{typed}: {_first_line(error)}."
+    return " ".join(text.split()) if isinstance(error, yaml.YAMLError) else f"{_first_line(error)}."
 
 
 def _near_key(key: str, overrides: list[str]) -> str:
-    node: Any = _hydra(overrides)[0]
-    *parents, last = key.split(".")
-    for parent in parents:
-        node = node.get(parent) if isinstance(node, dict) else None
-    return near(last, map(str, node)) if isinstance(node, dict) else ""
+    """Near names for the first part of a dotted key that is not there."""
+    node: Any = _merged(overrides)[0]
+    for part in key.split("."):
+        if not hasattr(node, "keys"):
+            return ""
+        if part not in node:
+            return near(part, [str(k) for k in node])
+        node = node[part]
+    return ""
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    return str(error).strip().partition("\n")[0].rstrip(".")
