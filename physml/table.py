@@ -647,7 +647,7 @@ def _claim(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
 
 
 def table_state(table: Table) -> str:
-    """One line for a list of tables: how many runs are there, and what the cells say."""
+    """One line for a list of tables: how many runs are there, and what the published cells say."""
     wanted = len(table.spec.runs)
     per: dict[str, int] = {}
     for row in table.spec.rows:
@@ -658,7 +658,7 @@ def table_state(table: Table) -> str:
                 per[cell.experiment] = max(per.get(cell.experiment, 0), done)
     words: dict[str, int] = {}
     for result in table.cells:
-        if result.wanted and result.state != "not published":
+        if result.wanted and result.published is not None:
             word = (
                 result.state if result.state.startswith("not comparable") else result.state.partition(":")[0]
             )
