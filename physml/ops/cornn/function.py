@@ -20,6 +20,7 @@ from torch import Tensor
 
 from physml.ops.once import once
 
+STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
 
 
@@ -57,14 +58,17 @@ def forward(
     operands[:n_steps, :, -1] = 1
     weight = torch.cat([W, Wcal, V, b[:, None]], 1).t().contiguous()  # (K, H)
     forces = u.new_empty(n_steps if saved else 1, n_batch, n_hidden)
-    rows, force = operands.unbind(0), forces.unbind(0) * (1 if saved else n_steps)
-    path_y = operands[..., :n_hidden].unbind(0)
-    path_z = operands[..., n_hidden : 2 * n_hidden].unbind(0)
     mm, add, mul = torch.mm, torch.add, torch.mul
-    for n in range(n_steps):
-        f = mm(rows[n], weight, out=force[n]).tanh_()
-        new = mul(path_z[n], a, out=path_z[n + 1]).add_(f, alpha=c).sub_(path_y[n], alpha=d)
-        add(path_y[n], new, alpha=dt, out=path_y[n + 1])
+    for begin in range(0, n_steps, STEPS):
+        end = min(begin + STEPS, n_steps)
+        rows = operands[begin:end].unbind(0)
+        force = (forces[begin:end] if saved else forces.expand(end - begin, -1, -1)).unbind(0)
+        path_y = operands[begin : end + 1, :, :n_hidden].unbind(0)
+        path_z = operands[begin : end + 1, :, n_hidden : 2 * n_hidden].unbind(0)
+        for n in range(end - begin):
+            f = mm(rows[n], weight, out=force[n]).tanh_()
+            new = mul(path_z[n], a, out=path_z[n + 1]).add_(f, alpha=c).sub_(path_y[n], alpha=d)
+            add(path_y[n], new, alpha=dt, out=path_y[n + 1])
     return operands, forces
 
 
@@ -103,7 +107,7 @@ class CoRNNFunction(torch.autograd.Function):
         operands, forces, W, Wcal, V = ctx.saved_tensors
         dt, a, c, d = ctx.constants
         n_steps, n_batch, n_hidden = forces.shape
-        n_block = max(1, min(n_steps, BLOCK // (n_batch * n_hidden)))
+        n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
         recurrent = torch.cat([W, Wcal], 1)  # (H, 2H)
         d_weight = W.new_zeros(n_hidden, operands.shape[2])  # (H, K)
         d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[0] else None

@@ -20,6 +20,7 @@ from torch import Tensor
 from physml.ops.lem.reference import Clip
 from physml.ops.once import once
 
+STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
 
 
@@ -55,35 +56,35 @@ def forward(
     path = _Path(u, y, z, V.shape[0], saved)
     weight_y = torch.cat([W, V[:split], b[:split, None]], 1).t().contiguous()  # (K, 3H)
     weight_z = torch.cat([Wy, V[split:], b[split:, None]], 1).t().contiguous()  # (K, H)
-    repeat = 1 if saved else n_steps
-    values = path.values
-    states = path.y[..., :n_hidden].unbind(0)
-    operands_y, operands_z = path.y.unbind(0), path.z.unbind(0)
-    news_z = path.z[..., :n_hidden].unbind(0)
-    first = values[..., :split].unbind(0) * repeat
-    tanh_z = values[..., :n_hidden].unbind(0) * repeat
-    tanh_y = values[..., split:].unbind(0) * repeat
     mm, lerp = torch.mm, torch.lerp
-    if split > n_hidden:
-        gates = values[..., n_hidden:split].unbind(0) * repeat
-        steps_z = values[..., n_hidden : 2 * n_hidden].unbind(0) * repeat
-        steps_y = values[..., 2 * n_hidden : split].unbind(0) * repeat
-        for n in range(n_steps):
-            mm(operands_y[n], weight_y, out=first[n])
-            gate = gates[n].sigmoid_()
-            if dt != 1:
-                gate.mul_(dt)
-            if clip is not None:
-                gate.clamp_(*clip)
-            z = lerp(z, tanh_z[n].tanh_(), steps_z[n], out=news_z[n])
-            mm(operands_z[n], weight_z, out=tanh_y[n])
-            lerp(states[n], tanh_y[n].tanh_(), steps_y[n], out=states[n + 1])
-    else:
-        for n in range(n_steps):
-            mm(operands_y[n], weight_y, out=first[n])
-            z = lerp(z, tanh_z[n].tanh_(), dt, out=news_z[n])
-            mm(operands_z[n], weight_z, out=tanh_y[n])
-            lerp(states[n], tanh_y[n].tanh_(), dt, out=states[n + 1])
+    for begin in range(0, n_steps, STEPS):
+        end = min(begin + STEPS, n_steps)
+        values = path.values[begin:end] if saved else path.values.expand(end - begin, -1, -1)
+        states = path.y[begin : end + 1, :, :n_hidden].unbind(0)
+        operands_y, operands_z = path.y[begin:end].unbind(0), path.z[begin:end].unbind(0)
+        news_z = path.z[begin:end, :, :n_hidden].unbind(0)
+        first, tanh_y = values[..., :split].unbind(0), values[..., split:].unbind(0)
+        tanh_z = values[..., :n_hidden].unbind(0)
+        if split > n_hidden:
+            gates = values[..., n_hidden:split].unbind(0)
+            steps_z = values[..., n_hidden : 2 * n_hidden].unbind(0)
+            steps_y = values[..., 2 * n_hidden : split].unbind(0)
+            for n in range(end - begin):
+                mm(operands_y[n], weight_y, out=first[n])
+                gate = gates[n].sigmoid_()
+                if dt != 1:
+                    gate.mul_(dt)
+                if clip is not None:
+                    gate.clamp_(*clip)
+                z = lerp(z, tanh_z[n].tanh_(), steps_z[n], out=news_z[n])
+                mm(operands_z[n], weight_z, out=tanh_y[n])
+                lerp(states[n], tanh_y[n].tanh_(), steps_y[n], out=states[n + 1])
+        else:
+            for n in range(end - begin):
+                mm(operands_y[n], weight_y, out=first[n])
+                z = lerp(z, tanh_z[n].tanh_(), dt, out=news_z[n])
+                mm(operands_z[n], weight_z, out=tanh_y[n])
+                lerp(states[n], tanh_y[n].tanh_(), dt, out=states[n + 1])
     return path
 
 
@@ -139,7 +140,7 @@ class LEMFunction(torch.autograd.Function):
         dt, clip = ctx.dt, ctx.clip
         n_steps, n_batch, n_rows = values.shape
         n_hidden, split, gated = Wy.shape[0], W.shape[0], W.shape[0] > Wy.shape[0]
-        n_block = max(1, min(n_steps, BLOCK // (n_batch * n_hidden)))
+        n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
 
         d_weight_y = W.new_zeros(split, operands_y.shape[2])  # (3H, K)
         d_weight_z = W.new_zeros(n_hidden, operands_z.shape[2])  # (H, K)
