@@ -1,0 +1,419 @@
+"""What each baseline promises about its matrices, its start and its special forms."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from physml.errors import InputError
+from physml.models.antisymmetric import AntisymmetricRNN
+from physml.models.fastrnn import FastGRNN, FastRNN
+from physml.models.gated import LSTM
+from physml.models.indrnn import IndRNN
+from physml.models.lipschitz import LipschitzRNN, bounded
+from physml.models.orthogonal import ExpRNN, skew_blocks
+from physml.ops.fastgrnn import function as fastgrnn_function
+from physml.ops.fastgrnn import reference as fastgrnn_reference
+from physml.ops.modrelu import function as modrelu_function
+from physml.ops.modrelu import reference as modrelu_reference
+from physml.ops.residual_tanh import function as residual_tanh_function
+from physml.ops.residual_tanh import reference as residual_tanh_reference
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+# ---------------------------------------------------------------------------- hand-written backwards
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+GAIN = torch.tensor(0.3, dtype=torch.float64)
+OPS = {
+    "residual_tanh, matrix": lambda T, B, H: (
+        residual_tanh_function.residual_tanh,
+        residual_tanh_reference.residual_tanh,
+        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, 0.8 * torch.eye(H).double(), GAIN),
+    ),
+    "residual_tanh, numbers": lambda T, B, H: (
+        residual_tanh_function.residual_tanh,
+        residual_tanh_reference.residual_tanh,
+        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, torch.tensor(0.9).double(), GAIN),
+    ),
+    "residual_tanh, fixed": lambda T, B, H: (
+        residual_tanh_function.residual_tanh,
+        residual_tanh_reference.residual_tanh,
+        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, 1.0, 0.1),
+    ),
+    "modrelu": lambda T, B, H: (
+        modrelu_function.modrelu,
+        modrelu_reference.modrelu,
+        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, 0.3 * numbers(H)),
+    ),
+    "fastgrnn": lambda T, B, H: (
+        fastgrnn_function.fastgrnn,
+        fastgrnn_reference.fastgrnn,
+        (
+            numbers(T, B, H),
+            numbers(B, H),
+            numbers(H, H) / H,
+            numbers(H),
+            *torch.tensor([0.6, 0.05]).double().unbind(),
+        ),
+    ),
+}
+
+
+# The last shape takes more than one block of the backward pass.
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 3, 2), (63, 2, 5), (1000, 17, 4)], ids=str)
+@pytest.mark.parametrize("op", OPS)
+def test_op_equals_its_reference(op: str, shape: tuple[int, int, int]):
+    fast, plain, values = OPS[op](*shape)
+    weight = numbers(*shape)
+    found = []
+    for run in (fast, plain):
+        inputs = [x.clone().requires_grad_() if isinstance(x, Tensor) else x for x in values]
+        path = run(*inputs)
+        learned = [x for x in inputs if isinstance(x, Tensor)]
+        found.append([path, *torch.autograd.grad((path * weight).sum(), learned)])
+    for got, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_op_without_gradient_gives_the_same(op: str):
+    fast, _, values = OPS[op](20, 3, 4)
+    learned = [x.clone().requires_grad_() if isinstance(x, Tensor) else x for x in values]
+    with torch.no_grad():
+        plain = fast(*learned)
+    assert not plain.requires_grad
+    torch.testing.assert_close(plain, fast(*learned).detach(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_second_derivative_of_an_op_is_refused(op: str):
+    fast, _, values = OPS[op](4, 2, 3)
+    drive, *rest = values
+    drive.requires_grad_()
+    with pytest.raises(InputError, match="second derivative"):
+        torch.autograd.grad(fast(drive, *rest).sum(), drive, create_graph=True)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_backward_twice_gives_the_same(op: str):
+    fast, _, values = OPS[op](40, 2, 3)
+    inputs = [x.requires_grad_() for x in values if isinstance(x, Tensor)]
+    target = fast(*values).square().sum()
+    first = torch.autograd.grad(target, inputs, retain_graph=True)
+    second = torch.autograd.grad(target, inputs)
+    for got, wanted in zip(second, first, strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_modrelu_lets_zero_be_zero():
+    # A positive bias would lift a unit off 0 if 0 had a sign.
+    for run in (modrelu_function.modrelu, modrelu_reference.modrelu):
+        path = run(torch.zeros(5, 1, 3), torch.zeros(1, 3), torch.eye(3), torch.full((3,), 0.5))
+        assert torch.equal(path, torch.zeros(5, 1, 3))
+
+
+# ---------------------------------------------------------------------------- autocast
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        LSTM(3, 4),
+        LSTM(3, 4, dt=0.5, dt_version=2),
+        ExpRNN(3, 4),
+        LipschitzRNN(3, 4, dt=0.1, method="rk2"),
+        AntisymmetricRNN(3, 4, epsilon=0.1, gamma=0.1, gated=True),
+        IndRNN(3, 4, n_layers=2),
+        FastRNN(3, 4),
+        FastGRNN(3, 4),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_autocast_leaves_the_recurrence_in_the_precision_of_its_weights(layer: torch.nn.Module):
+    u = torch.randn(2, 6, 3).bfloat16()
+    want, _ = layer(u.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        path, state = layer(u)
+        again, _ = layer(u, state)
+    assert path.dtype == again.dtype == torch.float32
+    torch.testing.assert_close(path, want, rtol=0, atol=0)
+
+
+# ---------------------------------------------------------------------------- LSTM
+
+
+def test_chrono_start():
+    T_max = 1000.0
+    layer = LSTM(3, 4000, chrono=T_max)
+    s = layer.symbols()
+    memory = s["bf"].exp()
+    assert 1.0 <= memory.min() < 1.0 + 0.01 * T_max
+    assert 0.99 * T_max < memory.max() <= T_max - 1.0 + 1e-3 * T_max
+    assert abs(memory.mean() / (T_max / 2) - 1) < 0.05  # uniform before the logarithm
+    assert torch.equal(s["bi"], -s["bf"])
+    assert not s["bg"].any() and not s["bo"].any()
+    assert s["Wf"].std() > 0
+
+
+def test_dt_of_one_is_the_plain_lstm_in_version_1():
+    plain, stepped = LSTM(3, 4).double(), LSTM(3, 4, dt=1.0, dt_version=1).double()
+    stepped.load_state_dict(plain.state_dict())
+    u = numbers(2, 7, 3)
+    torch.testing.assert_close(stepped(u)[0], plain(u)[0])
+
+
+def test_version_2_forgets_everything_at_dt_one_and_keeps_everything_at_dt_zero():
+    u = numbers(2, 1, 3)
+    c = 10 * numbers(2, 4)
+    whole = LSTM(3, 4, dt=1.0, dt_version=2).double()
+    assert torch.equal(whole(u, (torch.zeros_like(c), c))[1][1], whole(u)[1][1])
+    small = LSTM(3, 4, dt=1e-12, dt_version=2, chrono=1e15).double()
+    with torch.no_grad():
+        for name, p in small.named_parameters():
+            p.zero_() if "weight" in name else p[4:8].fill_(50.0)  # forget gates wide open
+    torch.testing.assert_close(small(u, (torch.zeros_like(c), c))[1][1], c)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chrono": 2.0},
+        {"dt": 0.5},
+        {"dt_version": 1},
+        {"dt": -0.5, "dt_version": 1},
+        {"dt": 0.5, "dt_version": 3},
+        {"dt": 1.5, "dt_version": 2},
+    ],
+    ids=str,
+)
+def test_lstm_options_that_cannot_be(options: dict[str, float]):
+    with pytest.raises(InputError):
+        LSTM(3, 4, **options)
+
+
+# ---------------------------------------------------------------------------- ExpRNN
+
+
+def orthogonality(B: Tensor) -> float:
+    return (B @ B.T - torch.eye(len(B), dtype=B.dtype)).abs().max().item()
+
+
+def train(layer: torch.nn.Module, steps: int) -> None:
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    for _ in range(steps):
+        path, _ = layer(numbers(3, 6, 2))
+        (path.sin() * numbers(3, 6, layer.d_out)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("size", [1, 6, 7])
+@pytest.mark.parametrize("init", ["cayley", "henaff"])
+@pytest.mark.parametrize("base, every", [("identity", None), ("start", None), ("start", 2)])
+def test_the_matrix_is_orthogonal_before_and_after_training(
+    init: str, size: int, base: str, every: int | None
+):
+    layer = ExpRNN(2, size, init=init, base=base, rebase_every=every).double()
+    start = layer.symbols()["B"].detach().clone()
+    # The base is made in single precision.
+    assert orthogonality(start) < 1e-6
+    train(layer, 5)
+    B = layer.symbols()["B"].detach()
+    assert orthogonality(B) < 1e-6
+    assert torch.linalg.det(B) > 0
+    if size > 1:
+        assert (B - start).abs().max() > 1e-3
+
+
+def test_the_exponential_is_exact_in_single_precision():
+    """torch.matrix_exp of single numbers is off by 5e-5 at this angle."""
+    layer, angle = ExpRNN(1, 2), torch.tensor(0.577)
+    with torch.no_grad():
+        layer.A.fill_(angle)
+    cos, sin = angle.cos(), angle.sin()
+    want = torch.stack([torch.stack([cos, -sin]), torch.stack([sin, cos])])
+    torch.testing.assert_close(layer.matrix().detach(), want, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("size", [6, 7])
+def test_bases_start_at_the_same_matrix(size: int):
+    layers = []
+    for base in ("identity", "start"):
+        torch.manual_seed(3)
+        layers.append(ExpRNN(2, size, base=base).double())
+    torch.testing.assert_close(*(layer.symbols()["B"] for layer in layers), rtol=0, atol=1e-6)
+    A, zero = (layer.symbols()["A"] for layer in layers)
+    assert A.count_nonzero() == 3 and not zero.any()
+
+
+def test_moving_the_base_leaves_the_map():
+    layer = ExpRNN(2, 6, base="start").double()
+    train(layer, 3)
+    u = numbers(2, 5, 2)
+    before, A = layer(u)[0], layer.symbols()["A"].detach()
+    assert A.abs().max() > 1e-3
+    layer.rebase()
+    assert not layer.symbols()["A"].any()
+    assert orthogonality(layer.symbols()["B"]) < 1e-12
+    torch.testing.assert_close(layer(u)[0], before, rtol=1e-6, atol=1e-6)
+
+
+def test_the_base_moves_at_every_kth_training_pass():
+    layer = ExpRNN(2, 6, base="start", rebase_every=3)
+    moved = []
+    base = layer.B0.clone()
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    for _ in range(8):
+        layer(torch.randn(2, 5, 2))[0].square().sum().backward()
+        optimizer.step()
+        now = layer.B0.clone()
+        moved.append(not torch.equal(now, base))
+        base = now
+        layer.eval()
+        layer(torch.randn(2, 5, 2))  # does not count
+        layer.train()
+    assert moved == [False, False, False, True, False, False, True, False]
+
+
+def test_cayley_and_henaff_angles():
+    n = 4000
+    at = torch.arange(0, n, 2)
+    cayley, henaff = skew_blocks(n, "cayley"), skew_blocks(n, "henaff")
+    for skew in (cayley, henaff):
+        assert torch.equal(skew, -skew.T)
+        assert skew.count_nonzero() <= n
+    # s = -tan(t / 2), t uniform on [0, pi / 2]
+    t = -2 * torch.atan(cayley[at, at + 1])
+    assert t.min() >= 0 and t.max() <= math.pi / 2 + 1e-6
+    assert abs(t.mean() - math.pi / 4) < 0.05
+    s = henaff[at, at + 1]
+    assert s.abs().max() <= math.pi and s.abs().max() > 3.0 and abs(s.mean()) < 0.15
+
+
+def test_exprnn_options_that_cannot_be():
+    with pytest.raises(InputError, match="init"):
+        ExpRNN(2, 4, init="haar")
+    with pytest.raises(InputError, match="base='start'"):
+        ExpRNN(2, 4, rebase_every=10)
+    with pytest.raises(InputError, match="rebase_every"):
+        ExpRNN(2, 4, base="start", rebase_every=0)
+    with pytest.raises(InputError, match="base='start'"):
+        ExpRNN(2, 4).rebase()
+
+
+# ---------------------------------------------------------------------------- Lipschitz and antisymmetric
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.75, 1.0])
+def test_real_parts_lie_between_the_eigenvalues_of_the_symmetric_part(beta: float):
+    M, gamma = numbers(8, 8), 0.3
+    A = bounded(M, beta, gamma)
+    parts = torch.linalg.eigvals(A).real
+    symmetric = torch.linalg.eigvalsh((1 - beta) * (M + M.T)) - gamma
+    assert symmetric[0] - 1e-9 <= parts.min() and parts.max() <= symmetric[-1] + 1e-9
+    torch.testing.assert_close(
+        A + A.T, 2 * ((1 - beta) * (M + M.T) - gamma * torch.eye(8)), check_dtype=False
+    )
+    torch.testing.assert_close(A - A.T, 2 * beta * (M - M.T))
+    if beta == 1.0:
+        torch.testing.assert_close(parts, torch.full_like(parts, -gamma))
+
+
+def test_lipschitz_start():
+    layer = LipschitzRNN(2, 400, dt=0.1, init_std=0.1)
+    for M in (layer.MA, layer.MW):
+        assert abs(M.std() * 400 / 0.1 - 1) < 0.02
+    assert layer.U.abs().max() <= 2**-0.5
+
+
+@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("rk2", 2)])
+def test_order_of_convergence(method: str, order: int):
+    errors, coarse = [], LipschitzRNN(2, 5, dt=0.2, method=method, init_std=2.0).double()
+    u, h = numbers(1, 1, 2), (numbers(1, 5),)
+
+    def end(n_steps: int, method: str) -> Tensor:
+        layer = LipschitzRNN(2, 5, dt=1.0 / n_steps, method=method, init_std=2.0).double()
+        layer.load_state_dict(coarse.state_dict())
+        return layer(u.expand(1, n_steps, 2), h)[0][:, -1]
+
+    exact = end(20_000, "rk2")
+    errors = [(end(n, method) - exact).norm().item() for n in (40, 80, 160)]
+    for large, small in pairwise(errors):
+        assert abs(math.log2(large / small) - order) < 0.15
+
+
+def test_antisymmetric_eigenvalues():
+    layer = AntisymmetricRNN(2, 7, epsilon=0.1, gamma=0.05).double()
+    parts = torch.linalg.eigvals(layer.matrix()).real
+    torch.testing.assert_close(parts, torch.full_like(parts, -0.05))
+
+
+def test_antisymmetric_start():
+    layer = AntisymmetricRNN(50, 200, epsilon=0.1, gamma=0.0, gated=True, sigma_w=4.0)
+    assert abs(layer.W.std() * 200**0.5 / 4 - 1) < 0.02
+    for V in (layer.V, layer.Vz):
+        assert abs(V.std() * 50**0.5 - 1) < 0.02
+    assert not layer.b.any() and not layer.bz.any()
+
+
+def test_a_skew_system_keeps_its_energy_as_the_step_shrinks():
+    """tanh is the identity at small h: h' = (W - W^T) h turns h without stretching it."""
+    h = 1e-4 * numbers(1, 6)
+    growth = []
+    for n in (100, 200, 400):
+        torch.manual_seed(0)
+        layer = AntisymmetricRNN(1, 6, epsilon=1.0 / n, gamma=0.0).double()
+        path, _ = layer(torch.zeros(1, n, 1).double(), (h,))
+        growth.append((path[:, -1].norm() / h.norm() - 1).item())
+    assert all(abs(a / b - 2) < 0.1 for a, b in pairwise(growth))
+    assert abs(growth[-1]) < 0.05
+
+
+# ---------------------------------------------------------------------------- IndRNN
+
+
+def test_indrnn_brings_u_back_into_its_bounds():
+    layer = IndRNN(2, 5, n_layers=2, bound=0.7)
+    assert all(u.min() >= 0 and u.max() <= 0.7 for u in layer.u)
+    with torch.no_grad():
+        layer.u[0].copy_(torch.tensor([-3.0, 0.1, 0.7, 2.0, -0.2]))
+    layer(torch.randn(1, 3, 2))
+    torch.testing.assert_close(layer.u[0].detach(), torch.tensor([-0.7, 0.1, 0.7, 0.7, -0.2]), rtol=0, atol=0)
+
+
+def test_indrnn_units_do_not_hear_each_other():
+    layer = IndRNN(2, 5, n_layers=1)
+    u = torch.rand(1, 4, 2)
+    h = torch.rand(1, 5)
+    before, _ = layer(u, (h,))
+    other = h.clone()
+    other[0, 3] += 1.0
+    after, _ = layer(u, (other,))
+    kept = [0, 1, 2, 4]
+    assert torch.equal(after[..., kept], before[..., kept])
+    assert not torch.equal(after[..., 3], before[..., 3])
+
+
+# ---------------------------------------------------------------------------- starts of FastRNN and FastGRNN
+
+
+def test_fast_starts():
+    for layer, ones, numbers_ in (
+        (FastRNN(3, 300), ("b",), {"alpha": -3.0, "beta": 3.0}),
+        (FastGRNN(3, 300), ("bg", "bc"), {"zeta": 1.0, "nu": -4.0}),
+    ):
+        s = layer.symbols()
+        assert abs(s["U"].std() / 0.1 - 1) < 0.02 and abs(s["W"].std() / 0.1 - 1) < 0.1
+        assert all((s[name] == 1).all() for name in ones)
+        assert {name: s[name].item() for name in numbers_} == numbers_
