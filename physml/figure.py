@@ -10,6 +10,8 @@ import gzip
 import importlib.util
 import inspect
 import math
+import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -250,7 +252,7 @@ def read_curve(record: Record, metric: str) -> tuple[np.ndarray, np.ndarray]:
             if metric not in heads:
                 raise RecordError(f"{shown(path)} has no column {metric}. {near(metric, heads)}")
             rows = [(float(row["step"]), float(row[metric])) for row in reader if row[metric]]
-    except (OSError, EOFError, ValueError, KeyError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
         if isinstance(error, RecordError):
             raise
         raise RecordError(f"{shown(path)} can't be read: {error}") from error
@@ -264,11 +266,11 @@ def read_array(record: Record, name: str) -> np.ndarray:
     """One array, flat, from the .npz file of a record. RecordError if it is missing or damaged."""
     path = _beside(record, "arrays")
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if name not in arrays:
                 raise RecordError(f"{shown(path)} has no array {name}. {near(name, arrays.files)}")
             return np.asarray(arrays[name]).ravel()
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, RecordError):
             raise
         raise RecordError(f"{shown(path)} can't be read: {error}") from error

@@ -1,0 +1,279 @@
+"""Figures from synthetic records: curves, histograms, simulations, and what is missing or damaged."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from physml import figure as figures
+from physml.errors import ConfigError, RecordError
+from physml.figure import Curve, Figure, FigureSpec, collect, draw, state_lines, write_figure
+from physml.paths import CONF
+from physml.spec import build
+
+IDENTITY = "0123abcd"
+STEPS = np.arange(100, 600, 100)
+
+
+def spec(**changes: Any) -> FigureSpec:
+    content: dict[str, Any] = {
+        "id": "nobody-fig-1",
+        "title": "A figure",
+        "source": "nobody",
+        "kind": "curves",
+        "metric": "test/mse",
+        "seeds": [0, 1],
+        "x_label": "training steps",
+        "y_label": "test MSE",
+        "y_scale": "log",
+        "marks": [{"y": 0.167, "label": "always answering 1"}],
+        "panels": [
+            {
+                "title": "T = 5",
+                "series": [{"label": "A", "experiment": "t/a"}, {"label": "B", "experiment": "t/b"}],
+            }
+        ],
+    }
+    return build(FigureSpec, content | changes, "nobody-fig-1.yaml")
+
+
+def histogram(**changes: Any) -> FigureSpec:
+    series = [
+        {"label": "Δt_n", "experiment": "t/a", "array": "dt_n"},
+        {"label": "Δt̄_n", "experiment": "t/a", "array": "dtbar_n"},
+    ]
+    panels = [{"title": "scales", "series": series}]
+    marks = [{"x": 0.02, "label": "slow"}]
+    return spec(kind="histogram", metric=None, seeds=[0], panels=panels, marks=marks, bins=20, **changes)
+
+
+def record(folder: Path, experiment: str, seed: int, **changes: Any) -> dict[str, Any]:
+    """A record with its curve and its arrays beside it."""
+    stem = f"{experiment.replace('/', '-')}-seed{seed}"
+    lines = ["epoch,step,seconds,lr,train/loss,valid/mse,test/mse"]
+    for i, step in enumerate(STEPS):
+        test = "" if step == 300 and seed == 1 else f"{(1 + seed) / step}"  # a row without a test score
+        lines.append(f"{i},{step},1.0,0.1,0.5,0.4,{test}")
+    with gzip.open(folder / f"{stem}.curve.csv.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    arrays = {"dt_n": np.linspace(0, 1, 50, dtype=np.float32), "dtbar_n": np.full((5, 10), 0.02)}
+    np.savez(folder / f"{stem}.npz", **arrays)  # type: ignore[arg-type]
+    return {
+        "schema": 1,
+        "experiment": experiment,
+        "identity": IDENTITY + experiment,
+        "split": 0,
+        "seed": seed,
+        "status": "finished",
+        "reason": None,
+        "path": str(folder / f"{stem}.json"),
+        "curve": f"{stem}.curve.csv.gz",
+        "arrays": f"{stem}.npz",
+        "short": None,
+    } | changes
+
+
+def ids(*experiments: str) -> dict[str, str | None]:
+    return {e: IDENTITY + e for e in experiments}
+
+
+def first(figure: Figure) -> Curve:
+    return figure.panels[0][1][0]
+
+
+def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) -> None:
+    records = [record(tmp_path, "t/a", k) for k in range(2)]
+    made = collect(spec(), ids("t/a", "t/b"), records)
+    curve = first(made)
+    steps = np.array([100, 200, 400, 500])
+    assert curve.x is not None and curve.y is not None and curve.low is not None and curve.high is not None
+    np.testing.assert_array_equal(curve.x, steps)
+    np.testing.assert_allclose(curve.y, 1.5 / steps)
+    np.testing.assert_allclose(curve.low, 1 / steps)
+    np.testing.assert_allclose(curve.high, 2 / steps)
+    assert state_lines(made) == ["T = 5, A: 2/2, complete", "T = 5, B: 0/2, missing"]
+    assert figures.figure_state(made) == "1 complete, 1 missing"
+
+
+def test_a_picture_names_its_curves_and_those_that_are_missing(tmp_path: Path) -> None:
+    canvas = draw(collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0)]))
+    (axes,) = canvas.axes
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [t.get_text() for t in legend.get_texts()] == [
+        "A (partial 1/2)",
+        "B (missing)",
+        "always answering 1",
+    ]
+    assert axes.get_yscale() == "log" and axes.get_xlabel() == "training steps"
+    assert len(axes.lines[0].get_xdata()) == len(STEPS)  # type: ignore[arg-type]
+
+
+def test_a_picture_without_any_run_says_so() -> None:
+    canvas = draw(collect(spec(), ids("t/a", "t/b"), []))
+    assert [text.get_text() for text in canvas.axes[0].texts] == ["no run yet"]
+
+
+def test_a_histogram_takes_the_arrays_beside_the_record(tmp_path: Path) -> None:
+    made = collect(histogram(), ids("t/a"), [record(tmp_path, "t/a", 0)])
+    slow = made.panels[0][1][1]
+    assert slow.values is not None and slow.values.shape == (50,)
+    bars = draw(made).axes[0].containers
+    assert [sum(bar.get_height() for bar in group) for group in bars] == [50, 50]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("changes", "running", "state"),
+    [
+        ({"status": "diverged", "curve": None}, (), "diverged"),
+        ({"status": "failed", "reason": "out of memory"}, (), "failed: out of memory"),
+        ({"identity": "ffffffff"}, (), "stale"),
+        ({"short": "3 of 400 epochs"}, (), "not comparable: short budget"),
+        ({}, (("t/a", 0, 0),), "running"),
+        ({}, (), "complete"),
+    ],
+)
+def test_states(tmp_path: Path, changes: dict[str, Any], running: tuple[Any, ...], state: str) -> None:
+    made = collect(spec(seeds=[0]), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0, **changes)], running)
+    assert first(made).state == state
+
+
+def test_what_can_not_be_run_is_blocked() -> None:
+    made = collect(spec(), ids("t/a"), [], blocked={"t/a": "no data"})
+    assert [line.partition(": ")[2] for line in state_lines(made)] == [
+        "0/2, blocked: no data",
+        "0/2, blocked: the experiment can't be composed",
+    ]
+
+
+def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
+    cut = record(tmp_path, "t/a", 0)
+    path = tmp_path / cut["curve"]
+    path.write_bytes(path.read_bytes()[:40])
+    assert "can't be read" in first(collect(spec(seeds=[0]), ids("t/a"), [cut])).state
+    whole = record(tmp_path, "t/a", 0)
+    content = bytearray((tmp_path / whole["curve"]).read_bytes())
+    content[60:70] = bytes(10)
+    path.write_bytes(content)
+    assert "can't be read" in first(collect(spec(seeds=[0]), ids("t/a"), [whole])).state
+    lost = record(tmp_path, "t/a", 0, curve=None)
+    assert "has no curve file" in first(collect(spec(seeds=[0]), ids("t/a"), [lost])).state
+    (tmp_path / cut["arrays"]).write_bytes(b"PK\x03\x04 cut")
+    assert "can't be read" in first(collect(histogram(), ids("t/a"), [cut])).state
+
+
+def test_wrong_names_in_the_files_get_near_names(tmp_path: Path) -> None:
+    made = record(tmp_path, "t/a", 0)
+    with pytest.raises(RecordError, match=r"no column test/mes. Did you mean test/mse"):
+        figures.read_curve(made, "test/mes")
+    with pytest.raises(RecordError, match=r"no array dt\. Did you mean dt_n"):
+        figures.read_array(made, "dt")
+
+
+def test_arrays_with_code_in_them_are_refused(tmp_path: Path) -> None:
+    made = record(tmp_path, "t/a", 0)
+    np.savez(tmp_path / made["arrays"], dt_n=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(RecordError, match="can't be read"):
+        figures.read_array(made, "dt_n")
+
+
+def test_writing_twice_gives_the_same_readable_picture(tmp_path: Path) -> None:
+    made = collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", k) for k in range(2)])
+    path = write_figure(made, tmp_path / "figures")
+    before = path.read_bytes()
+    assert write_figure(made, tmp_path / "figures").read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["nobody-fig-1.png"]
+    with Image.open(path) as image:
+        assert image.size == (960, 660)
+        assert round(image.info["dpi"][0]) == 150
+        assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 10
+
+
+def test_the_picture_of_one_run(tmp_path: Path) -> None:
+    rows = [
+        {"epoch": i, "step": 10 * i, "train/loss": 1 / (i + 1), "valid/rmse": None if i == 1 else 0.5}
+        for i in range(4)
+    ]
+    figures.plot_rows(rows, "t/a split 0 seed 0", tmp_path / "curves.png")
+    with Image.open(tmp_path / "curves.png") as image:
+        image.verify()
+
+
+def simulated(function: str, **arguments: Any) -> FigureSpec:
+    panels = [{"title": "F", "series": [{"label": "F", "arguments": arguments}]}]
+    return spec(kind="trajectories", metric=None, seeds=[], marks=[], function=function, panels=panels)
+
+
+def test_a_simulation_needs_no_run() -> None:
+    arguments = {"x0": [[0.9] * 5], "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1}
+    made = collect(simulated("tasks.lorenz96.trajectories", **arguments), {}, [])
+    curve = first(made)
+    assert curve.x is not None and curve.state == "simulated"
+    np.testing.assert_allclose(curve.x, np.full(7, 0.9))  # the equilibrium stays
+    assert state_lines(made) == ["F, F: simulated"]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        ("os.system", {"command": "true"}, "function must be one of tasks/"),
+        ("tasks.lorenz97.trajectories", {}, "there is no module tasks.lorenz97. Did you mean tasks.lorenz96"),
+        ("tasks.lorenz96.trajectory", {}, "has no function trajectory. Did you mean trajectories"),
+        ("tasks.lorenz96.trajectories", {"x": 1}, "series F: tasks.lorenz96.trajectories"),
+    ],
+)
+def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        collect(simulated(function, **arguments), {}, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metric": None}, "kind curves needs a metric"),
+        ({"kind": "bars"}, "kind must be one of curves, histogram, trajectories"),
+        ({"seeds": []}, "seeds must name at least one run"),
+        ({"marks": [{"label": "a", "x": 1, "y": 1}]}, "must have either x or y"),
+        (
+            {"panels": [{"title": "a", "series": [{"label": "A"}]}]},
+            "series A: kind curves needs an experiment",
+        ),
+        ({"kind": "histogram"}, "series A: kind histogram needs an array"),
+        ({"panels": [{"title": "a", "serie": []}]}, r"there is no key serie. Did you mean series"),
+    ],
+)
+def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spec(**change)
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "figure").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path) -> None:
+    made = figures.load_figure(path)
+    for experiment in figures.experiments_of(made):
+        assert (CONF / "experiment" / f"{experiment}.yaml").is_file()
+    figure = collect(made, dict.fromkeys(figures.experiments_of(made), IDENTITY), [])
+    write_figure(figure, tmp_path)
+    assert {c.state for _, curves in figure.panels for c in curves} <= {"missing", "simulated"}
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "found"),
+    [
+        ("lem-fig-4", "lem", "lem-fig-4"),
+        ("fig-4", "lem", "lem-fig-4"),
+        ("1", "cornn", "cornn-fig-1"),
+        ("thesis-fig-2.2", "lem", "cornn-fig-5"),
+        ("5.4", "lem", "lem-fig-4"),
+    ],
+)
+def test_a_figure_is_found_by_its_names(name: str, paper: str, found: str) -> None:
+    assert figures.find_figure(name, paper).stem == found
+
+
+def test_an_unknown_figure_gets_near_names() -> None:
+    with pytest.raises(ConfigError, match=r"there is no figure 'lem-fig-44'.*lem-fig-4"):
+        figures.find_figure("lem-fig-44")
