@@ -5,7 +5,6 @@ Changes nothing, asks nobody, needs no network. Every check stands alone, so a b
 
 import importlib
 import importlib.metadata
-import netrc
 import os
 import platform
 import re
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 import physml
 from physml.paths import ROOT, results_root, work_root
@@ -40,8 +38,17 @@ class Row:
 
 def report() -> list[Row]:
     """All findings, in the order of the topics."""
-    checks = (_code, _python, _packages, _torch, _compilers, _data, _disk, _tracker)
-    return [row for check in checks for row in _guarded(check)]
+    return [row for topic in CHECKS for row in findings(topic)]
+
+
+def findings(topic: str) -> list[Row]:
+    """Those of one topic. A report must come to its end on the very machines where things are broken."""
+    rows: list[Row] = []
+    try:
+        rows += CHECKS[topic]()
+    except Exception as error:
+        rows.append(Row(topic, topic, f"the check failed: {type(error).__name__}: {_short(error)}", "note"))
+    return rows
 
 
 def text(rows: list[Row]) -> str:
@@ -65,18 +72,6 @@ def main() -> int:
     rows = report()
     print(text(rows))
     return int(any(row.state == "missing" for row in rows))
-
-
-def _guarded(check: Callable[[], Iterator[Row]]) -> list[Row]:
-    """A report must come to its end on the very machines where things are broken."""
-    rows: list[Row] = []
-    topic = check.__name__.strip("_")
-    try:
-        rows += check()
-    except Exception as error:
-        topic = rows[-1].topic if rows else topic
-        rows.append(Row(topic, topic, f"the check failed: {type(error).__name__}: {_short(error)}", "note"))
-    return rows
 
 
 def _code() -> Iterator[Row]:
@@ -235,35 +230,18 @@ def _disk() -> Iterator[Row]:
 
 
 def _tracker() -> Iterator[Row]:
-    """What W&B would do, from its settings and files alone: its client is slow to import, and may ask."""
+    """What a run would do, without the client of W&B: it is slow to import, and may ask."""
+    from physml.tracker import mode_of
+
     topic, name = "tracker", "W&B"
-    mode = os.environ.get("WANDB_MODE")
-    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
-    if mode in ("offline", "disabled", "dryrun"):
-        yield Row(topic, name, f"{mode} (WANDB_MODE)")
-    elif os.environ.get("WANDB_API_KEY"):
-        yield Row(topic, name, f"online at {host}: WANDB_API_KEY is set")
-    elif file := _netrc_with(host):
-        yield Row(topic, name, f"online at {host}: logged in by {file}")
+    mode = mode_of("auto")
+    if os.environ.get("WANDB_MODE") == mode:
+        yield Row(topic, name, f"{mode}: WANDB_MODE says so")
+    elif mode == "online":
+        yield Row(topic, name, "online: you are logged in")
     else:
-        yield Row(
-            topic,
-            name,
-            "offline: not logged in",
-            hint="Runs need no account. To log in: .venv/bin/wandb login",
-        )
-
-
-def _netrc_with(host: str) -> Path | None:
-    named = os.environ.get("NETRC")
-    files = [Path(named).expanduser()] if named else [Path.home() / ".netrc", Path.home() / "_netrc"]
-    for file in files:
-        try:
-            if netrc.netrc(file).authenticators(host):
-                return file
-        except (OSError, netrc.NetrcParseError):
-            continue
-    return None
+        hint = "No account is needed. To log in: .venv/bin/wandb login"
+        yield Row(topic, name, "offline: not logged in", hint=hint)
 
 
 def _output(*command: str) -> str:
@@ -285,3 +263,15 @@ def _size(n: float) -> str:
 
 def _short(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:120]
+
+
+CHECKS: dict[str, Callable[[], Iterator[Row]]] = {
+    "physml": _code,
+    "Python": _python,
+    "packages": _packages,
+    "devices": _torch,
+    "compilers": _compilers,
+    "data": _data,
+    "disk": _disk,
+    "tracker": _tracker,
+}
