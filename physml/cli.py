@@ -221,14 +221,14 @@ def _table(options: argparse.Namespace) -> int:
     if not options.ids:
         raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
     with commands.smoke_roots(options.smoke):
-        return max(commands.table(name, options) for name in options.ids)
+        return _each(options.ids, lambda name: commands.table(name, options))
 
 
 def _figure(options: argparse.Namespace) -> int:
     from physml import commands
 
     with commands.smoke_roots(options.smoke):
-        return max(commands.figure(name, options) for name in options.ids)
+        return _each(options.ids, lambda name: commands.figure(name, options))
 
 
 def _search(options: argparse.Namespace) -> int:
@@ -236,7 +236,17 @@ def _search(options: argparse.Namespace) -> int:
     from physml.launch import default_jobs
 
     jobs = options.jobs or default_jobs()
-    return max(search.search(name, jobs=jobs, max_hours=options.max_hours) for name in options.ids)
+    return _each(options.ids, lambda name: search.search(name, jobs=jobs, max_hours=options.max_hours))
+
+
+def _each(ids: list[str], command: Callable[[str], int]) -> int:
+    """One after another; a stop (75) ends them all, a failure only its own. The worst code counts."""
+    codes = []
+    for name in ids:
+        codes.append(command(name))
+        if codes[-1] == 75:
+            break
+    return max(codes)
 
 
 def _list(options: argparse.Namespace) -> int:
