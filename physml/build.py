@@ -1,12 +1,16 @@
 """The only place where config becomes objects. Nothing outside the allow-list is ever imported."""
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
+import traceback
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -22,46 +26,66 @@ OWN = ("physml", "tasks")
 # ---------------------------------------------------------------------------- names to classes
 
 
-def resolve(target: str, plugins: Sequence[str] = ()) -> type:
+def refuse_foreign(tree: Any, plugins: Sequence[str] = (), where: str = "") -> None:
+    """ConfigError if any `_target_` in the tree lies outside the allow-list. Nothing is imported for this."""
+    if isinstance(tree, dict):
+        if "_target_" in tree:
+            _allowed_by_name(tree["_target_"], plugins, where)
+        for key, value in tree.items():
+            refuse_foreign(value, plugins, f"{where}.{key}" if where else str(key))
+    elif isinstance(tree, list | tuple):
+        for i, value in enumerate(tree):
+            refuse_foreign(value, plugins, f"{where}[{i}]")
+
+
+def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     """The class a `_target_` names.
 
     Its module must lie in the allow-list, before and after import, so that `physml.launch.subprocess.Popen`
     is refused as well as `os.system`.
     """
-    module_name, _, name = str(target).rpartition(".")
-    own_files = {Path(p).stem: Path(p) for p in plugins}
-    if module_name in own_files:
-        module = _load_plugin(own_files[module_name])
-    else:
-        if not _allowed(module_name):
-            raise ConfigError(
-                f"_target_={target} is not allowed. Allowed are {', '.join(ALLOWED)} and the files in plugins=."
-            )
-        module = _import(module_name)
+    _allowed_by_name(target, plugins, where)
+    module_name, _, name = target.rpartition(".")
+    own_files = load_plugins(plugins)
+    module = own_files.get(module_name) or _import(module_name)
     found = getattr(module, name, None)
     if found is None:
-        classes = [n for n, v in vars(module).items() if inspect.isclass(v) and v.__module__ == module.__name__]
+        classes = [
+            n for n, v in vars(module).items() if inspect.isclass(v) and _allowed(v.__module__, own_files)
+        ]
         raise ConfigError(f"{module_name} has no class {name}. {near(name, classes)}")
     if not inspect.isclass(found):
         raise ConfigError(f"_target_={target} must be a class; it is a {type(found).__name__}.")
-    if found.__module__ not in own_files and not _allowed(found.__module__):
+    if not _allowed(found.__module__, own_files):
         raise ConfigError(f"_target_={target} is not allowed: it comes from {found.__module__}.")
     return found
 
 
-def _allowed(module: str) -> bool:
-    return any(module == root or module.startswith(f"{root}.") for root in ALLOWED)
+def _allowed_by_name(target: Any, plugins: Sequence[str], where: str) -> None:
+    at = f"{where}._target_" if where else "_target_"
+    if not isinstance(target, str) or "." not in target:
+        raise ConfigError(f"{at} must name a class as module.Class; got {target!r}.")
+    if not _allowed(target.rpartition(".")[0], [Path(p).stem for p in plugins]):
+        raise ConfigError(
+            f"{at}={target} is not allowed. Allowed are {', '.join(ALLOWED)} and the files in plugins=."
+        )
+
+
+def _allowed(module: str, plugins: Collection[str]) -> bool:
+    return module in plugins or any(module == root or module.startswith(f"{root}.") for root in ALLOWED)
 
 
 def _import(name: str) -> types.ModuleType:
-    if name.partition(".")[0] in OWN:
+    package = name.partition(".")[0]
+    if package in OWN:
         module_file(name)  # says near names if there is no such file
-    if name.partition(".")[0] == "tasks":
+    if package == "tasks":
         _own_tasks()
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"cannot import {name}: {error}.") from error
+    except ImportError as error:
+        hint = f" Install it: pip install {package}" if error.name == package else ""
+        raise ConfigError(f"cannot import {name}: {error}.{hint}") from error
 
 
 def _own_tasks() -> None:
@@ -69,11 +93,20 @@ def _own_tasks() -> None:
     loaded = sys.modules.get("tasks")
     if loaded is not None and list(getattr(loaded, "__path__", [])) == [str(TASKS)]:
         return
-    spec = importlib.util.spec_from_file_location("tasks", TASKS / "__init__.py", submodule_search_locations=[str(TASKS)])
+    for name in [n for n in sys.modules if n == "tasks" or n.startswith("tasks.")]:
+        del sys.modules[name]
+    spec = importlib.util.spec_from_file_location(
+        "tasks", TASKS / "__init__.py", submodule_search_locations=[str(TASKS)]
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules["tasks"] = module
     spec.loader.exec_module(module)
+
+
+def load_plugins(plugins: Sequence[str]) -> dict[str, types.ModuleType]:
+    """The modules of all plugins, in the given order, so that a later one can import an earlier one."""
+    return {Path(p).stem: _load_plugin(Path(p)) for p in plugins}
 
 
 def _load_plugin(path: Path) -> types.ModuleType:
@@ -82,7 +115,7 @@ def _load_plugin(path: Path) -> types.ModuleType:
         if getattr(loaded, "__file__", None) == str(path):
             return loaded
         raise ConfigError(f"the plugin {path.name} has the name of another module. Rename the file.")
-    if importlib.util.find_spec(path.stem) is not None and not _is_local(path):
+    if not _is_free(path):
         raise ConfigError(f"the plugin {path.name} has the name of an installed package. Rename the file.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
@@ -90,19 +123,58 @@ def _load_plugin(path: Path) -> types.ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[path.stem]
-        raise ConfigError(f"the plugin {path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{_line_in(path, error)}: {type(error).__name__}: {error}") from error
     return module
 
 
-def _is_local(path: Path) -> bool:
-    """The name is importable only because the plugin itself lies on the import path."""
+def _is_free(path: Path) -> bool:
+    """No installed module has the plugin's name; the plugin itself may lie on the import path."""
     spec = importlib.util.find_spec(path.stem)
-    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path.resolve()
+    return spec is None or (spec.origin is not None and Path(spec.origin).resolve() == path.resolve())
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    """`the plugin my_rnn.py cannot be imported, line 3`, as far as the line is known."""
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if Path(frame.filename) == path:
+            line = frame.lineno
+    return f"the plugin {path} cannot be imported{f', line {line}' if line else ''}"
 
 
 # ---------------------------------------------------------------------------- nodes to objects
+
+
+@dataclass(frozen=True)
+class Node:
+    """A class and its arguments, coerced and checked; nothing is built yet. Arguments may be nodes."""
+
+    cls: type
+    values: dict[str, Any]
+    where: str
+
+    def make(self, **given: Any) -> Any:
+        """Build it, and the nodes inside it. `given` arguments are passed if the class takes them."""
+        takes = arguments(self.cls)
+        values = {n: v for n, v in given.items() if n in takes} | {
+            n: _made(v) for n, v in self.values.items()
+        }
+        try:
+            return self.cls(**values)
+        except ValueError as error:
+            if self.cls.__module__.startswith("torch."):  # what torch says of a bad value, such as lr=-1
+                raise ConfigError(f"{self.where}: {self.cls.__name__}: {error}.") from error
+            raise
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.make()
+    if isinstance(value, list | tuple):
+        return type(value)(map(_made, value))
+    return {k: _made(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def arguments(cls: type) -> dict[str, inspect.Parameter]:
@@ -111,15 +183,28 @@ def arguments(cls: type) -> dict[str, inspect.Parameter]:
 
 
 def check(
-    node: dict[str, Any], where: str, plugins: Sequence[str] = (), given: Sequence[str] = ()
-) -> tuple[type, dict[str, Any]]:
+    node: Any,
+    where: str,
+    plugins: Sequence[str] = (),
+    given: Collection[str] = (),
+    needs: Collection[str] = (),
+) -> Node:
     """The class of a node and its arguments, coerced; ConfigError for a key or a value that cannot be right.
 
     given: arguments that come from elsewhere (`d_in` from the task), which a config must not set.
+    needs: methods without which an object has no place here.
     """
-    if "_target_" not in node:
-        raise ConfigError(f"{where} needs a _target_, the class to build; got keys {', '.join(node) or 'none'}.")
-    cls = resolve(node["_target_"], plugins)
+    if not isinstance(node, dict) or "_target_" not in node:
+        got = f"keys {', '.join(map(str, node)) or 'none'}" if isinstance(node, dict) else repr(node)
+        raise ConfigError(f"{where} needs a _target_, the class to build; got {got}.")
+    refuse_foreign(node, plugins, where)
+    cls = resolve(node["_target_"], plugins, where)
+    if lacking := [name for name in needs if not hasattr(cls, name)]:
+        raise ConfigError(f"{where}: {cls.__name__} does not belong here: it has no {lacking[0]}().")
+    if inspect.isabstract(cls):
+        raise ConfigError(
+            f"{where}: {cls.__name__} is a base class, which cannot be built. Name a class made from it."
+        )
     known = arguments(cls)
     settable = [n for n in known if n not in given]
     values = {}
@@ -128,45 +213,60 @@ def check(
         if key == "_target_":
             continue
         if key not in settable:
-            raise ConfigError(f"{where}.{key}: {cls.__name__} has no such argument. {near(key, settable)}")
+            raise ConfigError(
+                f"{where}.{key}: {cls.__name__} has no such argument. {near(str(key), settable)}"
+            )
         values[key] = _value(value, hints.get(key, Any), f"{where}.{key}", plugins)
     missing = [n for n in settable if n not in values and known[n].default is inspect.Parameter.empty]
     if missing:
-        raise ConfigError(f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE.")
-    return cls, values
+        raise ConfigError(
+            f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
+        )
+    return Node(cls, values, where)
 
 
 def construct(node: dict[str, Any], where: str, plugins: Sequence[str] = (), **given: Any) -> Any:
     """Build what a node describes. `given` arguments are passed if the class takes them."""
-    cls, values = check(node, where, plugins, tuple(given))
-    takes = arguments(cls)
-    return cls(**{n: v for n, v in given.items() if n in takes}, **values)
+    return check(node, where, plugins, tuple(given)).make(**given)
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return {**typing.get_type_hints(cls), **typing.get_type_hints(cls.__init__)}  # type: ignore[misc]
-    except (NameError, TypeError):
-        return {}
+    hints: dict[str, Any] = {}
+    for holder in (cls, cls.__init__):  # type: ignore[misc]
+        with contextlib.suppress(NameError, TypeError):  # an annotation that cannot be read is none
+            hints |= typing.get_type_hints(holder)
+    return hints
 
 
 def _value(value: Any, hint: Any, where: str, plugins: Sequence[str]) -> Any:
+    """The value coerced; nodes inside it checked."""
     if isinstance(value, dict) and "_target_" in value:
-        return construct(value, where, plugins)
+        return check(value, where, plugins)
+    if isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
+        return [_value(v, Any, f"{where}[{i}]", plugins) for i, v in enumerate(value)]
     return coerce(value, hint, where)
 
 
 def coerce(value: Any, hint: Any, where: str) -> Any:
-    """The value as its annotation wants it: 1 becomes 1.0 for a float; a string for a number is refused."""
+    """The value as its annotation wants it: 1 becomes 1.0 for a float; a string for a number is refused.
+
+    Example:
+        >>> coerce(1, float, "dt"), coerce([1, 2], tuple[float, ...], "dt"), coerce(None, int | None, "n")
+        (1.0, (1.0, 2.0), None)
+    """
     origin = get_origin(hint)
     if hint is Any or isinstance(hint, str | typing.TypeVar):
         return value
     if origin in (Union, types.UnionType):
         return _coerce_union(value, get_args(hint), where)
     if origin is Literal:
-        if value not in get_args(hint):
-            raise ConfigError(f"{where} must be one of {', '.join(map(repr, get_args(hint)))}; got {value!r}.")
-        return value
+        for option in get_args(hint):
+            if value == option and isinstance(value, bool) == isinstance(option, bool):
+                return option
+        wanted = ", ".join(map(repr, get_args(hint)))
+        raise ConfigError(
+            f"{where} must be one of {wanted}; got {value!r}. {_near_text(value, get_args(hint))}".rstrip()
+        )
     if hint is None or hint is type(None):
         if value is not None:
             raise ConfigError(f"{where} must be null; got {value!r}.")
@@ -174,9 +274,31 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
     simple = {float: _float, int: _int, bool: _bool, str: _str}
     if hint in simple:
         return simple[hint](value, where)
-    if origin in (list, tuple, Sequence) and isinstance(value, list | tuple):
-        return _coerce_sequence(value, origin, get_args(hint), where)
+    kind = origin or hint
+    if kind in (list, tuple, Sequence, Iterable, Collection):
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} must be a list; got {value!r}.")
+        return _coerce_sequence(value, kind, get_args(hint), where)
+    if kind in (dict, Mapping):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where} must hold keys and values; got {value!r}.")
+        keys, values = get_args(hint) or (Any, Any)
+        return {coerce(k, keys, where): coerce(v, values, f"{where}.{k}") for k, v in value.items()}
+    if inspect.isclass(kind) and not _may_be(value, kind):
+        raise ConfigError(f"{where} must be {kind.__name__}; got {value!r}.")
     return value
+
+
+def _may_be(value: Any, kind: type) -> bool:
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a protocol that cannot be asked
+        return True
+
+
+def _near_text(value: Any, options: Collection[Any]) -> str:
+    hint = near(str(value), map(str, options))
+    return hint if hint.startswith("Did you mean") else ""
 
 
 def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
@@ -184,35 +306,53 @@ def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
         return None
     options = tuple(o for o in options if o is not type(None))
     exact = [o for o in options if inspect.isclass(o) and type(value) is o]
+    errors = []
     for option in (*exact, *options):
         try:
             return coerce(value, option, where)
-        except ConfigError:
-            continue
-    wanted = " or ".join(getattr(o, "__name__", str(o)) for o in options)
+        except ConfigError as error:
+            errors.append(error)
+    if len(options) == 1:
+        raise errors[0]
+    wanted = " or ".join(_called(o) for o in options)
     raise ConfigError(f"{where} must be {wanted}; got {value!r}.")
 
 
-def _coerce_sequence(value: Sequence[Any], origin: Any, args: tuple[Any, ...], where: str) -> Any:
-    if origin is tuple and args and args[-1] is not Ellipsis:
+def _called(hint: Any) -> str:
+    words = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+    if (get_origin(hint) or hint) in (list, tuple, Sequence):
+        return "a list"
+    return words.get(hint) or str(getattr(hint, "__name__", hint))
+
+
+def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], where: str) -> Any:
+    if kind is tuple and args and args[-1] is not Ellipsis:
         if len(args) != len(value):
             raise ConfigError(f"{where} must have {len(args)} entries; got {list(value)}.")
         return tuple(coerce(v, a, where) for v, a in zip(value, args, strict=True))
     inner = args[0] if args else Any
     items = [coerce(v, inner, where) for v in value]
-    return tuple(items) if origin is tuple else items
+    return tuple(items) if kind is tuple else items
 
 
 def _float(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where} must be a number; got {value!r}.")
+        raise ConfigError(f"{where} must be a number; got {value!r}.{_said_otherwise(value)}")
+    if not math.isfinite(value):
+        raise ConfigError(f"{where} must be finite; got {value!r}.")
     return float(value)
 
 
 def _int(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{where} must be a whole number; got {value!r}.{_said_otherwise(value)}")
+    if not math.isfinite(value) or value != int(value):
         raise ConfigError(f"{where} must be a whole number; got {value!r}.")
     return int(value)
+
+
+def _said_otherwise(value: Any) -> str:
+    return " Write null for none." if str(value).lower() in ("none", "nil", "false") else ""
 
 
 def _bool(value: Any, where: str) -> bool:
@@ -223,36 +363,51 @@ def _bool(value: Any, where: str) -> bool:
 
 def _str(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{where} must be text; got {value!r}.")
+        raise ConfigError(f"{where} must be text; got {value!r}. Put it in quotes, in YAML, if it is meant.")
     return value
 
 
 # ---------------------------------------------------------------------------- the parts of a run
 
 NET_GIVEN = ("layer", "d_in", "d_out", "readout", "tokens")
-Factory = Callable[[int], Any]
+LAYER = ("forward", "parameters")
+TASK = ("load", "batches", "loss", "score")
+OPTIMIZER = ("step", "zero_grad")
+SCHEDULE = ("step", "get_last_lr")
 
 
 def build_task(config: dict[str, Any]) -> Any:
-    return construct(config["task"], "task", config["plugins"])
+    return check(config["task"], "task", config["plugins"], needs=TASK).make()
 
 
 def build_net(config: dict[str, Any], task: Any) -> Any:
     """The whole network for a task: layers made by a factory, wrapped by the `net` node."""
     plugins = config["plugins"]
+    one = check(config["model"], "model", plugins, ("d_in",), LAYER)
+    given = {"d_in": task.d_in, "d_out": task.d_out, "readout": task.readout, "tokens": task.tokens}
 
     def layer(d_in: int) -> Any:
-        return construct(config["model"], "model", plugins, d_in=d_in)
+        return one.make(d_in=d_in)
 
-    given = {"layer": layer, "d_in": task.d_in, "d_out": task.d_out, "readout": task.readout, "tokens": task.tokens}
-    return construct(config["net"], "net", plugins, **given)
+    return check(config["net"], "net", plugins, NET_GIVEN, LAYER).make(layer=layer, **given)
+
+
+def check_optimizer(config: dict[str, Any]) -> tuple[Node, dict[str, float]]:
+    """The optimizer's node and its `lr_factors`, which are ours."""
+    node = dict(config["optim"])
+    factors = coerce(node.pop("lr_factors", None), dict[str, float] | None, "optim.lr_factors") or {}
+    for pattern, factor in factors.items():
+        if factor < 0:
+            raise ConfigError(f"optim.lr_factors.{pattern} must not be negative; got {factor}.")
+    return check(node, "optim", config["plugins"], ("params",), OPTIMIZER), factors
 
 
 def build_optimizer(config: dict[str, Any], net: Any) -> Any:
-    """An optimizer over all trainable parameters, in groups where `lr_factors` says so."""
-    node = dict(config["optim"])
-    factors: dict[str, float] = node.pop("lr_factors", None) or {}
-    cls, values = check(node, "optim", given=("params",))
+    """An optimizer over all trainable parameters, in groups where `lr_factors` says so.
+
+    The first pattern that a parameter's name matches counts. ConfigError if a pattern matches none.
+    """
+    node, factors = check_optimizer(config)
     named = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
     groups: dict[float, list[Any]] = {1.0: []}
     unused = dict(factors)
@@ -262,14 +417,21 @@ def build_optimizer(config: dict[str, Any], net: Any) -> Any:
         groups.setdefault(factors[pattern] if pattern else 1.0, []).append(parameter)
     if unused:
         raise ConfigError(
-            f"optim.lr_factors: no parameter is named {', '.join(unused)}. "
+            f"optim.lr_factors: no parameter is left for {', '.join(unused)}. "
             f"{near(next(iter(unused)), [n for n, _ in named])}"
         )
-    lr = values.get("lr")
-    params = [{"params": p, "lr": lr * factor} for factor, p in groups.items() if p]
-    return cls(params, **values)
+    if len(groups) > 1 and "lr" not in node.values:
+        raise ConfigError("optim.lr_factors multiply optim.lr, which is not set. Add optim.lr=VALUE.")
+    params = [
+        {"params": p, **({"lr": node.values["lr"] * f} if f != 1.0 else {})} for f, p in groups.items() if p
+    ]
+    return node.make(params=params)
 
 
 def build_schedule(config: dict[str, Any], optimizer: Any) -> Any | None:
     node = config["trainer"]["schedule"]
-    return construct(node, "trainer.schedule", optimizer=optimizer) if node else None
+    if not node:
+        return None
+    return check(node, "trainer.schedule", config["plugins"], ("optimizer",), SCHEDULE).make(
+        optimizer=optimizer
+    )

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from physml.source import OWN_PACKAGES, file_sha256, read_class, read_class_in
+from physml.errors import ConfigError
+from physml.source import OWN_PACKAGES, ClassSource, file_sha256, read_class, read_class_in
 
 TRAINER_VERSION = 1  # raised when the loop, the seeding or the selection change numbers
 
@@ -15,13 +16,15 @@ MOVING = ("model", "net", "task", "trainer", "optim", "precision", "profile")
 def payload(config: dict[str, Any]) -> dict[str, Any]:
     """What is hashed: the moving parts of a composed config, versions of the code, sources of plugins.
 
-    Keys with value null are left out, so a new option that defaults to null keeps old identities.
+    A key with value null is left out where null is what the class takes by default, so a new option that
+    defaults to null keeps old identities.
     """
     plugins = [Path(p) for p in config.get("plugins") or []]
+    classes = {key: class_source(config[key], plugins) for key in ("model", "net", "task")}
     return {
-        **{key: _moving(config[key]) for key in MOVING},
+        **{key: _moving(config[key], classes.get(key)) for key in MOVING},
         "versions": {
-            **{key: code_version(config[key], plugins) for key in ("model", "net", "task")},
+            **{key: source.version if source else None for key, source in classes.items()},
             "trainer": TRAINER_VERSION,
         },
         **({"plugins": {p.name: file_sha256(p) for p in plugins}} if plugins else {}),
@@ -30,14 +33,22 @@ def payload(config: dict[str, Any]) -> dict[str, Any]:
 
 def identity(config: dict[str, Any]) -> str:
     """Eight hex digits. Equal for 1 and 1.0; the order of keys does not matter."""
-    text = json.dumps(payload(config), sort_keys=True, allow_nan=False)
+    try:
+        text = json.dumps(payload(config), sort_keys=True, allow_nan=False)
+    except ValueError as error:
+        raise ConfigError("a number of the config is not finite. Use null, or a large number.") from error
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _moving(value: Any) -> Any:
-    """Without the kernel backend, which is equal to its reference by test."""
-    value = canonical(value)
-    return {k: v for k, v in value.items() if k != "backend"} if isinstance(value, dict) else value
+def _moving(value: Any, source: ClassSource | None) -> Any:
+    """Without the kernel backend of our own layers, which is equal to its reference by test."""
+    plain = canonical(value)
+    if not isinstance(value, dict):
+        return plain
+    if str(value.get("_target_")).startswith("physml."):
+        plain.pop("backend", None)
+    kept = {key: None for key, v in value.items() if v is None and source and key in source.defaults}
+    return plain | kept
 
 
 def canonical(value: Any) -> Any:
@@ -53,13 +64,11 @@ def canonical(value: Any) -> Any:
             return value
 
 
-def code_version(node: dict[str, Any], plugins: list[Path]) -> int | None:
-    """The `version` of the class a node names; None for classes of other packages."""
+def class_source(node: dict[str, Any], plugins: list[Path]) -> ClassSource | None:
+    """What the source says of the class a node names; None for classes of other packages."""
     target = str(node.get("_target_"))
     module, _, name = target.rpartition(".")
     for plugin in plugins:
         if module == plugin.stem:
-            return read_class_in(plugin, name).version
-    if module.partition(".")[0] in OWN_PACKAGES:
-        return read_class(target).version
-    return None
+            return read_class_in(plugin, name)
+    return read_class(target) if module.partition(".")[0] in OWN_PACKAGES else None

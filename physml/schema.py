@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_type_hints
 
-from physml.build import NET_GIVEN, check, coerce
+from physml.build import LAYER, NET_GIVEN, SCHEDULE, TASK, check, check_optimizer, coerce, refuse_foreign
 from physml.errors import ConfigError, near
 
 
@@ -99,18 +99,18 @@ def checked(config: dict[str, Any]) -> dict[str, Any]:
     for key in ("seed", "split"):
         if config[key] < 0:
             raise ConfigError(f"{key} must not be negative; got {config[key]}.")
-    check(config["model"], "model", plugins, ("d_in",))
-    check(config["net"], "net", plugins, NET_GIVEN)
-    check(config["task"], "task", plugins)
-    optim = {k: v for k, v in config["optim"].items() if k != "lr_factors"}
-    check(optim, "optim", given=("params",))
-    check(trainer["select"], "trainer.select")
-    if trainer["stop"]:
-        check(trainer["stop"], "trainer.stop")
-    if trainer["schedule"]:
-        check(trainer["schedule"], "trainer.schedule", given=("optimizer",))
-    if config["arrays"]:
-        check(config["arrays"], "arrays", plugins)
+    refuse_foreign(config, plugins)  # the whole tree, before a module of anyone is imported
+    check(config["model"], "model", plugins, ("d_in",), LAYER)
+    check(config["net"], "net", plugins, NET_GIVEN, LAYER)
+    check(config["task"], "task", plugins, needs=TASK)
+    check_optimizer(config)
+    check(trainer["select"], "trainer.select", plugins, needs=("bind", "selected"))
+    if trainer["stop"] is not None:
+        check(trainer["stop"], "trainer.stop", plugins, needs=("bind", "stops"))
+    if trainer["schedule"] is not None:
+        check(trainer["schedule"], "trainer.schedule", plugins, ("optimizer",), SCHEDULE)
+    if config["arrays"] is not None:
+        check(config["arrays"], "arrays", plugins, needs=("collect",))
     return config
 
 

@@ -17,9 +17,13 @@ OWN_PACKAGES = ("physml", "tasks")
 
 @dataclass(frozen=True)
 class ClassSource:
+    """version: as the class or a base in the same file says, else 1. defaults: arguments whose default is
+    something else than None, as source text."""
+
     file: Path
     version: int
     doc: str
+    defaults: dict[str, str]
 
 
 def module_file(module: str) -> Path:
@@ -49,10 +53,12 @@ def read_class_in(file: Path, name: str) -> ClassSource:
         classes = _classes(file, file.stat().st_mtime_ns)
     except SyntaxError as error:
         raise ConfigError(f"{file}: line {error.lineno}: {error.msg}.") from error
+    except (OSError, ValueError) as error:  # gone, not UTF-8, or with zero bytes
+        raise ConfigError(f"{file} cannot be read: {error}.") from error
     if name not in classes:
         raise ConfigError(f"{file} has no class {name}. {near(name, classes)}")
     node = classes[name]
-    return ClassSource(file, _version(node, classes), ast.get_docstring(node) or "")
+    return ClassSource(file, _version(node, classes), ast.get_docstring(node) or "", _defaults(node, classes))
 
 
 def _version(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> int:
@@ -67,6 +73,28 @@ def _version(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> int:
         if isinstance(base, ast.Name) and base.id in classes:
             return _version(classes[base.id], classes)
     return 1
+
+
+def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, str]:
+    """From `__init__` of the class or the fields of a dataclass, else of a base in the same file, else none."""
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            call = statement.args
+            plain = [*call.posonlyargs, *call.args]
+            pairs: list[tuple[ast.arg, ast.expr | None]] = [
+                *zip(plain[len(plain) - len(call.defaults) :], call.defaults, strict=True),
+                *zip(call.kwonlyargs, call.kw_defaults, strict=True),
+            ]
+            return {a.arg: ast.unparse(d) for a, d in pairs if d is not None and ast.unparse(d) != "None"}
+    inherited: dict[str, str] = {}
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            inherited |= _defaults(classes[base.id], classes)
+    for statement in node.body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as default):
+                inherited[name] = ast.unparse(default)
+    return {name: default for name, default in inherited.items() if default != "None"}
 
 
 def file_sha256(path: Path) -> str:
