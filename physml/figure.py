@@ -9,6 +9,7 @@ import dataclasses
 import gzip
 import importlib.util
 import inspect
+import itertools
 import math
 import zipfile
 import zlib
@@ -369,11 +370,11 @@ def _draw_panel(axes: "Axes", spec: FigureSpec, curves: tuple[Curve, ...]) -> No
             axes.plot([], [], label=said, color=colour, linestyle="none", marker="x")
     if not any(curve.drawn for curve in curves):
         axes.text(0.5, 0.5, "no run yet", transform=axes.transAxes, ha="center", va="center", color="0.5")
-    for mark in spec.marks:
+    for mark, dashes in zip(spec.marks, itertools.cycle(("--", ":", "-.")), strict=False):
         if mark.y is not None:
-            axes.axhline(mark.y, color="0.3", linestyle="--", linewidth=1, label=mark.label)
+            axes.axhline(mark.y, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
         elif mark.x is not None:
-            axes.axvline(mark.x, color="0.3", linestyle=":", linewidth=1, label=mark.label)
+            axes.axvline(mark.x, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
     if len(curves) > 1 or spec.marks or curves[0].state != "simulated":
         axes.legend(fontsize=7)
 

@@ -530,7 +530,7 @@ def _incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
     name = column.metric.partition("/")[2]
     for record in runs.finished.values():
         data = record.get("data") or {}
-        if record.get("short"):
+        if record.get("short") or (record.get("config") or {}).get("profile") == "smoke":
             return "short budget"
         if (kind := data.get("kind")) in ("substitute data", "content-verified"):
             return str(kind)

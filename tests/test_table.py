@@ -102,6 +102,10 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         [record("t/short", 0, 0.01, short="30 of 400 epochs")],
         "not comparable: short budget",
     ),
+    "smoke": (
+        [record("t/smoke", k, 0.01, config={"profile": "smoke"}) for k in range(3)],
+        "not comparable: short budget",
+    ),
     "substitute": (
         [record("t/substitute", k, 0.01, data={"kind": "substitute data"}) for k in range(3)],
         "not comparable: substitute data",
@@ -314,7 +318,7 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
     state = tables.table_state(synthetic())
     wanted = len({row.experiment for row in spec().rows if row.experiment}) * 3
     assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{wanted} runs; ")
-    assert "1 worse" in state and "1 agrees" in state and "1 not comparable: short budget" in state
+    assert "1 worse" in state and "1 agrees" in state and "2 not comparable: short budget" in state
 
 
 # --- rendering
