@@ -1,7 +1,7 @@
 """From a batch to an output, and from a part to its metrics."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -30,16 +30,28 @@ def detached(state: State) -> State:
 
 
 @torch.no_grad()
-def evaluate(net: nn.Module, task: Task, batches: Iterable[Batch], device: str) -> Metrics:
-    """Metrics of one part: dropout off, state carried where the task says so."""
+def evaluate(
+    net: nn.Module,
+    task: Task,
+    batches: Iterable[Batch],
+    device: str,
+    between: Callable[[], None] = lambda: None,
+) -> Metrics:
+    """Metrics of one part: dropout off, state carried where the task says so.
+
+    between: called before each batch; what it raises ends the evaluation.
+    """
     was_training = net.training
     net.eval()
     totals: Sums = defaultdict(float)
     state: State = None
-    for batch in batches:
-        batch = batch.to(device)
-        output, state = apply(net, batch, state if batch.carry else None)
-        for key, value in task.score(output, batch).items():
-            totals[key] += float(value)
-    net.train(was_training)
+    try:
+        for batch in batches:
+            between()
+            batch = batch.to(device)
+            output, state = apply(net, batch, state if batch.carry else None)
+            for key, value in task.score(output, batch).items():
+                totals[key] += float(value)
+    finally:
+        net.train(was_training)
     return task.finish(dict(totals))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from physml import record
+from physml import atomic, checkpoint, record
 from physml.errors import InputError
 from physml.lock import is_held
 from physml.paths import ROOT, results_roots, shown, work_root
@@ -44,9 +44,9 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """75 if something was stopped and can go on, else 2 or 1 if something failed, else 0."""
+        """75 if something was stopped or not started, else 2 or 1 if something failed, else 0."""
         codes = set(self.codes.values())
-        if 75 in codes or (self.left and not codes - {0}):
+        if 75 in codes or self.left:
             return 75
         if codes <= {0}:
             return 0
@@ -75,9 +75,9 @@ def state_of(spec: RunSpec) -> State:
         return "diverged"
     if is_held(spec.work_folder):
         return "running"
-    if (spec.work_folder / "last.pt").exists():
-        return "stopped"
-    return "failed" if done else "missing"
+    if done:
+        return "failed"
+    return "stopped" if checkpoint.exists(spec.work_folder) else "missing"
 
 
 def estimate(spec: RunSpec, probe: bool) -> tuple[float | None, float | None]:
@@ -90,11 +90,15 @@ def estimate(spec: RunSpec, probe: bool) -> tuple[float | None, float | None]:
     ]
     if costs:
         return costs[-1]
-    kept = work_root() / "probes" / f"{spec.place.identity}.json"
+    device = spec.config["runtime"]["device"].replace(":", "-")
+    kept = work_root() / "probes" / f"{spec.place.identity}-{device}.json"
     if probe and not kept.exists():
-        done = _child(spec, ["--probe", str(kept)])
-        if done.wait() != 0:
-            return None, None
+        process = _child(spec, ["--probe", str(kept)])
+        try:
+            process.wait()
+        finally:
+            process.kill()  # if we were stopped meanwhile
+            process.wait()
     if not kept.exists():
         return None, None
     timing = json.loads(kept.read_text(encoding="utf-8"))
@@ -111,7 +115,8 @@ def carry_out(
 ) -> Outcome:
     """Make the runs that are to do, `jobs` at a time, and never start one after `max_hours`.
 
-    Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on.
+    Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on. A run that
+    another process has begun meanwhile is passed over.
     """
     todo = [p.spec for p in planned if p.todo]
     if not todo:
@@ -132,24 +137,48 @@ class _Crew:
         self.running: dict[str, tuple[subprocess.Popen[bytes], RunSpec]] = {}
         self.outcome = Outcome()
         self.total = len(todo)
+        self.asked = False  # to stop, by a signal; the handler does nothing but say so
         self.stopping = False
         self.view = _view(self.total)
 
     def work(self) -> Outcome:
-        before = {s: signal.signal(s, self._stop) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        before = {s: signal.signal(s, self._ask) for s in signals}
         try:
             while self.todo or self.running:
+                self._stop_if_due()
                 self._start()
                 self._collect()
-                self.view.show({label: _progress(spec) for label, (_, spec) in self.running.items()}, len(self.outcome.codes))
-                if self.deadline and time.monotonic() > self.deadline and not self.stopping:
-                    self._stop(signal.SIGTERM, None)
+                running = {label: _progress(spec) for label, (_, spec) in self.running.items()}
+                self.view.show(running, len(self.outcome.codes))
                 time.sleep(0.2)
         finally:
+            self._leave_nothing_running()
             self.view.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self.outcome
+
+    def _ask(self, _number: int, _frame: object) -> None:
+        self.asked = True
+
+    def _stop_if_due(self) -> None:
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        if self.stopping or not (self.asked or late):
+            return
+        self.stopping = True
+        self.view.note("stopping: each run writes a checkpoint; the same command goes on from there")
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        for process, _ in self.running.values():
+            process.send_signal(number)
+
+    def _leave_nothing_running(self) -> None:
+        """Only after an error of our own: runs must not go on without their launcher."""
+        self._signal(signal.SIGTERM)
+        for process, _ in self.running.values():
+            process.wait()
 
     def _start(self) -> None:
         if self.stopping:
@@ -157,7 +186,14 @@ class _Crew:
             self.todo.clear()
         while self.todo and len(self.running) < self.jobs:
             spec = self.todo.pop(0)
-            self.running[spec.label] = (_child(spec, [], self.force, self.tables), spec)
+            if is_held(spec.work_folder):
+                self.view.note(f"{spec.label}: running already")
+                continue
+            try:
+                self.running[spec.label] = (_child(spec, [], self.force, self.tables), spec)
+            except OSError as error:  # a full disk, say: one run's fault, not the end of all
+                self.outcome.codes[spec.label] = 1
+                self.view.note(f"{spec.label}: cannot be started: {error}")
 
     def _collect(self) -> None:
         for label, (process, spec) in list(self.running.items()):
@@ -165,15 +201,10 @@ class _Crew:
             if code is None:
                 continue
             del self.running[label]
+            if self.stopping and code == -signal.SIGTERM:
+                code = 75  # so early that it had nothing to save
             self.outcome.codes[label] = code if code >= 0 else 1
             self.view.ended(label, code, _why(spec, code))
-
-    def _stop(self, number: int, _frame: object) -> None:
-        if not self.stopping:
-            self.view.note("stopping: each run writes a checkpoint; the same command goes on from there")
-        self.stopping = True
-        for process, _ in self.running.values():
-            process.send_signal(signal.SIGTERM)
 
 
 def _child(
@@ -184,7 +215,7 @@ def _child(
     folder.mkdir(parents=True, exist_ok=True)
     options = {"spec": spec.to_json(), "force": force, "tables": tables or []}
     file = folder / "spec.json"
-    file.write_text(json.dumps(options), encoding="utf-8")
+    atomic.write_json(file, options)
     threads = str(spec.config["runtime"]["threads"])
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -203,9 +234,14 @@ def _why(spec: RunSpec, code: int) -> str:
     if code == 0:
         return "finished"
     if code == 75:
-        return "stopped, checkpoint kept"
+        return "stopped; the same command goes on"
+    if code < 0:
+        hint = ": perhaps out of memory" if code == -signal.SIGKILL else ""
+        return f"killed by {signal.Signals(-code).name}{hint}; the same command goes on"
     output = spec.work_folder / "output.txt"
-    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines() if output.exists() else []
+    lines = (
+        output.read_text(encoding="utf-8", errors="replace").strip().splitlines() if output.exists() else []
+    )
     last = lines[-1] if lines else "no output"
     return f"{last} (exit {code}; {shown(output)})"
 
@@ -292,4 +328,3 @@ def _view(total: int) -> _Lines:
 def temporary_results() -> Path:
     """A results root that is thrown away with the system's temporary files: for smoke runs."""
     return Path(tempfile.mkdtemp(prefix="physml-smoke-"))
-

@@ -16,6 +16,7 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
     from physml.evaluate import evaluate
     from physml.progress import LineReporter
     from physml.run import pick_device
+    from physml.stop import Stop
     from physml.train import Trainer
 
     torch.set_num_threads(config["runtime"]["threads"])
@@ -23,7 +24,7 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
     task = build.build_task(config)
     task.load(Store.from_env(), config["split"])
     nothing: Any = lambda *_: None  # noqa: E731
-    trainer = Trainer(config, task, device, report=LineReporter(), save=nothing, asked=nothing, on_row=nothing)
+    trainer = Trainer(config, task, device, report=LineReporter(), save=nothing, stop=Stop(), on_row=nothing)
     keys = config["trainer"]
     batches = list(islice(task.batches("train", keys["batch_size"], torch.Generator().manual_seed(0)), 1))
     trainer._step(batches[0].to(device))  # warm-up

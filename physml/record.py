@@ -39,15 +39,21 @@ class Place:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """One record. RecordError if the file is truncated, foreign or of a newer schema."""
+    """One record. RecordError if the file is unreadable, truncated, foreign or of a newer schema."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{shown(path)} cannot be read: {error.strerror}.") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"{shown(path)} is damaged: {error}. Delete it and run again.") from error
-    if not isinstance(record, dict) or any(key not in record for key in REQUIRED):
-        raise RecordError(f"{shown(path)} is not a record of physml: keys are missing. Move it away.")
+    missing = [key for key in REQUIRED if key not in record] if isinstance(record, dict) else list(REQUIRED)
+    if missing or not isinstance(record["schema"], int):
+        what = f"it has no {', '.join(missing)}" if missing else f"its schema is {record['schema']!r}"
+        raise RecordError(f"{shown(path)} is not a record of physml: {what}. Move it away.")
     if record["schema"] > SCHEMA:
-        raise RecordError(f"{shown(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. Update physml.")
+        raise RecordError(
+            f"{shown(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. Update physml."
+        )
     return record
 
 

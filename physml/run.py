@@ -5,7 +5,7 @@ import csv
 import gzip
 import io
 import logging
-import signal
+import os
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +21,7 @@ from physml.paths import shown
 from physml.progress import Reporter
 from physml.provenance import code, machine, now, packages, peak_memory_mib
 from physml.runspec import RunSpec
+from physml.stop import Stop
 
 log = logging.getLogger("physml")
 DONE = ("finished", "diverged")  # a second start would give the same
@@ -45,20 +46,22 @@ def perform(
 ) -> dict[str, Any]:
     """Make one run and write its record; returns the record, with its `path`.
 
-    Skips a run that is done, goes on with one that was stopped. Errors: Busy, Preempted (a checkpoint is kept),
-    PhysmlError for bad input. Any other failure becomes a record with status `failed`.
+    Skips a run that is done, goes on with one that was stopped. Errors: Busy, Preempted (a checkpoint is
+    kept), PhysmlError for bad input. Any other failure becomes a record with status `failed`.
     """
-    done = existing(spec)
-    if done and done["status"] in DONE and not force:
-        return {**done, "skipped": True}
-    with held(spec.work_folder):
+    stop = Stop()
+    with stop.listening(), held(spec.work_folder):
+        done = existing(spec)  # looked up under the lock: another process may have just ended it
+        if done and done["status"] in DONE and not force:
+            return {**done, "skipped": True}
         writable(spec)
-        if force and not (spec.work_folder / "forced").exists():
+        forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
+        if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
-            (spec.work_folder / "forced").touch()  # so that a forced run that is stopped goes on next time
-        with _logging(spec.work_folder / "log.txt"), asked_to_stop() as asked:
-            made = _Attempt(spec, report, asked, tables or []).carry_out()
-        (spec.work_folder / "forced").unlink(missing_ok=True)
+            forced.touch()
+        with _logging(spec.work_folder / "log.txt"):
+            made = _Attempt(spec, report, stop, tables or []).carry_out()
+        forced.unlink(missing_ok=True)
         return made
 
 
@@ -69,39 +72,19 @@ def writable(spec: RunSpec) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic.writing(folder / ".probe") as temporary:
             temporary.write_bytes(b"x" * 4096)
-        (folder / ".probe").unlink()
+        (folder / ".probe").unlink(missing_ok=True)
     except OSError as error:
         raise DataError(
-            f"{shown(folder)} cannot be written: {error.strerror}. Free space, or set PHYSML_RESULTS to another folder."
+            f"{shown(folder)} cannot be written: {error.strerror}. "
+            "Free space, or set PHYSML_RESULTS to another folder."
         ) from error
-
-
-@contextlib.contextmanager
-def asked_to_stop() -> Iterator[Any]:
-    """SIGTERM, SIGUSR1 and the first Ctrl-C are remembered; the loop looks between steps."""
-    names: list[str] = []
-
-    def remember(number: int, _frame: object) -> None:
-        if number == signal.SIGINT and names:
-            raise KeyboardInterrupt
-        names.append(signal.Signals(number).name)
-
-    before = {}
-    with contextlib.suppress(ValueError):  # not the main thread: signals stay as they are
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
-            before[number] = signal.signal(number, remember)
-    try:
-        yield lambda: names[0] if names else None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Attempt:
     """One attempt at a run: everything between the lock and the record."""
 
-    def __init__(self, spec: RunSpec, report: Reporter, asked: Any, tables: list[str]) -> None:
-        self.spec, self.report, self.asked = spec, report, asked
+    def __init__(self, spec: RunSpec, report: Reporter, stop: Stop, tables: list[str]) -> None:
+        self.spec, self.report, self.stop = spec, report, stop
         self.started = now()
         self.config = spec.config
         self.tables = tables
@@ -109,35 +92,49 @@ class _Attempt:
         self.tracker: tracker.Tracker = tracker.NoTracker()
 
     def carry_out(self) -> dict[str, Any]:
+        try:
+            made = self._write(*self._train())
+        except (Preempted, KeyboardInterrupt) as error:
+            self._end("stopped; the same command goes on from the checkpoint", "preempted", 75)
+            if isinstance(error, Preempted):
+                raise
+            raise Preempted("stopped by Ctrl-C; start the same command again to go on.") from error
+        except BaseException:
+            self._end("failed", "failed", 1)
+            raise
+        reason = f": {made['reason']}" if made["reason"] else ""
+        self.report.close(made["status"] + reason)
+        return made
+
+    def _end(self, said: str, status: str, exit_code: int) -> None:
+        """The end of an attempt that leaves no record."""
+        self.report.close(said)
+        self.tracker.finish({"status": status}, [], exit_code)
+
+    def _train(self) -> tuple[str, str | None]:
+        """Status and reason. Errors: Preempted, and PhysmlError for bad input."""
         from physml.train import Diverged
 
-        status, reason = "finished", None
         try:
-            self._prepare()
+            with self.stop.at_once():
+                self._prepare()
             self._resume()
             self.tracker = tracker.start(self.spec, self.tables)
             self.report.start(self.spec.label, self.trainer.total_steps, self.trainer.step)
+            status, reason = "finished", None
             try:
                 self.trainer.fit()
+                if self.trainer.kept is None:
+                    raise Diverged("no evaluation on valid gave a finite number")
             except Diverged as error:
                 status, reason = "diverged", str(error)
             self._measure(status)
-        except (Preempted, KeyboardInterrupt) as error:
-            self.report.close("stopped; the same command goes on from the checkpoint")
-            self.tracker.finish({"status": "preempted"}, None, 75)
-            raise Preempted(
-                f"stopped by {error or 'Ctrl-C'}; start the same command again to go on."
-            ) from error
+            return status, reason
         except PhysmlError:
-            self.report.close("failed")
-            self.tracker.finish({"status": "failed"}, None, 1)
             raise
         except Exception as error:
-            status, reason = "failed", explained(error)
             log.error("%s", traceback.format_exc())
-        made = self._write(status, reason)
-        self.report.close(status + (f": {reason}" if reason else ""))
-        return made
+            return "failed", explained(error)
 
     # ------------------------------------------------------------------ before
 
@@ -150,12 +147,15 @@ class _Attempt:
 
         keys = self.config["runtime"]
         torch.set_num_threads(keys["threads"])
+        if keys["deterministic"]:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
         torch.use_deterministic_algorithms(keys["deterministic"])
         self.device = pick_device(keys["device"])
         task = build.build_task(self.config)
         if self.config["split"] >= task.n_splits:
             raise DataError(
-                f"{type(task).__name__} has {task.n_splits} split(s); split={self.config['split']} is not there."
+                f"{type(task).__name__} has {task.n_splits} split(s), counted from 0; "
+                f"split={self.config['split']} is not there."
             )
         task.load(Store.from_env(), self.config["split"])
         task.to(self.device)
@@ -166,9 +166,10 @@ class _Attempt:
             self.device,
             report=self.report,
             save=self._save,
-            asked=self.asked,
+            stop=self.stop,
             on_row=self._on_row,
         )
+        self.trainer.check_data()
 
     def _resume(self) -> None:
         state = checkpoint.load(self.spec.work_folder, self.spec.place.identity)
@@ -199,7 +200,7 @@ class _Attempt:
         last_row = trainer.rows[-1] if trainer.rows else None
         metrics: dict[str, Any] = {"best": None, "last": None}
         if status == "finished" and last_row:
-            metrics["last"] = {"valid": of_part(last_row, "valid"), "test": self._test()}
+            metrics["last"] = {"valid": of_part(last_row, "valid"), "test": self._test(last_row)}
         selected = None
         if trainer.kept:
             row = trainer.kept["row"]
@@ -208,17 +209,27 @@ class _Attempt:
                 metrics["best"] = metrics["last"]
             else:
                 trainer.net.load_state_dict(trainer.kept["weights"])
-                metrics["best"] = {"valid": of_part(row, "valid"), "test": self._test()}
-        self.facts |= {"metrics": metrics, "selected": selected, "arrays": self._arrays()}
+                metrics["best"] = {"valid": of_part(row, "valid"), "test": self._test(row)}
+        self.facts |= {
+            "metrics": metrics,
+            "selected": selected,
+            "references": self.task.references(),
+            "arrays": self._arrays(),
+        }
         if self.config["runtime"]["save_model"]:
             from safetensors.torch import save_file
 
             with atomic.writing(self.spec.work_folder / "model.safetensors") as temporary:
                 save_file(trainer.net.state_dict(), temporary)
 
-    def _test(self) -> dict[str, float]:
-        """Test metrics of the present weights; a search asks for none, so that it cannot look at them."""
-        return self.trainer.metrics("test") if self.config["runtime"]["score_test"] else {}
+    def _test(self, row: dict[str, Any]) -> dict[str, float]:
+        """Test metrics of the present weights: those of the row, where selection has looked at them.
+
+        A search asks for none, so that it cannot look at them.
+        """
+        if not self.trainer.scores_test:
+            return {}
+        return of_part(row, "test") or self.trainer.metrics("test", self.trainer.epoch)
 
     def _arrays(self) -> str | None:
         if not self.config["arrays"] or not self.trainer.kept:
@@ -235,6 +246,8 @@ class _Attempt:
 
     def _write(self, status: str, reason: str | None) -> dict[str, Any]:
         path = self.spec.record_path
+        if status == "failed" and path.exists() and record.read(path)["status"] in DONE:
+            raise RunFailed(f"{reason}. The earlier record {shown(path)} is kept.")
         made = self._record(status, reason)
         try:
             if self.rows:
@@ -246,12 +259,12 @@ class _Attempt:
             record.write(path, made)
         except OSError as error:
             raise RunFailed(
-                f"the record {shown(path)} could not be written: {error.strerror}. Free space and start the same command "
-                f"again: it goes on from the checkpoint in {shown(self.spec.work_folder)}."
+                f"the record {shown(path)} could not be written: {error.strerror}. Free space and start the "
+                f"same command again: it goes on from the checkpoint in {shown(self.spec.work_folder)}."
             ) from error
         if status in DONE:
             checkpoint.remove(self.spec.work_folder)
-        self.tracker.finish(self._summary(made), self._plot(), 0 if status == "finished" else 1)
+        self.tracker.finish(self._summary(made), self.rows, 0 if status == "finished" else 1)
         return {**made, "path": str(path)}
 
     @property
@@ -299,7 +312,6 @@ class _Attempt:
         trainer = self.trainer
         return {
             "scoring": {name: self.task.scoring.get(name, self.task.protocol) for name in self.task.better},
-            "references": self.task.references(),
             "data": self.task.facts(),
             "n_parameters": count_parameters(trainer.net),
             "n_steps": trainer.step,
@@ -319,20 +331,6 @@ class _Attempt:
         flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
         return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
 
-    def _plot(self) -> Path | None:
-        """The curves as a picture, for the tracker alone."""
-        if not self.rows or isinstance(self.tracker, tracker.NoTracker):
-            return None
-        from physml.figure import plot_rows
-
-        path = self.spec.work_folder / "curves.png"
-        try:
-            plot_rows(self.rows, self.spec.label, path)
-        except OSError as error:
-            log.warning("the plot could not be written: %s", error)
-            return None
-        return path
-
 
 # ---------------------------------------------------------------------------- small parts
 
@@ -344,7 +342,8 @@ def pick_device(wanted: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(
-            f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. Use runtime.device=cpu."
+            f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. "
+            "Use runtime.device=cpu."
         )
     try:
         return str(torch.device(wanted))
@@ -359,7 +358,8 @@ def explained(error: Exception) -> str:
     import torch
 
     text = f"{type(error).__name__}: {error}".partition("\n")[0]
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+    said = any(words in str(error) for words in ("can't allocate memory", "out of memory", "ALLOC_FAILED"))
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or said:
         return f"out of memory: {text}"
     return text
 
@@ -404,8 +404,9 @@ def _disk_full_is_said(what: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _logging(path: Path) -> Iterator[None]:
     """Warnings and errors of the run go to its log.txt as well."""
+    handler: logging.Handler
     try:
-        handler: logging.Handler = logging.FileHandler(path)
+        handler = _LogFile(path)
     except OSError:
         handler = logging.NullHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -415,4 +416,12 @@ def _logging(path: Path) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """On a full disk a message is lost from the file alone: standard error has it too."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass

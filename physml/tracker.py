@@ -5,70 +5,88 @@ import netrc
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from physml import atomic
 from physml.runspec import RunSpec
 
 log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+
+Mode = Literal["online", "offline", "disabled"]
+INIT_S = 30.0  # longest wait for W&B's servers at the start
+FINISH_S = 60.0  # and at the end; what is not sent by then stays on disk for `wandb sync`
 
 
 class Tracker(Protocol):
     id: str | None
 
-    def row(self, row: dict[str, Any]) -> None: ...
-    def finish(self, summary: dict[str, Any], plot: Path | None, exit_code: int) -> None: ...
+    def row(self, row: Row) -> None: ...
+    def finish(self, summary: Row, rows: list[Row], exit_code: int) -> None: ...
 
 
 class NoTracker:
     id: str | None = None
 
-    def row(self, row: dict[str, Any]) -> None:
+    def row(self, row: Row) -> None:
         pass
 
-    def finish(self, summary: dict[str, Any], plot: Path | None, exit_code: int) -> None:
+    def finish(self, summary: Row, rows: list[Row], exit_code: int) -> None:
         pass
 
 
 def logged_in() -> bool:
-    """A key in the environment or in ~/.netrc: all that wandb itself would look at without asking."""
-    if os.environ.get("WANDB_API_KEY"):
+    """A key in the environment or in the netrc file: where wandb itself looks before it asks."""
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("://")[2].strip("/")
     try:
-        return netrc.netrc().authenticators(host) is not None
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
     except (OSError, netrc.NetrcParseError):
         return False
 
 
-def mode_of(wanted: str) -> str:
-    """`auto` becomes online or offline before wandb is asked anything."""
-    if os.environ.get("WANDB_MODE") in ("offline", "disabled", "online"):
-        return os.environ["WANDB_MODE"]
-    if wanted == "auto":
-        return "online" if logged_in() else "offline"
-    return wanted
+def mode_of(wanted: str) -> Mode:
+    """Decided before wandb is asked anything, for without a key it would ask for one."""
+    set_by_user = os.environ.get("WANDB_MODE")
+    if set_by_user in ("offline", "dryrun"):
+        return "offline"
+    if set_by_user == "disabled":
+        return "disabled"
+    wanted = "online" if set_by_user == "online" else wanted
+    if wanted == "online" and not logged_in():
+        log.warning("W&B: not logged in, so this run stays offline. `wandb login`, then `wandb sync`.")
+    return "online" if wanted in ("auto", "online") and logged_in() else "offline"
 
 
 def start(spec: RunSpec, tables: list[str]) -> Tracker:
+    """A tracker as the config says. Online falls back to offline when W&B cannot be reached."""
     keys = spec.config["tracker"]
     if keys["kind"] == "none":
         return NoTracker()
-    tracker = WandbTracker(spec, keys, tables)
-    return tracker if tracker.run is not None else NoTracker()
+    mode = mode_of(keys["mode"])
+    modes: tuple[Mode, ...] = ("online", "offline") if mode == "online" else (mode,)
+    for mode in modes:
+        tracker = WandbTracker(spec, keys, tables, mode)
+        if tracker.run is not None:
+            return tracker
+    return NoTracker()
 
 
 class WandbTracker:
     """Group = experiment@identity, tags = table ids; each call guarded."""
 
-    def __init__(self, spec: RunSpec, keys: dict[str, Any], tables: list[str]) -> None:
+    def __init__(self, spec: RunSpec, keys: dict[str, Any], tables: list[str], mode: Mode) -> None:
         self.run: Any = None
         self.id: str | None = None
-        self._guarded("init", lambda: self._init(spec, keys, tables))
+        self.failed = False
+        self.label, self.folder = spec.label, spec.work_folder
+        self._guarded("init", lambda: self._init(spec, keys, tables, mode))
 
-    def _init(self, spec: RunSpec, keys: dict[str, Any], tables: list[str]) -> None:
+    def _init(self, spec: RunSpec, keys: dict[str, Any], tables: list[str], mode: Mode) -> None:
         import wandb
 
-        folder = spec.work_folder
         place = spec.place
         self.run = wandb.init(
             project=keys["project"],
@@ -76,32 +94,58 @@ class WandbTracker:
             job_type=spec.config["profile"],
             name=f"{place.folder}-{place.stem}",
             id=f"{place.folder.replace('/', '-')}-{place.stem}"[-120:],
-            resume="allow",
+            resume="allow" if mode == "online" else None,
             tags=[*tables, *keys["tags"]],
             config=spec.config,
-            dir=str(folder),
-            mode=mode_of(keys["mode"]),
-            settings=wandb.Settings(silent=True, init_timeout=30, disable_git=True, console="off"),
+            dir=str(spec.work_folder),
+            mode=mode,
+            settings=wandb.Settings(
+                silent=True, console="off", disable_git=True, init_timeout=INIT_S, finish_timeout=FINISH_S
+            ),
         )
         self.id = self.run.id
 
-    def row(self, row: dict[str, Any]) -> None:
-        self._guarded("log", lambda: self.run.log(row, step=row["step"]))
+    def row(self, row: Row) -> None:
+        if not self.failed:
+            self._guarded("log", lambda: self.run.log(row, step=row["step"]))
 
-    def finish(self, summary: dict[str, Any], plot: Path | None, exit_code: int) -> None:
-        def end() -> None:
-            import wandb
+    def finish(self, summary: Row, rows: list[Row], exit_code: int) -> None:
+        if rows:
+            self._guarded("plot", lambda: self._plot(rows))
+        self._guarded("summary", lambda: self.run.summary.update(summary))
+        self._guarded("finish", lambda: self.run.finish(exit_code=exit_code))
 
-            self.run.summary.update(summary)
-            if plot is not None:
-                self.run.log({"curves": wandb.Image(str(plot))})
-            self.run.finish(exit_code=exit_code)
+    def _plot(self, rows: list[Row]) -> None:
+        import wandb
 
-        self._guarded("finish", end)
+        plot_rows(rows, self.label, self.folder / "curves.png")
+        self.run.log({"curves": wandb.Image(str(self.folder / "curves.png"))})
 
     def _guarded(self, what: str, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception as error:  # a tracker's fault is noted and never hurts the run
-            log.warning("W&B %s failed: %s: %s. The run goes on without it.", what, type(error).__name__, error)
-            self.run = None if what == "init" else self.run
+            said = f"{type(error).__name__}: {error}"
+            log.warning("W&B %s failed: %s. The run goes on without it.", what, said)
+            self.failed = True
+
+
+def plot_rows(rows: list[Row], title: str, path: Path) -> None:
+    """The curves of a run as a picture: one panel per metric, against steps, in the colours of the parts."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = [key for key in dict.fromkeys(k for row in rows for k in row) if "/" in key]
+    panels = list(dict.fromkeys(name.partition("/")[2] for name in names))
+    canvas = Figure(figsize=(4 * len(panels), 3.5), layout="constrained")
+    FigureCanvasAgg(canvas)
+    for axes, panel in zip(canvas.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for colour, part in enumerate(("train", "valid", "test")):
+            points = [(row["step"], row[f"{part}/{panel}"]) for row in rows if f"{part}/{panel}" in row]
+            if points:
+                axes.plot(*zip(*points, strict=True), label=part, color=f"C{colour}", marker=".", linewidth=1)
+        axes.set_title(panel, fontsize=10)
+        axes.set_xlabel("step")
+        axes.legend(fontsize=8)
+    canvas.suptitle(title, fontsize=11)
+    atomic.write(path, lambda file: canvas.savefig(file, format="png", dpi=100))

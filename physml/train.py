@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from physml import build
 from physml.data.batch import Batch
-from physml.data.task import Metrics, Task
-from physml.errors import DataError, Preempted
+from physml.data.task import Metrics, Part, Task
+from physml.errors import ConfigError, DataError, Preempted, RecordError
 from physml.evaluate import State, apply, detached, evaluate
 from physml.progress import Reporter
 from physml.seeds import derive, stream
+from physml.stop import Stop
 
 FINITE_CHECK_EVERY = 50  # steps; on a GPU every look at a loss waits for the device
 
@@ -29,7 +30,7 @@ class Trainer:
     All randomness comes from streams of their own: "init" for weights, "dropout" for the global generator,
     ("order", epoch) for training batches. So a resumed run repeats nothing and skips nothing.
 
-    save: called with the state to keep; asked: whether someone wants the run to stop.
+    save: called with the state to keep; stop: whether someone wants the run to stop.
     """
 
     def __init__(
@@ -40,11 +41,11 @@ class Trainer:
         *,
         report: Reporter,
         save: Callable[[dict[str, Any]], None],
-        asked: Callable[[], str | None],
+        stop: Stop,
         on_row: Callable[[dict[str, Any]], None],
     ) -> None:
         self.config, self.keys, self.task, self.device = config, config["trainer"], task, device
-        self.report, self.save, self.asked, self.on_row = report, save, asked, on_row
+        self.report, self.save, self.stop, self.on_row = report, save, stop, on_row
         self.seed: int = config["seed"]
         set_precision(config["precision"])
         torch.manual_seed(derive(self.seed, "init"))
@@ -53,6 +54,12 @@ class Trainer:
         self.schedule = build.build_schedule(config, self.optimizer)
         self.selector = build.construct(self.keys["select"], "trainer.select")
         self.selector.bind(task.metric, task.better)
+        self.scores_test: bool = config["runtime"]["score_test"]
+        if self.selector.needs_test and not self.scores_test:
+            raise ConfigError(
+                f"trainer.select={type(self.selector).__name__} looks at test data, which "
+                "runtime.score_test=false forbids. Set trainer.select._target_=physml.selection.BestValid."
+            )
         self.stopper = build.construct(self.keys["stop"], "trainer.stop") if self.keys["stop"] else None
         if self.stopper:
             self.stopper.bind(task.metric, task.better)
@@ -75,48 +82,79 @@ class Trainer:
 
     # ------------------------------------------------------------------ the loop
 
+    def check_data(self) -> None:
+        """DataError now, not after hours, if the parts that will be evaluated hold NaN."""
+        parts: tuple[Part, ...] = ("valid", "test") if self.scores_test else ("valid",)
+        for part in parts:
+            for _ in finite(self._evaluated(part, 1), self.task, part):
+                self.stop.look()
+
     def fit(self) -> None:
-        """Train to the end. Diverged or Preempted end it early; the latter after a checkpoint."""
+        """Train to the end and save. Diverged and Preempted end it early; the latter saves too."""
         self.net.train()
-        while self.step < self.total_steps and not self.stopped_early:
-            self._epoch()
-            self._save_if_due()
+        try:
+            while not self.done:
+                self.stop.look()
+                self._epoch()
+                if self._due():
+                    self._save()
+        except Preempted:
+            self._save()
+            raise
+        self._save()
+
+    @property
+    def done(self) -> bool:
+        """All epochs are closed, with their evaluations."""
+        return self.stopped_early or (self.step >= self.total_steps and self.step_in_epoch == 0)
+
+    @property
+    def _epoch_is_full(self) -> bool:
+        return self.step >= self.total_steps or self.step_in_epoch == self.steps_per_epoch
 
     def _epoch(self) -> None:
+        if not self._epoch_is_full:  # else a run was stopped in the evaluation, which is made now
+            self._steps()
+        self._close_epoch()
+
+    def _steps(self) -> None:
         began = time.monotonic()
         rng = stream(self.seed, "order", self.epoch)
-        for i, batch in enumerate(self.task.batches("train", self.keys["batch_size"], rng)):
+        batches: Iterable[Batch] = self.task.batches("train", self.keys["batch_size"], rng)
+        if self.epoch == 0:
+            batches = finite(batches, self.task, "train")
+        for i, batch in enumerate(batches):
             if i < self.step_in_epoch:
                 continue  # done before a stop; drawn again so that the generator stands where it stood
-            if self.epoch == 0:
-                refuse_nan(batch, self.task)
             self._step(batch.to(self.device))
             self.step_in_epoch = i + 1
             self.step += 1
             self.report.step(self.step)
             if self.step_in_epoch % FINITE_CHECK_EVERY == 0:
                 self._finite()
-            if self.step == self.total_steps or self.step_in_epoch == self.steps_per_epoch:
+            if self._epoch_is_full:
                 break
             began = self._between_steps(began)
         self._finite()
         self.train_s += time.monotonic() - began
-        self._close_epoch()
+        if not self._epoch_is_full:
+            raise DataError(
+                f"{type(self.task).__name__}: an epoch has {self.step_in_epoch} batches, "
+                f"but steps_per_epoch says {self.steps_per_epoch}."
+            )
 
     def _between_steps(self, began: float) -> float:
         """A stop or a checkpoint in the middle of an epoch; the clock of training stands still meanwhile."""
-        now = time.monotonic()
-        reason = self.asked()
-        if not reason and now - self.saved_at < self.config["runtime"]["checkpoint_every_s"]:
+        if not self.stop.reason and not self._due():
             return began
-        self.train_s += now - began
+        self.train_s += time.monotonic() - began
+        self.stop.look()
         self._save()
-        if reason:
-            raise Preempted(reason)
         return time.monotonic()
 
     def _step(self, batch: Batch) -> None:
-        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
+        kind = torch.device(self.device).type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
             output, state = apply(self.net, batch, self.state if batch.carry else None)
             loss = self.task.loss(output, batch)
         self.optimizer.zero_grad(set_to_none=True)
@@ -132,15 +170,16 @@ class Trainer:
             raise Diverged(f"the loss is not finite in epoch {self.epoch + 1}, by step {self.step}")
 
     def _close_epoch(self) -> None:
+        """Evaluate, then count the epoch. A stop during the evaluation leaves the epoch open."""
         loss = float(self.loss_sum) / self.step_in_epoch
-        self.epoch += 1
+        epoch = self.epoch + 1
+        row = None
+        if self.step >= self.total_steps or epoch % self.keys["eval_every"] == 0:
+            row = self._evaluation(epoch, loss)
+        self.epoch = epoch
         self.step_in_epoch = 0
         self.loss_sum.zero_()
         self.state = None
-        over = self.step >= self.total_steps
-        row = None
-        if over or self.epoch % self.keys["eval_every"] == 0:
-            row = self._evaluation(loss)
         self._advance_schedule(row)
         if row is None:
             return
@@ -151,26 +190,30 @@ class Trainer:
         self.report.row(row)
         self.on_row(row)
 
-    def _evaluation(self, loss: float) -> dict[str, Any]:
+    def _evaluation(self, epoch: int, loss: float) -> dict[str, Any]:
         began = time.monotonic()
         row: dict[str, Any] = {
-            "epoch": self.epoch,
+            "epoch": epoch,
             "step": self.step,
             "seconds": round(self.train_s, 3),
             "lr": self.optimizer.param_groups[0]["lr"],
             "train/loss": loss,
         }
-        row |= named("valid", self.metrics("valid"))
+        row |= named("valid", self.metrics("valid", epoch))
         every = self.keys["test_every"]
-        if self.selector.needs_test or (every and (self.epoch % every == 0 or self.step >= self.total_steps)):
-            row |= named("test", self.metrics("test"))
+        for_curve = every and (epoch % every == 0 or self.step >= self.total_steps)
+        if self.scores_test and (self.selector.needs_test or for_curve):
+            row |= named("test", self.metrics("test", epoch))
         self.eval_s += time.monotonic() - began
         return row
 
-    def metrics(self, part: Any) -> Metrics:
-        """Metrics of the present weights."""
-        rng = stream(self.seed, "eval", part, self.epoch)
-        return evaluate(self.net, self.task, self.task.batches(part, self.keys["eval_batch_size"], rng), self.device)
+    def metrics(self, part: Part, epoch: int) -> Metrics:
+        """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
+        return evaluate(self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.look)
+
+    def _evaluated(self, part: Part, epoch: int) -> Iterator[Batch]:
+        rng = stream(self.seed, "eval", part, epoch)
+        return self.task.batches(part, self.keys["eval_batch_size"], rng)
 
     def _advance_schedule(self, row: dict[str, Any] | None) -> None:
         if self.schedule is None:
@@ -183,13 +226,8 @@ class Trainer:
 
     # ------------------------------------------------------------------ stop and go on
 
-    def _save_if_due(self) -> None:
-        reason = self.asked()
-        due = time.monotonic() - self.saved_at >= self.config["runtime"]["checkpoint_every_s"]
-        if reason or due:
-            self._save()
-        if reason and self.step < self.total_steps:
-            raise Preempted(reason)
+    def _due(self) -> bool:
+        return time.monotonic() - self.saved_at >= self.config["runtime"]["checkpoint_every_s"]
 
     def _save(self) -> None:
         self.save(self.state_dict())
@@ -209,6 +247,16 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """RecordError if the checkpoint was written by code that has changed since."""
+        try:
+            self._load(state)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise RecordError(
+                f"the checkpoint does not fit the code as it is now: {error}. "
+                "To train anew, start again with --force."
+            ) from error
+
+    def _load(self, state: dict[str, Any]) -> None:
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule:
@@ -225,7 +273,10 @@ class Trainer:
         self.state = moved(self.state, self.device)
 
 
-PLAIN_STATE = ("epoch", "step", "step_in_epoch", "state", "rows", "kept", "stopped_early", "train_s", "eval_s")
+PLAIN_STATE = (
+    *("epoch", "step", "step_in_epoch", "state", "rows", "kept", "stopped_early"),
+    *("train_s", "eval_s"),
+)
 
 
 def named(part: str, metrics: Metrics) -> dict[str, float]:
@@ -249,7 +300,10 @@ def set_precision(precision: str) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
-def refuse_nan(batch: Batch, task: Task) -> None:
-    for name, tensor in (("inputs", batch.input), ("targets", batch.target)):
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise DataError(f"{type(task).__name__}: the training {name} hold NaN or infinite values.")
+def finite(batches: Iterable[Batch], task: Task, part: Part) -> Iterator[Batch]:
+    """The same batches; DataError at the first one that holds NaN or infinite values."""
+    for batch in batches:
+        for name, tensor in (("inputs", batch.input), ("targets", batch.target)):
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise DataError(f"{type(task).__name__}: the {part} {name} hold NaN or infinite values.")
+        yield batch

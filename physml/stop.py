@@ -1,0 +1,52 @@
+"""Being asked to stop: SIGTERM and SIGUSR1 of a scheduler, Ctrl-C of a person."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+from physml.errors import Preempted
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+class Stop:
+    """Remembers the first such signal; `look` raises Preempted, so it is called where nothing gets lost."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self._at_once = False
+
+    def look(self) -> None:
+        if self.reason:
+            raise Preempted(f"stopped by {self.reason}; start the same command again to go on.")
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside, a signal raises Preempted wherever it arrives: while data are made, nothing can be lost."""
+        self.look()
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take the signals over. A second Ctrl-C is not remembered but raises KeyboardInterrupt."""
+        before = {}
+        with contextlib.suppress(ValueError):  # not the main thread: signals stay as they are
+            for number in SIGNALS:
+                before[number] = signal.signal(number, self._remember)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _remember(self, number: int, _frame: object) -> None:
+        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        if number == signal.SIGINT and self.reason:
+            raise KeyboardInterrupt
+        self.reason = self.reason or name
+        if self._at_once:
+            self.look()
