@@ -1,0 +1,284 @@
+"""Embedding, encoder, stack, dropout and read-outs around any recurrent layer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from physml.errors import InputError
+from physml.models.gated import GRU, LSTM
+from physml.models.rnn import SequenceModel
+
+D, H, N_OUT = 3, 6, 2
+
+
+class Copy(nn.Module):
+    """Hands its input on, so that what stands around a layer can be seen."""
+
+    def __init__(self, d_in: int) -> None:
+        super().__init__()
+        self.d_out = d_in
+
+    def forward(self, u: Tensor, state: Any = None) -> tuple[Tensor, tuple[Tensor]]:
+        return u, (u[:, -1],)
+
+
+def gru(d_in: int) -> nn.Module:
+    return GRU(d_in, H)
+
+
+def make(
+    layer: Callable[[int], nn.Module] = gru, readout: str = "last", tokens: bool = False, **options: Any
+) -> SequenceModel:
+    torch.manual_seed(0)
+    d_in = 20 if tokens else D
+    return SequenceModel(layer, d_in, N_OUT, readout, tokens, **options).double()
+
+
+def open_readout(model: SequenceModel) -> SequenceModel:
+    """The read-out becomes the identity, to look behind it."""
+    model.readout = nn.Identity()
+    return model
+
+
+def noise(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+# ---------------------------------------------------------------------------- read-out
+
+
+def test_reads_every_step_or_the_last():
+    u = noise(4, 7, D)
+    every, states = make(readout="every")(u)
+    last, _ = make()(u)
+    assert every.shape == (4, 7, N_OUT) and last.shape == (4, N_OUT)
+    torch.testing.assert_close(last, every[:, -1])
+    model = make()
+    layer = model.layers[0]
+    assert isinstance(layer, GRU)
+    want = layer(u)[0][:, -1] @ model.readout.weight.T + model.readout.bias
+    torch.testing.assert_close(last, want)
+    assert len(states) == 1 and states[0][0].shape == (4, H)
+
+
+def test_true_lengths_and_padded_end():
+    u, lengths = noise(3, 7, D), torch.tensor([7, 1, 4])
+    own, padded = make(), make(lengths=False)
+    output, state = own(u, lengths)
+    for i, n in enumerate(lengths):
+        torch.testing.assert_close(output[i], own(u[i : i + 1, :n])[0][0])
+    torch.testing.assert_close(padded(u, lengths)[0], padded(u)[0])
+    torch.testing.assert_close(padded(u)[0], own(u)[0])
+    torch.testing.assert_close(state[0][0], own(u)[1][0][0])  # of the padded end
+
+
+def test_padding_gets_no_gradient_at_true_lengths():
+    u = noise(2, 5, D).requires_grad_()
+    make()(u, torch.tensor([5, 2]))[0].sum().backward()
+    assert u.grad is not None
+    assert not u.grad[1, 2:].any() and u.grad[1, :2].any(-1).all() and u.grad[0].any(-1).all()
+
+
+@pytest.mark.parametrize("lengths", [[0, 3], [3, 6], [5]])
+def test_lengths_that_cannot_be(lengths: list[int]):
+    with pytest.raises(InputError, match="lengths"):
+        make()(noise(2, 5, D), torch.tensor(lengths))
+
+
+def test_readout_starts():
+    def wide(d_in: int) -> nn.Module:
+        return GRU(d_in, 400)
+
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"readout": "last", "tokens": False}
+    kaiming = SequenceModel(wide, D, 300, **options, readout_init="kaiming_normal", readout_bias_init="zeros")
+    default = SequenceModel(wide, D, 300, **options)
+    assert abs(kaiming.readout.weight.std() / (2 / 400) ** 0.5 - 1) < 0.01
+    assert kaiming.readout.weight.abs().max() > 0.2  # normal: no bound
+    assert not kaiming.readout.bias.any()
+    assert default.readout.weight.abs().max() <= 400**-0.5
+    assert default.readout.bias.any() and default.readout.bias.abs().max() <= 400**-0.5
+    # The one does not change the other.
+    assert SequenceModel(wide, D, 300, **options, readout_init="kaiming_normal").readout.bias.any()
+
+
+# ---------------------------------------------------------------------------- stack and state
+
+
+LAYERS: dict[str, Callable[[int], nn.Module]] = {
+    "ours": lambda d_in: LSTM(d_in, H),
+    "torch LSTM": lambda d_in: nn.LSTM(d_in, H, batch_first=True),
+    "torch GRU": lambda d_in: nn.GRU(d_in, H, batch_first=True),
+    "torch RNN": lambda d_in: nn.RNN(d_in, H, batch_first=True),
+    "torch LSTM, projected": lambda d_in: nn.LSTM(d_in, H, batch_first=True, proj_size=4),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_stack_carries_its_state(name: str):
+    model, u = make(LAYERS[name], readout="every", n_layers=3), noise(2, 9, D)
+    whole, end = model(u)
+    first, state = model(u[:, :4])
+    second, last = model(u[:, 4:], state=state)
+    torch.testing.assert_close(torch.cat([first, second], 1), whole)
+    assert len(last) == 3
+    torch.testing.assert_close(last, end)
+
+
+def test_layers_of_a_stack_are_their_own():
+    model = make(n_layers=2)
+    first, second = model.layers
+    assert isinstance(first, GRU) and isinstance(second, GRU)
+    assert (first.d_in, second.d_in) == (D, H)
+    u = noise(2, 5, D)
+    want = second(first(u)[0])[0][:, -1]
+    torch.testing.assert_close(open_readout(model)(u)[0], want)
+
+
+def test_a_state_for_another_stack_is_refused():
+    u = noise(2, 5, D)
+    _, state = make(n_layers=2)(u)
+    with pytest.raises(InputError, match="one entry per layer, 1; got 2"):
+        make()(u, state=state)
+
+
+def test_layers_that_cannot_be_stacked():
+    with pytest.raises(InputError, match="batch_first"):
+        make(lambda d_in: nn.LSTM(d_in, H))
+    with pytest.raises(InputError, match="d_out"):
+        make(lambda d_in: nn.Linear(d_in, H))
+
+
+# ---------------------------------------------------------------------------- dropout
+
+
+def dropped(**options: Any) -> Tensor:
+    """What comes out of ones (40, 50, D)."""
+    model = open_readout(make(Copy, readout="every", **options))
+    return model(torch.ones(40, 50, D, dtype=torch.float64))[0]
+
+
+def test_dropout_per_step():
+    y = dropped(dropout=0.25)
+    assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
+    assert abs((y == 0).double().mean() - 0.25) < 0.02
+    same = (y == y[:, :1]).all(1)
+    assert not same.any()
+
+
+def test_variational_dropout_is_the_same_at_all_steps():
+    y = dropped(dropout=0.25, dropout_kind="variational")
+    assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
+    assert torch.equal(y, y[:, :1].expand_as(y))
+    assert 0.1 < (y[:, 0] == 0).double().mean() < 0.4
+    assert not torch.equal(y[0], y[1]) or not torch.equal(y[0], y[2])
+
+
+def test_dropout_follows_every_layer():
+    y = dropped(dropout=0.5, n_layers=2)
+    assert set(y.unique().tolist()) == {0.0, 4.0}
+    assert abs((y != 0).double().mean() - 0.25) < 0.02
+
+
+def test_input_dropout_comes_before_the_encoder():
+    y = dropped(input_dropout=0.25)
+    assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
+    model = make(Copy, readout="every", input_dropout=0.5, encoder=4)
+    model.readout = nn.Identity()
+    assert model.encoder is not None
+    with torch.no_grad():
+        model.encoder.weight.fill_(1.0)
+        model.encoder.bias.fill_(10.0)
+    y, _ = model(torch.ones(4, 50, D, dtype=torch.float64))
+    assert set(y.unique().tolist()) == {10.0, 12.0, 14.0, 16.0}
+
+
+@pytest.mark.parametrize("kind", ["step", "variational"])
+def test_nothing_is_dropped_in_evaluation(kind: str):
+    u = noise(3, 5, D)
+    still = make(dropout=0.9, input_dropout=0.9, dropout_kind=kind).eval()
+    torch.testing.assert_close(still(u)[0], make()(u)[0], rtol=0, atol=0)
+
+
+# ---------------------------------------------------------------------------- ids and encoder
+
+
+def test_ids_stand_for_vectors():
+    model = open_readout(make(Copy, readout="every", tokens=True, embedding=5))
+    ids = torch.tensor([[0, 3, 19], [3, 3, 1]])
+    assert model.embedding is not None and model.embedding.weight.shape == (20, 5)
+    torch.testing.assert_close(model(ids)[0], model.embedding.weight[ids])
+
+
+def test_embedding_dropout_removes_whole_words():
+    model = open_readout(make(Copy, readout="every", tokens=True, embedding=5, embedding_dropout=0.4))
+    assert model.embedding is not None
+    ids = torch.arange(20).repeat(3, 2)
+    y, _ = model(ids)
+    assert torch.equal(y[0], y[2]) and torch.equal(y[:, :20], y[:, 20:])
+    gone = (y[0, :20] == 0).all(1)
+    assert 0 < gone.sum() < 20
+    torch.testing.assert_close(y[0, :20][~gone], model.embedding.weight[~gone] / 0.6)
+    torch.testing.assert_close(model.eval()(ids)[0], model.embedding.weight[ids])
+
+
+def test_encoder_feeds_the_first_layer():
+    model, u = open_readout(make(Copy, readout="every", encoder=7)), noise(2, 5, D)
+    assert model.encoder is not None
+    torch.testing.assert_close(model(u)[0], u @ model.encoder.weight.T + model.encoder.bias)
+    both = make(tokens=True, embedding=5, encoder=7)
+    assert both.encoder is not None and both.encoder.weight.shape == (7, 5)
+    assert both(torch.zeros(2, 4, dtype=torch.long))[0].shape == (2, N_OUT)
+
+
+@pytest.mark.parametrize("bad", [-1, 20])
+def test_ids_out_of_range_are_refused(bad: int):
+    with pytest.raises(InputError, match=r"ids in \[0, 20\)"):
+        make(tokens=True, embedding=5)(torch.tensor([[0, bad]]))
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"tokens": True}, "net.embedding"),
+        ({"embedding": 5}, "encoder"),
+        ({"embedding_dropout": 0.1}, "encoder"),
+        ({"readout": "middle"}, "readout"),
+        ({"dropout_kind": "words"}, "dropout_kind"),
+        ({"dropout": 1.5}, "dropout"),
+        ({"n_layers": 0}, "n_layers"),
+        ({"readout_init": "zeros"}, "readout_init"),
+        ({"readout_bias_init": "ones"}, "readout_bias_init"),
+        ({"encoder": 0}, "encoder"),
+        ({"tokens": True, "embedding": -2}, "embedding"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be(options: dict[str, Any], word: str):
+    with pytest.raises(InputError, match=word):
+        make(**options)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1)])
+def test_wrong_shapes_are_refused(shape: tuple[int, ...]):
+    with pytest.raises(InputError, match="input must have shape"):
+        make()(noise(*shape))
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (2, 5, 1)])
+def test_wrong_shapes_of_ids_are_refused(shape: tuple[int, ...]):
+    with pytest.raises(InputError, match="input must have shape"):
+        make(tokens=True, embedding=5)(torch.zeros(shape, dtype=torch.long))
+
+
+def test_nan_stays_in_its_row():
+    u = noise(3, 6, D)
+    model = make(n_layers=2, encoder=4, readout="every").eval()
+    clean, _ = model(u)
+    u[1, 2, 0] = torch.nan
+    path, _ = model(u)
+    torch.testing.assert_close(path[[0, 2]], clean[[0, 2]])
+    assert path[1, 2:].isnan().all() and path[1, :2].isfinite().all()
