@@ -2,9 +2,9 @@
 counting is known.
 
 A printed count is taken as rounded to its last digit. Rows whose printed count is not that of the network
-stand in `EXCEPTIONS` with the reason, and the test checks that the exception is one. Left out: models that are
-not here (uRNN, incremental RNN, skip networks, BiLSTM with convolution, NRDE, nnRNN, TARNN), and Lipschitz RNN
-in lem-7, whose embedding has an unknown width.
+stand in `EXCEPTIONS` with the reason, and the test checks that the exception is one. Left out: models that
+are not here (uRNN, incremental RNN, skip networks, BiLSTM with convolution, NRDE, nnRNN, TARNN), and the
+Lipschitz RNN of lem-7, whose embedding has an unknown width.
 """
 
 from collections.abc import Callable
