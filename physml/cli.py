@@ -3,24 +3,28 @@
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from physml import __version__
-from physml.errors import ConfigError, PhysmlError
+from physml.errors import ConfigError, PhysmlError, near
 
 EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
-environment: PHYSML_RESULTS records and tables, PHYSML_DATA data, PHYSML_CACHE caches, PHYSML_RUNS work folders"""
+environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders)"""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors meant for a person become one line and an exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    options = parsed(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        try:
+            options = parsed(arguments)
+            command: Callable[[argparse.Namespace], int] = options.command
+            return command(options)
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe is no error
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -30,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, say `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a full disk, a folder that may not be written
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -38,7 +45,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     options, rest = top.parse_known_args(arguments)
     name = next((name for name in ("overrides", "ids") if hasattr(options, name)), None)
     if strange := [word for word in rest if word.startswith("-") or name is None]:
-        top.error(f"unrecognized arguments: {' '.join(strange)}")
+        top.error(f"unrecognized arguments: {' '.join(strange)}. See physml COMMAND --help")
     if name and rest:
         setattr(options, name, [*getattr(options, name), *rest])
     return options
@@ -69,12 +76,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Near names for mistyped commands come from argparse itself."""
+    """Near names for mistyped commands and choices."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        if sys.version_info >= (3, 14):
-            options.setdefault("suggest_on_error", True)
-        super().__init__(*arguments, **options)
+    def error(self, message: str) -> NoReturn:
+        if match := re.search(r"invalid choice: '(.+?)' \(choose from (.+)\)", message):
+            typed, known = match.group(1), re.findall(r"[\w-]+", match.group(2))
+            message = f"{message[: match.start()]}there is no {typed}. {near(typed, known)}"
+        super().error(message)
 
 
 def _add_run(commands: Any) -> None:
@@ -148,7 +156,7 @@ def _add_search(commands: Any) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
     return int(text)
 
@@ -183,11 +191,12 @@ def _run(options: argparse.Namespace) -> int:
         for one in composed:
             print(f"# identity {identity(one.config)}")
             print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
-        return 0
     from physml import launch
     from physml.commands import checked_specs, show_plan
 
     specs = checked_specs(composed, adhoc=options.adhoc)
+    if options.cfg:
+        return 0
     if options.plan:
         show_plan(launch.plan(specs, force=options.force, probe=True))
         return 0

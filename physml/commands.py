@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,23 +48,24 @@ def describe(made: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def show_plan(planned: Sequence[launch.Planned]) -> None:
-    from rich.console import Console
-    from rich.table import Table as Grid
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned plain text, nothing cut off, for people and for pipes."""
+    lines = [header, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
-    grid = Grid("run", "state", "ms per step", "hours", box=None, header_style="bold")
+
+def show_plan(planned: Sequence[launch.Planned]) -> None:
+    rows = []
     for one in planned:
         ms = "" if one.ms_per_step is None else f"{one.ms_per_step:.1f}"
         hours = "" if one.hours is None else f"{one.hours:.3f}"
-        grid.add_row(one.spec.label, one.state, ms, hours)
-    console = Console()
-    console.print(grid)
+        rows.append((one.spec.label, one.state, ms, hours))
+    print(columns(("run", "state", "ms per step", "hours"), rows))
     todo = [p for p in planned if p.todo]
     known = [p.hours for p in todo if p.hours is not None]
     unknown = f", {len(todo) - len(known)} of unknown time" if len(known) < len(todo) else ""
-    console.print(
-        f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{unknown}"
-    )
+    print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{unknown}")
 
 
 def show_outcomes(planned: Sequence[launch.Planned], outcome: launch.Outcome) -> None:
@@ -96,10 +97,19 @@ def smoke_roots(smoke: bool) -> Iterator[None]:
 
 
 class Wanted:
-    """The runs that a table or figure wants, under the flags of the command line."""
+    """The runs that a table or figure wants, under the flags of the command line.
 
-    def __init__(self, runs: Sequence[Run], options: argparse.Namespace, ident: str) -> None:
-        self.runs, self.options, self.id = runs, options, ident
+    only: the experiments that may be trained; None: all. `broken` says of an experiment why it cannot be.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        options: argparse.Namespace,
+        ident: str,
+        only: Collection[str] | None = None,
+    ) -> None:
+        self.runs, self.options, self.id, self.only = runs, options, ident, only
         self.extra = [f"profile={'smoke' if options.smoke else 'full'}"]
         if options.device:
             self.extra.append(f"runtime.device={options.device}")
@@ -109,42 +119,54 @@ class Wanted:
             self._compose_one(experiment)
 
     def _compose_one(self, experiment: str) -> None:
-        try:
+        self.identities[experiment] = None
+        with self._telling(experiment):
             self.identities[experiment] = identity(self._composed(experiment, 0, 0).config)
+
+    @contextlib.contextmanager
+    def _telling(self, experiment: str) -> Iterator[None]:
+        """What is wrong with one row is told in that row; the others go on."""
+        try:
+            yield
         except PhysmlError as error:
-            self.identities[experiment] = None
-            self.broken[experiment] = str(error)
+            self.broken.setdefault(experiment, str(error))
 
     def _composed(self, experiment: str, split: int, seed: int) -> Composed:
         return compose([f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.extra])
 
-    def plan(self, *, probe: bool = False) -> list[launch.Planned]:
-        """Every run with its state. Keys are checked here, so that a mistake is told before hours of training."""
-        composed = [self._composed(*run) for run in self.runs if run[0] not in self.broken]
-        return launch.plan(checked_specs(composed), force=self.options.force, probe=probe)
+    def plan(self, *, probe: bool = False) -> dict[Run, launch.Planned]:
+        """Every run that can be made, with its state. Keys are checked here, before hours of training."""
+        planned = {}
+        for run in self.runs:
+            if run[0] in self.broken or (self.only is not None and run[0] not in self.only):
+                continue
+            with self._telling(run[0]):
+                specs = checked_specs([self._composed(*run)])
+                planned[run] = launch.plan(specs, force=self.options.force, probe=probe)[0]
+        return planned
 
-    def make(self) -> launch.Outcome:
+    def make(self) -> int:
+        """Trains what is missing; returns the exit code."""
         planned = self.plan()
+        bad_config = 2 if self.broken else 0
         outcome = launch.carry_out(
-            planned,
+            list(planned.values()),
             jobs=self.options.jobs or launch.default_jobs(),
             force=self.options.force,
             max_hours=self.options.max_hours,
             tables=[self.id],
         )
-        for one in planned:
+        for run, one in planned.items():
             if outcome.codes.get(one.spec.label) == 2:
-                name = one.spec.config["experiment"]
-                self.broken.setdefault(
-                    self._typed(name), "the data or the config is missing; see the run's output.txt"
-                )
-        return outcome
-
-    def _typed(self, name: str) -> str:
-        return next((e for e in self.identities if Path(e).name == Path(name).name), name)
+                self.broken.setdefault(run[0], last_words(one.spec))
+        return max(outcome.exit_code, bad_config)
 
     def records(self) -> list[dict[str, Any]]:
-        return [{**r, "experiment": e} for e in self.identities for r in record.records(folder_of(e))]
+        found: list[dict[str, Any]] = []
+        for experiment in self.identities:
+            with self._telling(experiment):
+                found += [{**r, "experiment": experiment} for r in record.records(folder_of(experiment))]
+        return found
 
     def running(self) -> set[Run]:
         """Runs that a process works on now, told by their locks."""
@@ -157,6 +179,14 @@ class Wanted:
         return busy
 
 
+def last_words(spec: RunSpec) -> str:
+    """The error that a run's process ended with."""
+    file = spec.work_folder / "output.txt"
+    lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines() if file.exists() else []
+    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return told[-1] if told else f"see {shown(file)}"
+
+
 # ---------------------------------------------------------------------------- tables
 
 
@@ -165,11 +195,14 @@ def table(name: str, options: argparse.Namespace) -> int:
 
     path = tables.find_table(name, options.paper)
     spec = _with_options(tables.load_table(path), options)
-    wanted = Wanted(spec.runs, options, spec.id)
+    own = {row.experiment: row.label for row in spec.rows if row.extra and row.experiment}
+    wanted = Wanted(spec.runs, options, spec.id, only=own or None)
     if options.plan:
-        show_plan(wanted.plan(probe=True))
-        return 0
-    code = 0 if options.no_run else wanted.make().exit_code
+        return _show_wanted(wanted)
+    code = 0 if options.no_run else wanted.make()
+    for experiment, label in own.items():
+        if experiment in wanted.broken:
+            raise ConfigError(f"row {label}: {wanted.broken[experiment]}")
     made = _collected(spec, wanted, options)
     from rich.console import Console
 
@@ -181,6 +214,13 @@ def table(name: str, options: argparse.Namespace) -> int:
     for file in write_table(made, results_root() / "tables"):
         print(f"written: {shown(file)}")
     return code
+
+
+def _show_wanted(wanted: Wanted) -> int:
+    show_plan(list(wanted.plan(probe=True).values()))
+    for experiment, reason in wanted.broken.items():
+        print(f"{experiment}: cannot be run: {reason}")
+    return 2 if wanted.broken else 0
 
 
 def _own_lines(options: argparse.Namespace) -> bool:
@@ -203,24 +243,20 @@ def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -
     from physml.table import collect
 
     yours = [record.read(Path(p)) for p in getattr(options, "yours", [])]
-    return collect(
-        spec, wanted.identities, wanted.records(), wanted.running(), yours=yours, blocked=wanted.broken
-    )
+    records = wanted.records()
+    return collect(spec, wanted.identities, records, wanted.running(), yours=yours, blocked=wanted.broken)
 
 
 def tables_with_state(paper: str) -> int:
-    from rich.console import Console
-    from rich.table import Table as Grid
-
     from physml import table as tables
 
     options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None)
-    grid = Grid("table", "title", "state", box=None, header_style="bold")
+    rows = []
     for ident in tables.table_ids():
         spec = tables.load_table(tables.find_table(ident, paper))
         wanted = Wanted(spec.runs, options, spec.id)
-        grid.add_row(ident, spec.title, tables.table_state(_collected(spec, wanted, options)))
-    Console().print(grid)
+        rows.append((ident, spec.title, tables.table_state(_collected(spec, wanted, options))))
+    print(columns(("table", "title", "state"), rows))
     return 0
 
 
@@ -238,12 +274,10 @@ def figure(name: str, options: argparse.Namespace) -> int:
         spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
     wanted = Wanted(spec.runs, options, spec.id)
     if options.plan:
-        show_plan(wanted.plan(probe=True))
-        return 0
-    code = 0 if options.no_run else wanted.make().exit_code
-    made = figures.collect(
-        spec, wanted.identities, wanted.records(), wanted.running(), blocked=wanted.broken
-    )
+        return _show_wanted(wanted)
+    code = 0 if options.no_run else wanted.make()
+    records = wanted.records()
+    made = figures.collect(spec, wanted.identities, records, wanted.running(), blocked=wanted.broken)
     print("\n".join(figures.state_lines(made)))
     print(f"written: {shown(figures.write_figure(made, results_root() / 'figures'))}")
     return code
@@ -253,9 +287,6 @@ def figure(name: str, options: argparse.Namespace) -> int:
 
 
 def data(action: str, chosen: Sequence[str]) -> int:
-    from rich.console import Console
-    from rich.table import Table as Grid
-
     from physml.data import catalogue
     from physml.data.store import Store
 
@@ -263,11 +294,12 @@ def data(action: str, chosen: Sequence[str]) -> int:
     rows = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}[action](
         tasks, Store.from_env()
     )
-    grid = Grid("task", "data", "kind", "state", "size", "path", "note", box=None, header_style="bold")
+    lines = []
     for row in rows:
         size = "" if row.size is None else f"{row.size / 2**20:.1f} MiB"
-        grid.add_row(row.task, row.name, row.kind, row.state, size, str(row.path or ""), row.note)
-    Console(soft_wrap=True).print(grid)
+        path = shown(row.path) if row.path else ""
+        lines.append((row.task, row.name, row.kind, row.state, size, path, row.note))
+    print(columns(("task", "data", "kind", "state", "size", "path", "note"), lines))
     return 2 if any(row.state == "damaged" for row in rows) else 0
 
 
@@ -283,7 +315,7 @@ def _tasks(chosen: Sequence[str]) -> Mapping[str, Any]:
 
 def diff(first: str, second: str) -> int:
     """Prints the leaves in which two records differ; exit code 0 either way."""
-    found = record.differences(*(record.read(Path(p)) for p in (first, second)))
+    found = record.differences(record.read(Path(first)), record.read(Path(second)))
     for key, a, b in found:
         print(f"{key}: {a!r} | {b!r}")
     if not found:
