@@ -109,7 +109,7 @@ def _built(group: str, name: str, content: dict[str, Any]) -> Entry:
         raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
     if target == _OPEN:
         return Entry(name, content["_comment"])
-    about = content["_comment"] or read_class(target).doc.partition("\n\n")[0]
+    about = read_class(target).doc.partition("\n\n")[0] or content["_comment"]
     return Entry(name, " ".join(about.split()), target=target)
 
 

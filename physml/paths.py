@@ -6,17 +6,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 TASKS = ROOT / "tasks"
+OWN_RESULTS = ROOT / "results"
 
 
 def results_root() -> Path:
     """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout."""
-    return Path(os.environ.get("PHYSML_RESULTS") or ROOT / "results").expanduser().absolute()
+    return Path(os.environ.get("PHYSML_RESULTS") or OWN_RESULTS).expanduser().absolute()
 
 
 def results_roots() -> list[Path]:
     """Where records are read: the root for new ones, and the checkout's own."""
-    own = ROOT / "results"
-    return list(dict.fromkeys([results_root(), own]))
+    return list(dict.fromkeys([results_root(), OWN_RESULTS]))
 
 
 def work_root() -> Path:

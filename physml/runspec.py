@@ -7,7 +7,7 @@ from typing import Any
 
 from physml.compose import Composed, compose
 from physml.identity import identity
-from physml.paths import results_root, work_root
+from physml.paths import OWN_RESULTS, results_root, work_root
 from physml.record import Place
 
 
@@ -37,27 +37,37 @@ class RunSpec:
         return cls(data["config"], data["choices"], Place(**data["place"]))
 
 
+# Besides the identity: what a record of an experiment says of itself, and what a figure wants beside it.
+TOLD = ("arrays", "provenance", "n_parameters_printed", "short")
+
+
 def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
     """Where a composed config belongs.
 
-    An experiment of conf/ whose number-moving keys are untouched has its folder below results/runs;
-    everything else is ad hoc: results/runs/adhoc, which git ignores.
+    An experiment of conf/ that is untouched, but for seed, split, runtime and tracker, has its folder below
+    results/runs; everything else is ad hoc: results/runs/adhoc, which git ignores. So are smoke runs in the
+    checkout's own results.
     """
     config = composed.config
     key = identity(config)
     name = config["experiment"]
-    inside = bool(name) and not outside(name)
-    if (
-        not adhoc
-        and inside
-        and key == identity(compose([f"experiment={name}", f"profile={config['profile']}"]).config)
-    ):
-        folder = str(name)
+    if name and not outside(name):
+        folder = f"adhoc/{name}" if adhoc or not _counts(config, key) else str(name)
     elif name:
-        folder = folder_of(str(name)) if outside(name) else f"adhoc/{name}"
+        folder = folder_of(str(name))
     else:
         folder = f"adhoc/{_name(composed, 'task')}-{_name(composed, 'model')}"
     return RunSpec(config, composed.choices, Place(folder, key, config["split"], config["seed"]))
+
+
+def _counts(config: dict[str, Any], key: str) -> bool:
+    """Whether a run of an experiment of conf/ is one that its tables want."""
+    if not config["runtime"]["score_test"] or (
+        config["profile"] == "smoke" and results_root() == OWN_RESULTS
+    ):
+        return False
+    published = compose([f"experiment={config['experiment']}", f"profile={config['profile']}"]).config
+    return key == identity(published) and all(config[told] == published[told] for told in TOLD)
 
 
 def outside(experiment: str) -> bool:
