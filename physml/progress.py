@@ -68,22 +68,27 @@ class BarReporter:
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.table import Column
+
+        def whole() -> Column:  # the news give way on a narrow terminal; bar and time left don't
+            return Column(no_wrap=True, min_width=7)
 
         self.progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} steps"),
-            TimeElapsedColumn(),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[news]}"),
+            BarColumn(bar_width=14),
+            TextColumn("{task.completed}/{task.total}", table_column=whole()),
+            TimeElapsedColumn(table_column=whole()),
+            TextColumn("eta", table_column=Column(min_width=3)),
+            TimeRemainingColumn(table_column=whole()),
+            TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, ratio=1)),
             console=Console(stderr=True),
+            expand=True,
         )
         self.task: Any = None
 
     def start(self, label: str, total: int, done: int) -> None:
         self.task = self.progress.add_task(label, total=total, completed=done, news="")
         self.progress.start()
+        self._print(f"{label}: {total} steps" + (f", continuing at step {done}" if done else ""))
 
     def step(self, done: int) -> None:
         self.progress.update(self.task, completed=done)
@@ -92,9 +97,11 @@ class BarReporter:
         self.progress.update(self.task, news=brief(row))
 
     def close(self, status: str) -> None:
-        if self.task is not None:
-            self.progress.update(self.task, news=status)
         self.progress.stop()
+        self._print(status)
+
+    def _print(self, text: str) -> None:
+        self.progress.console.print(text, markup=False, highlight=False)
 
 
 class FileReporter(LineReporter):
