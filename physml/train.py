@@ -251,8 +251,9 @@ class Trainer:
         try:
             self._load(state)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            what = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise RecordError(
-                f"the checkpoint does not fit the code as it is now: {error}. "
+                f"the checkpoint does not fit the code as it is now: {what}. "
                 "To train anew, start again with --force."
             ) from error
 

@@ -1,0 +1,166 @@
+"""A run that is stopped or killed, and started again, ends with the same bits as an undisturbed one."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+import run_harness as h
+import torch
+
+from physml import checkpoint
+from physml.errors import Preempted, RecordError
+from physml.train import Trainer
+
+RATES = "torch.optim.lr_scheduler"
+SCHEDULES = {
+    "steps": f"{{_target_: {RATES}.MultiStepLR, milestones: [1, 3], gamma: 0.3}}",
+    "plateau": f"{{_target_: {RATES}.ReduceLROnPlateau, patience: 0, factor: 0.5}}",
+    "cosine": f"{{_target_: {RATES}.CosineAnnealingLR, T_max: 5}}",
+    "cycle": f"{{_target_: {RATES}.OneCycleLR, max_lr: 0.05, total_steps: 8}}",
+}
+NET = ["net.dropout=0.3", "trainer.clip_norm=0.5", "trainer.epochs=6", "optim.lr=0.05"]
+PATIENCE = "trainer.stop={_target_: physml.selection.Patience, epochs: 2, metric: null}"
+ALWAYS = "runtime.checkpoint_every_s=0"
+STOPS = {signal.SIGTERM: "SIGTERM", signal.SIGUSR1: "SIGUSR1", signal.SIGINT: "Ctrl-C"}
+
+
+def undisturbed(spec, monkeypatch, tmp_path):
+    """The same run with nothing in its way, in other roots."""
+    with monkeypatch.context() as context:
+        for name in ("results", "runs"):
+            context.setenv(f"PHYSML_{name.upper()}", str(tmp_path / "undisturbed" / name))
+        return h.numbers(h.make(spec)), h.curve(spec)
+
+
+def result(spec):
+    record = h.make(spec)
+    assert record["skipped"] and not checkpoint.exists(spec.work_folder)
+    return h.numbers(record), h.curve(spec)
+
+
+def new_checkpoint(spec):
+    """A condition: a checkpoint has been written since this call."""
+    path = spec.work_folder / "last.pt"
+    before = path.stat().st_ino if path.exists() else None
+    return lambda: path.exists() and path.stat().st_ino != before
+
+
+@pytest.mark.parametrize(
+    ("schedule", "every_s"), [("steps", 0), ("plateau", 0), ("cosine", 0.03), ("cycle", 0.03)]
+)
+def test_killed_at_random_moments(schedule, every_s, monkeypatch, tmp_path):
+    rate = f"trainer.schedule={SCHEDULES[schedule]}"
+    spec = h.spec_of(h.odd(*NET, rate, PATIENCE, f"runtime.checkpoint_every_s={every_s}", step_s=0.005))
+    want = undisturbed(spec, monkeypatch, tmp_path)
+    chance, kills = random.Random(schedule), 0
+    for _ in range(4):
+        process, saved = h.start(spec), new_checkpoint(spec)
+        h.until(lambda process=process, saved=saved: saved() or process.poll() is not None)
+        time.sleep(chance.uniform(0.0, 0.08))
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+    assert kills >= 2
+    assert h.start(spec).wait() == 0
+    assert result(spec) == want
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_stopped_within_an_epoch(number, monkeypatch, tmp_path):
+    spec = h.spec_of(h.odd(*NET, f"trainer.schedule={SCHEDULES['steps']}", step_s=0.05))
+    want = undisturbed(spec, monkeypatch, tmp_path)
+    process = h.start(spec)
+    h.until(lambda: (spec.work_folder / "metrics.jsonl").exists())
+    time.sleep(0.3)
+    began = time.monotonic()
+    process.send_signal(number)
+    assert process.wait() == 75
+    assert time.monotonic() - began < 5.0
+    assert f"stopped by {STOPS[number]}; start the same command again" in process.text()
+    state = checkpoint.load(spec.work_folder, spec.place.identity)["trainer"]
+    assert 0 < state["step"] < 24 and not spec.record_path.exists()
+    assert h.start(spec).wait() == 0
+    assert result(spec) == want
+
+
+def test_the_command_says_what_happened(tmp_path):
+    """75, then 0, then `finished already`."""
+    arguments = ["run", *h.odd(step_s=0.05)]
+    spec = h.spec_of(arguments[1:])
+    first = h.start_command(arguments, tmp_path / "first")
+    h.until(lambda: (spec.work_folder / "metrics.jsonl").exists())
+    first.send_signal(signal.SIGINT)
+    assert first.wait() == 75
+    assert "error: stopped by Ctrl-C; start the same command again to go on." in first.text()
+    second = h.start_command(arguments, tmp_path / "second")
+    assert second.wait() == 0
+    assert "continuing at step" in second.text() and "finished: " in second.text()
+    third = h.start_command(arguments, tmp_path / "third")
+    assert third.wait() == 0
+    assert "finished already: " in third.text() and "--force trains it again" in third.text()
+
+
+@pytest.mark.parametrize("after", ["an evaluation", "the data", "the last step"])
+def test_a_stop_does_not_wait(after, monkeypatch, tmp_path):
+    """Not for a long evaluation, nor for data that are made, nor for the test part; the bits are the same."""
+    spec = h.spec_of(h.odd(*NET, "trainer.eval_batch_size=1", eval_s=0.0))
+    want = undisturbed(spec, monkeypatch, tmp_path)
+    stopped = []
+
+    def stop_here(*_):
+        if not stopped:
+            stopped.append(True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    task = h.task_class("Odd")
+    name = {"an evaluation": "score", "the data": "load", "the last step": "references"}[after]
+    original = getattr(task, name)
+
+    def patched(self, *arguments):
+        if after != "the last step":
+            stop_here()
+        return original(self, *arguments)
+
+    with monkeypatch.context() as context:
+        context.setattr(task, name, patched)
+        if after == "the last step":
+            context.setattr(Trainer, "_advance_schedule", lambda self, _: self.done and stop_here())
+        with pytest.raises(Preempted, match="SIGTERM"):
+            h.make(spec)
+    assert stopped
+    state = checkpoint.load(spec.work_folder, spec.place.identity)
+    if after == "the data":
+        assert state is None
+    else:
+        trainer = state["trainer"]
+        where = (trainer["epoch"], trainer["step"], trainer["step_in_epoch"])
+        assert where == ((0, 4, 4) if after == "an evaluation" else (6, 24, 0))
+    assert h.numbers(h.make(spec)) == want[0]
+    assert h.curve(spec) == want[1]
+
+
+def test_a_forced_run_that_is_stopped_goes_on(tmp_path):
+    spec = h.spec_of(h.odd(step_s=0.03))
+    first = h.make(spec)
+    process = h.start(spec, force=True)
+    h.until(lambda: (spec.work_folder / "metrics.jsonl").stat().st_size == 0)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75
+    assert h.steps_done(spec) > 0
+    assert h.make(spec)["skipped"]  # the first record still stands
+    again = h.start(spec, force=True)
+    assert again.wait() == 0 and "continuing at step" in again.text()
+    assert h.numbers(h.make(spec)) == h.numbers(first)
+    assert not (spec.work_folder / "forced").exists()
+
+
+def test_a_checkpoint_of_other_code_is_refused_with_what_to_do():
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    other = {"identity": spec.place.identity, "started": "", "trainer": {"net": {"a": torch.ones(1)}}}
+    checkpoint.save(spec.work_folder, other)
+    with pytest.raises(RecordError, match=r"does not fit the code as it is now.*--force"):
+        h.make(spec)
+    assert h.make(spec, force=True)["status"] == "finished"
