@@ -16,7 +16,8 @@ from physml.errors import PhysmlError
 from physml.paths import ROOT
 from physml.table import find_table
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]
 CODE = [*(ROOT / "physml").rglob("*.py"), *(ROOT / "tasks").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]
 
 
@@ -50,8 +51,10 @@ every_command = pytest.mark.parametrize(("document", "command"), commands())
 @documents
 def test_links_lead_somewhere(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target]
-    assert [target for target in targets if not (path.parent / target.partition("#")[0]).exists()] == []
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text)]
+    # Results come with their records; a page may speak of a table that has not been trained.
+    inside = [target for target in targets if "://" not in target and "/results/" not in target]
+    assert [target for target in inside if not (path.parent / target).exists()] == []
 
 
 @documents
@@ -61,9 +64,9 @@ def test_files_that_are_named_exist(path: Path) -> None:
     assert [name for name in named if "my_" not in name and not (ROOT / name).exists()] == []
 
 
-def test_every_how_to_is_reached_from_the_readme() -> None:
+def test_every_page_is_reached_from_the_readme() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [path.name for path in DOCUMENTS[2:] if f"(docs/{path.name})" not in text] == []
+    assert [path.name for path in PAGES if f"({path.relative_to(ROOT)})" not in text] == []
 
 
 @every_command
