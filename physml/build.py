@@ -188,11 +188,12 @@ def check(
     plugins: Sequence[str] = (),
     given: Collection[str] = (),
     needs: Collection[str] = (),
+    beside: Collection[str] = (),
 ) -> Node:
     """The class of a node and its arguments, coerced; ConfigError for a key or a value that cannot be right.
 
     given: arguments that come from elsewhere (`d_in` from the task), which a config must not set.
-    needs: methods without which an object has no place here.
+    needs: methods without which an object has no place here. beside: keys of the section that are ours.
     """
     if not isinstance(node, dict) or "_target_" not in node:
         got = f"keys {', '.join(map(str, node)) or 'none'}" if isinstance(node, dict) else repr(node)
@@ -213,9 +214,8 @@ def check(
         if key == "_target_":
             continue
         if key not in settable:
-            raise ConfigError(
-                f"{where}.{key}: {cls.__name__} has no such argument. {near(str(key), settable)}"
-            )
+            hint = near(str(key), [*settable, *beside])
+            raise ConfigError(f"{where}.{key}: {cls.__name__} has no such argument. {hint}")
         values[key] = _value(value, hints.get(key, Any), f"{where}.{key}", plugins)
     missing = [n for n in settable if n not in values and known[n].default is inspect.Parameter.empty]
     if missing:
@@ -399,7 +399,7 @@ def check_optimizer(config: dict[str, Any]) -> tuple[Node, dict[str, float]]:
     for pattern, factor in factors.items():
         if factor < 0:
             raise ConfigError(f"optim.lr_factors.{pattern} must not be negative; got {factor}.")
-    return check(node, "optim", config["plugins"], ("params",), OPTIMIZER), factors
+    return check(node, "optim", config["plugins"], ("params",), OPTIMIZER, beside=("lr_factors",)), factors
 
 
 def build_optimizer(config: dict[str, Any], net: Any) -> Any:
