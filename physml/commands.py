@@ -18,7 +18,8 @@ from physml.record import Place
 from physml.runspec import RunSpec, folder_of, spec_of
 
 if TYPE_CHECKING:
-    from physml.table import Table, TableSpec
+    from physml.table import Table
+    from physml.tablespec import TableSpec
 
 Run = tuple[str, int, int]  # experiment, split, seed
 
@@ -191,7 +192,7 @@ def last_words(spec: RunSpec) -> str:
 
 
 def table(name: str, options: argparse.Namespace) -> int:
-    from physml import table as tables
+    from physml import tablespec as tables
 
     path = tables.find_table(name, options.paper)
     spec = _with_options(tables.load_table(path), options)
@@ -231,7 +232,7 @@ def _own_lines(options: argparse.Namespace) -> bool:
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
     import dataclasses
 
-    from physml.table import parse_row, parse_seeds, with_rows
+    from physml.tablespec import parse_row, parse_seeds, with_rows
 
     if options.seeds:
         spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
@@ -248,14 +249,15 @@ def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -
 
 
 def tables_with_state(paper: str) -> int:
-    from physml import table as tables
+    from physml import tablespec as tables
+    from physml.table import table_state
 
     options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None)
     rows = []
     for ident in tables.table_ids():
         spec = tables.load_table(tables.find_table(ident, paper))
         wanted = Wanted(spec.runs, options, spec.id)
-        rows.append((ident, spec.title, tables.table_state(_collected(spec, wanted, options))))
+        rows.append((ident, spec.title, table_state(_collected(spec, wanted, options))))
     print(columns(("table", "title", "state"), rows))
     return 0
 
@@ -267,7 +269,7 @@ def figure(name: str, options: argparse.Namespace) -> int:
     import dataclasses
 
     from physml import figure as figures
-    from physml.table import parse_seeds
+    from physml.tablespec import parse_seeds
 
     spec = figures.load_figure(figures.find_figure(name, options.paper))
     if options.seeds:

@@ -25,7 +25,8 @@ from physml.errors import ConfigError, RecordError, near
 from physml.paths import CONF, shown
 from physml.source import module_file
 from physml.spec import build, read_yaml
-from physml.table import Record, Run, Runs, find_id, natural
+from physml.table import Record, Runs
+from physml.tablespec import Run, find_id, natural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

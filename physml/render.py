@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from physml import atomic
 from physml.stats import LEVEL, N_FOR_VERDICT, Published, Summary
-from physml.table import CellResult, Claim, Column, Table, Yours
+from physml.table import CellResult, Table, Yours
+from physml.tablespec import Claim, Column
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult

@@ -14,7 +14,7 @@ import yaml
 from physml import cli, compose, errors
 from physml.errors import PhysmlError
 from physml.paths import ROOT
-from physml.table import find_table
+from physml.tablespec import find_table
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]

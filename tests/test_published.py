@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from physml.paths import CONF, ROOT
-from physml.table import TableSpec, load_table, table_ids
+from physml.tablespec import TableSpec, load_table, table_ids
 
 COLLECTION = ROOT.parent / "shared" / "reference" / "paper_tables.yaml"
 

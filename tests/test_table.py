@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-from physml import table as tables
+from physml import tablespec as tables
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 from physml.render import FORMS, HEADS, blocks, claim_lines, fact_lines, render_console, write_table
 from physml.spec import build
 from physml.stats import N_FOR_VERDICT
-from physml.table import Table, TableSpec, collect
+from physml.table import Table, collect, table_state
+from physml.tablespec import TableSpec
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -315,7 +316,7 @@ def test_uncommitted_code_and_choice_by_test_are_told() -> None:
 
 
 def test_the_state_of_a_table_counts_each_run_once() -> None:
-    state = tables.table_state(synthetic())
+    state = table_state(synthetic())
     wanted = len({row.experiment for row in spec().rows if row.experiment}) * 3
     assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{wanted} runs; ")
     assert "1 worse" in state and "1 agrees" in state and "2 not comparable: short budget" in state
