@@ -363,7 +363,8 @@ def _bool(value: Any, where: str) -> bool:
 
 def _str(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{where} must be text; got {value!r}. Put it in quotes, in YAML, if it is meant.")
+        hint = " Put it in quotes if it is meant." if isinstance(value, int | float) else ""
+        raise ConfigError(f"{where} must be text; got {value!r}.{hint}")
     return value
 
 

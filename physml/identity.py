@@ -33,8 +33,9 @@ def payload(config: dict[str, Any]) -> dict[str, Any]:
 
 def identity(config: dict[str, Any]) -> str:
     """Eight hex digits. Equal for 1 and 1.0; the order of keys does not matter."""
+    hashed = payload(config)
     try:
-        text = json.dumps(payload(config), sort_keys=True, allow_nan=False)
+        text = json.dumps(hashed, sort_keys=True, allow_nan=False)
     except ValueError as error:
         raise ConfigError("a number of the config is not finite. Use null, or a large number.") from error
     return hashlib.sha256(text.encode()).hexdigest()[:8]

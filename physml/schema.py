@@ -91,6 +91,7 @@ def checked(config: dict[str, Any]) -> dict[str, Any]:
 
     Classes are resolved and their arguments checked; nothing is built.
     """
+    refuse_foreign(config, config.get("plugins") or ())  # the whole tree, before anything is imported
     config = _section(config, RunKeys, "")
     for name, keys in SECTIONS.items():
         if config[name] is not None:
@@ -99,7 +100,6 @@ def checked(config: dict[str, Any]) -> dict[str, Any]:
     for key in ("seed", "split"):
         if config[key] < 0:
             raise ConfigError(f"{key} must not be negative; got {config[key]}.")
-    refuse_foreign(config, plugins)  # the whole tree, before a module of anyone is imported
     check(config["model"], "model", plugins, ("d_in",), LAYER)
     check(config["net"], "net", plugins, NET_GIVEN, LAYER)
     check(config["task"], "task", plugins, needs=TASK)
