@@ -28,6 +28,12 @@ def writing(path: Path) -> Iterator[Path]:
         raise
 
 
+def sweep(path: Path) -> None:
+    """Remove what killed writers of `path` left beside it; only for the one who may write it."""
+    for left in path.parent.glob(f".{path.name}.*.tmp"):
+        left.unlink(missing_ok=True)
+
+
 def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
     with writing(path) as temporary, temporary.open("wb") as file:
         fill(file)

@@ -55,6 +55,8 @@ def perform(
         if done and done["status"] in DONE and not force:
             return {**done, "skipped": True}
         writable(spec)
+        for path in (spec.record_path, spec.work_folder / checkpoint.NAMES[0]):
+            atomic.sweep(path)
         forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
@@ -184,7 +186,10 @@ class _Attempt:
 
     def _save(self, state: dict[str, Any]) -> None:
         whole = {"identity": self.spec.place.identity, "started": self.started, "trainer": state}
-        with _disk_full_is_said("the checkpoint"):
+        after = "Training goes on."
+        if self.stop.reason:
+            after = "The next start goes on from an older one, if there is one."
+        with _disk_full_is_said("the checkpoint", after):
             checkpoint.save(self.spec.work_folder, whole)
 
     def _on_row(self, row: dict[str, Any]) -> None:
@@ -391,14 +396,12 @@ def curve(rows: list[dict[str, Any]]) -> bytes:
 
 
 @contextlib.contextmanager
-def _disk_full_is_said(what: str) -> Iterator[None]:
+def _disk_full_is_said(what: str, after: str = "Training goes on.") -> Iterator[None]:
     """A full disk during training is a warning: the last whole checkpoint stays, training goes on."""
     try:
         yield
     except OSError as error:
-        log.warning(
-            "%s could not be written: %s. Training goes on; free space.", what, error.strerror or error
-        )
+        log.warning("%s could not be written: %s. %s Free space.", what, error.strerror or error, after)
 
 
 @contextlib.contextmanager

@@ -5,11 +5,19 @@ One step of an optimizer makes torch import the rest of itself, once for all chi
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import IO
 
 import torch
 from torch import nn
+
+from physml import atomic, cli, train, worker
+from physml.models import gated, rnn
+
+PRELOADED = (cli, train, worker, gated, rnn)
 
 parameter = nn.Parameter(torch.zeros(2))
 optimizer = torch.optim.Adam([parameter])
@@ -26,3 +34,16 @@ def enter(function: Callable[..., int], arguments: list[str], roots: dict[str, s
     os.environ.update(roots)
     warnings.simplefilter("error")
     sys.exit(function(arguments))
+
+
+def write_slowly(arguments: list[str]) -> int:
+    """Write half of a file, say so, and wait to be killed."""
+
+    def fill(file: IO[bytes]) -> None:
+        file.write(b"half")
+        file.flush()
+        Path(arguments[1]).touch()
+        time.sleep(600)
+
+    atomic.write(Path(arguments[0]), fill)
+    return 0

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import run_child
 
-from physml import checkpoint, cli, worker
+from physml import checkpoint, cli, lock, worker
 from physml.build import resolve
 from physml.commands import checked_specs
 from physml.compose import compose
@@ -118,7 +118,7 @@ class Started:
         self.send_signal(signal.SIGKILL)
 
     def text(self) -> str:
-        return self.output.read_text(errors="replace")
+        return self.output.read_text(errors="replace") if self.output.exists() else ""
 
 
 def start(spec: RunSpec, *, force: bool = False) -> Started:
@@ -159,6 +159,10 @@ def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
 def task_class(name: str) -> Any:
     """A class of the plugin as runs in this process see it."""
     return resolve(f"odd_tasks.{name}", [str(ODD)])
+
+
+def is_held(spec: RunSpec) -> bool:
+    return lock.is_held(spec.work_folder)
 
 
 def steps_done(spec: RunSpec) -> int:
