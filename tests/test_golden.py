@@ -1,0 +1,110 @@
+"""Numbers that must not change in silence: identities of all experiments, first losses of all models.
+
+`python tests/test_golden.py` rewrites tests/golden/identities.json and first_losses.json. Look at the diff before
+you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
+"""
+
+import csv
+import gzip
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from physml import atomic
+from physml.compose import Composed, compose, names
+from physml.identity import identity
+from physml.run import perform
+from physml.runspec import spec_of
+from physml.schema import checked
+
+GOLDEN = Path(__file__).parent / "golden"
+REWRITE = "If the change is meant: python tests/test_golden.py"
+TINY = (
+    "profile=smoke",
+    "trainer.epochs=3",
+    "trainer.max_steps=9",
+    "trainer.eval_every=1",
+    "runtime.device=cpu",
+)
+RUNS: dict[str, tuple[str, ...]] = {
+    **{f"experiment={name}": (f"experiment={name}",) for name in names("experiment")},
+    **{f"model={name}": (f"model={name}", "task=adding") for name in names("model") if name != "own"},
+}
+
+
+def identities() -> dict[str, str]:
+    return {name: identity(compose([f"experiment={name}"]).config) for name in names("experiment")}
+
+
+class Silent:
+    """Shows no progress."""
+
+    def start(self, *_: Any) -> None: ...
+    def step(self, *_: Any) -> None: ...
+    def row(self, *_: Any) -> None: ...
+    def close(self, *_: Any) -> None: ...
+
+
+def first_losses(overrides: tuple[str, ...]) -> list[float]:
+    """The mean training losses of three tiny epochs, by the real loop on the CPU in float32."""
+    composed = compose([*overrides, *TINY])
+    spec = spec_of(Composed(checked(composed.config), composed.choices))
+    made = perform(spec, Silent())
+    assert made["status"] == "finished"
+    with gzip.open(Path(made["path"]).with_name(made["curve"]), "rt") as file:
+        return [float(row["train/loss"]) for row in csv.DictReader(file)]
+
+
+def written(name: str) -> dict[str, Any]:
+    return json.loads((GOLDEN / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def own_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        set_roots(tmp_path_factory.mktemp("golden"), patch.setenv)
+        yield
+
+
+def set_roots(folder: Path, setenv: Any) -> None:
+    for key, name in {"PHYSML_RESULTS": "results", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
+        setenv(key, str(folder / name))
+
+
+def test_no_identity_has_changed() -> None:
+    golden, now = written("identities.json"), identities()
+    changed = sorted(name for name in {*golden, *now} if golden.get(name) != now.get(name))
+    assert not changed, f"new identities: old records of these become stale. {REWRITE}"
+
+
+def test_golden_losses_are_of_what_is_in_conf() -> None:
+    assert set(written("first_losses.json")) == set(RUNS), REWRITE
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_roots")
+@pytest.mark.parametrize("name", RUNS)
+def test_no_first_loss_has_changed(name: str) -> None:
+    wanted = written("first_losses.json")[name]
+    assert first_losses(RUNS[name]) == pytest.approx(wanted, rel=1e-5), (
+        f"the numerics of {name} have changed: raise `version` of its model, task or trainer. {REWRITE}"
+    )
+
+
+def rewrite() -> None:
+    atomic.write_text(GOLDEN / "identities.json", json.dumps(identities(), indent=1) + "\n")
+    with tempfile.TemporaryDirectory(prefix="physml-golden-") as name:
+        set_roots(Path(name), os.environ.__setitem__)
+        losses = {key: first_losses(overrides) for key, overrides in RUNS.items()}
+    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(values)}" for key, values in losses.items())
+    atomic.write_text(GOLDEN / "first_losses.json", f"{{\n{lines}\n}}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(rewrite())
