@@ -1,4 +1,4 @@
-"""Files are whole or not there; damaged and foreign ones are told from good ones; a full disk loses nothing."""
+"""Files are whole or not there; damaged and foreign ones are told from good ones; full disks lose nothing."""
 
 import contextlib
 import json
