@@ -26,7 +26,9 @@ def within(name: str, value: float, low: float, high: float) -> None:
 
 def one_of(name: str, value: str, options: Collection[str]) -> None:
     if value not in options:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}. {near(str(value), options)}")
+        raise InputError(
+            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}. {near(str(value), options)}"
+        )
 
 
 def has_shape(name: str, x: "Tensor", axes: tuple[int | str, ...], *, hint: str = "") -> None:
