@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
+PUBLIC_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # names of W&B's own server in netrc files
 Mode = Literal["online", "offline", "disabled"]
 INIT_S = 30.0  # longest wait for W&B's servers at the start
 FINISH_S = 60.0  # and at the end; what is not sent by then stays on disk for `wandb sync`
@@ -40,9 +41,10 @@ def logged_in() -> bool:
     """A key in the environment or in the netrc file: where wandb itself looks before it asks."""
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
-    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("://")[2].strip("/")
+    own = os.environ.get("WANDB_BASE_URL", "").partition("://")[2].strip("/")
     try:
-        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+        known = netrc.netrc(os.environ.get("NETRC")).hosts
+        return any(host in known for host in ([own] if own else PUBLIC_HOSTS))
     except (OSError, netrc.NetrcParseError):
         return False
 
@@ -82,7 +84,16 @@ class WandbTracker:
         self.id: str | None = None
         self.failed = False
         self.label, self.folder = spec.label, spec.work_folder
-        self._guarded("init", lambda: self._init(spec, keys, tables, mode))
+        self._guarded("init", lambda: self._begin(spec, keys, tables, mode))
+
+    def _begin(self, spec: RunSpec, keys: dict[str, Any], tables: list[str], mode: Mode) -> None:
+        import wandb
+
+        try:
+            self._init(spec, keys, tables, mode)
+        except Exception:
+            wandb.teardown()  # else the client holds this run's id as in use, and the next attempt fails
+            raise
 
     def _init(self, spec: RunSpec, keys: dict[str, Any], tables: list[str], mode: Mode) -> None:
         import wandb
@@ -126,7 +137,7 @@ class WandbTracker:
             action()
         except Exception as error:  # a tracker's fault is noted and never hurts the run
             said = f"{type(error).__name__}: {error}"
-            log.warning("W&B %s failed: %s. The run goes on without it.", what, said)
+            log.warning("W&B %s failed: %s. The run goes on.", what, said.partition("\n")[0].rstrip("."))
             self.failed = True
 
 

@@ -11,13 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import matplotlib.backends.backend_agg
+import matplotlib.figure
 import torch
+import wandb
 from torch import nn
 
 from physml import atomic, cli, train, worker
 from physml.models import gated, rnn
 
-PRELOADED = (cli, train, worker, gated, rnn)
+PRELOADED = (cli, train, worker, gated, rnn, wandb, matplotlib)
 
 parameter = nn.Parameter(torch.zeros(2))
 optimizer = torch.optim.Adam([parameter])
