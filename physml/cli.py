@@ -114,7 +114,11 @@ def _add_table(commands: Any) -> None:
     table.add_argument("ids", nargs="*", metavar="ID", help="lem-4, 4 (with --paper), thesis-5.4")
     table.add_argument("--all", action="store_true", help="every table with its state, nothing is trained")
     table.add_argument(
-        "--row", action="append", default=[], metavar="label=L,experiment=FILE", help="an extra row"
+        "--row",
+        action="append",
+        default=[],
+        metavar="label=L,experiment=FILE",
+        help="an extra row; only such rows are trained",
     )
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
