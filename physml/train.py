@@ -52,7 +52,7 @@ class Trainer:
         self.net: nn.Module = build.build_net(config, task).to(device)
         self.optimizer = build.build_optimizer(config, self.net)
         self.schedule = build.build_schedule(config, self.optimizer)
-        self.selector = build.construct(self.keys["select"], "trainer.select")
+        self.selector = build.construct(self.keys["select"], "trainer.select", config["plugins"])
         self.selector.bind(task.metric, task.better)
         self.scores_test: bool = config["runtime"]["score_test"]
         if self.selector.needs_test and not self.scores_test:
@@ -60,7 +60,8 @@ class Trainer:
                 f"trainer.select={type(self.selector).__name__} looks at test data, which "
                 "runtime.score_test=false forbids. Set trainer.select._target_=physml.selection.BestValid."
             )
-        self.stopper = build.construct(self.keys["stop"], "trainer.stop") if self.keys["stop"] else None
+        stop_rule = self.keys["stop"]
+        self.stopper = build.construct(stop_rule, "trainer.stop", config["plugins"]) if stop_rule else None
         if self.stopper:
             self.stopper.bind(task.metric, task.better)
         torch.manual_seed(derive(self.seed, "dropout"))
