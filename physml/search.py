@@ -4,7 +4,6 @@
 only the validation metric is read; test data are not scored. Optuna draws the points and keeps the study.
 """
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ import yaml
 from physml import atomic, launch
 from physml.compose import HEADER, compose
 from physml.errors import ConfigError, RunFailed, near
-from physml.paths import CONF, ROOT, results_root, shown, work_root
-from physml.record import Place, read
+from physml.paths import CONF, results_root, shown, work_root
+from physml.record import Place
 from physml.run import existing
 from physml.runspec import RunSpec
 from physml.spec import build, read_yaml
@@ -68,41 +67,53 @@ def search(name: str, *, jobs: int, max_hours: float | None = None) -> int:
     rows = [_row(spec, i, point, one) for i, (point, one) in enumerate(zip(points, specs, strict=True))]
     path = results_root() / "search" / f"{name}.json"
     atomic.write_json(path, {"search": read_yaml(CONF / "search" / f"{name}.yaml"), "trials": rows})
+    keep(spec, rows)
     scored = [row for row in rows if row["value"] is not None]
     if not scored:
         raise RunFailed(f"no trial of {name} gave a number; see {shown(path)}.")
     best = min(scored, key=lambda row: row["value"] if spec.better == "lower" else -row["value"])
     written = write_experiment(spec, best, len(scored))
     for row in rows:
-        print(
-            f"  {row['trial']:3d}  {row['value'] if row['value'] is not None else row['status']}  {row['point']}"
-        )
-    print(
-        f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}; written: {shown(written)}, {shown(path)}"
-    )
+        result = row["status"] if row["value"] is None else row["value"]
+        print(f"  {row['trial']:3d}  {result}  {row['point']}")
+    print(f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}")
+    print(f"written: {shown(written)}, {shown(path)}")
     return 0
 
 
 def draw(spec: SearchSpec) -> list[dict[str, Any]]:
-    """The points of a study, kept in SQLite: the same ones when the search is started again."""
+    """All points at once, from the seed alone: a search that was stopped goes on with the same ones."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    folder = work_root() / "search"
-    folder.mkdir(parents=True, exist_ok=True)
-    study = optuna.create_study(
-        storage=f"sqlite:///{folder / spec.id}.db",
-        study_name=f"{spec.id}-{spec.seed}-{spec.trials}",
-        sampler=optuna.samplers.RandomSampler(seed=spec.seed),
-        direction="minimize" if spec.better == "lower" else "maximize",
-        load_if_exists=True,
-    )
-    space = {key: _distribution(key, value) for key, value in spec.space.items()}
-    while len(study.trials) < spec.trials:
-        study.ask(space)
-    return [
-        {key: _rounded(value) for key, value in trial.params.items()} for trial in study.trials[: spec.trials]
-    ]
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.seed))
+    trials = [study.ask(distributions(spec)) for _ in range(spec.trials)]
+    return [{key: _rounded(value) for key, value in trial.params.items()} for trial in trials]
+
+
+def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
+    """The trials as an Optuna study in SQLite, for Optuna's own plots and dashboard."""
+    import optuna
+
+    path = work_root() / "search" / f"{spec.id}.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    direction = "minimize" if spec.better == "lower" else "maximize"
+    study = optuna.create_study(storage=f"sqlite:///{path}", study_name=spec.id, direction=direction)
+    states = optuna.trial.TrialState
+    for row in rows:
+        trial = optuna.trial.create_trial(
+            params=row["point"],
+            distributions=distributions(spec),
+            value=row["value"],
+            state=states.FAIL if row["value"] is None else states.COMPLETE,
+        )
+        study.add_trial(trial)
+    return path
+
+
+def distributions(spec: SearchSpec) -> dict[str, Any]:
+    return {key: _distribution(key, value) for key, value in spec.space.items()}
 
 
 def _distribution(key: str, value: Any) -> Any:
@@ -123,8 +134,8 @@ def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any]) -> RunSpec:
     changes = {**spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
     composed = compose([f"experiment={spec.experiment}", "tracker=none", *overrides])
-    from physml.schema import checked
     from physml.identity import identity
+    from physml.schema import checked
 
     config = checked(composed.config)
     place = Place(f"adhoc/search/{spec.id}/{number:03d}", identity(config), config["split"], config["seed"])
@@ -157,8 +168,8 @@ def write_experiment(spec: SearchSpec, best: dict[str, Any], scored: int) -> Pat
         "kind": "searched-here",
         "source": source,
         "note": (
-            f"Random search: {spec.trials} trials ({scored} finished), {_budget(spec)}, sampler seed {spec.seed}; "
-            f"best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
+            f"Random search: {spec.trials} trials ({scored} finished), {_budget(spec)}, "
+            f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
         ),
         "search": f"results/search/{spec.id}.json",
     }
