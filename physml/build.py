@@ -1,6 +1,7 @@
 """The only place where config becomes objects. Nothing outside the allow-list is ever imported."""
 
 import contextlib
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -17,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from physml.errors import ConfigError, near
 from physml.paths import TASKS
-from physml.source import module_file
+from physml.source import file_sha256, module_file
 
 ALLOWED = ("physml", "tasks", "torch.nn", "torch.optim", "torch_geometric.nn")
 OWN = ("physml", "tasks")
@@ -104,6 +105,9 @@ def _own_tasks() -> None:
     spec.loader.exec_module(module)
 
 
+_loaded_sha256: dict[Path, str] = {}  # an identity is of the file, so what runs must be the file
+
+
 def load_plugins(plugins: Sequence[str]) -> dict[str, types.ModuleType]:
     """The modules of all plugins, in the given order, so that a later one can import an earlier one."""
     return {Path(p).stem: _load_plugin(Path(p)) for p in plugins}
@@ -113,16 +117,20 @@ def _load_plugin(path: Path) -> types.ModuleType:
     loaded = sys.modules.get(path.stem)
     if loaded is not None:
         if getattr(loaded, "__file__", None) == str(path):
+            if _loaded_sha256.get(path) != file_sha256(path):
+                raise ConfigError(f"the plugin {path} has changed since it was imported. Start Python again.")
             return loaded
         raise ConfigError(f"the plugin {path.name} has the name of another module. Rename the file.")
     if not _is_free(path):
         raise ConfigError(f"the plugin {path.name} has the name of an installed package. Rename the file.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader
+    assert spec
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
+    text = path.read_bytes()  # not from a cached .pyc, which an edit within the same second would not replace
+    _loaded_sha256[path] = hashlib.sha256(text).hexdigest()
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, str(path), "exec"), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[path.stem]
         raise ConfigError(f"{_line_in(path, error)}: {type(error).__name__}: {error}") from error

@@ -267,6 +267,15 @@ def test_a_plugin_is_loaded_from_its_file_once(tmp_path: Path) -> None:
     one, two = (resolve("small_plugin.Small", [path]) for _ in range(2))
     assert one is two
     assert sys.modules["small_plugin"].__file__ == path
+    assert not (tmp_path / "__pycache__").exists(), "cached code could be older than the file"
+
+
+def test_a_plugin_that_was_edited_after_its_import_is_refused(tmp_path: Path) -> None:
+    path = plugin(tmp_path, "edited_plugin", SMALL)
+    resolve("edited_plugin.Small", [path])
+    plugin(tmp_path, "edited_plugin", SMALL + "\n# edited\n")
+    with pytest.raises(ConfigError, match="has changed since it was imported"):
+        resolve("edited_plugin.Small", [path])
 
 
 @pytest.mark.parametrize("name", ["torch", "numpy", "json", "physml", "tasks", "statistics", "omegaconf"])
