@@ -76,7 +76,8 @@ def show_outcomes(planned: Sequence[launch.Planned], outcome: launch.Outcome) ->
         if label in outcome.codes:
             print(f"{label}: {words.get(outcome.codes[label], f'exit {outcome.codes[label]}')}")
         else:
-            print(f"{label}: {'not started' if label in outcome.left else one.state}")
+            running = "running" if label in outcome.elsewhere else one.state
+            print(f"{label}: {'not started' if label in outcome.left else running}")
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ class Outcome:
 
     codes: dict[str, int] = field(default_factory=dict)  # label -> exit code
     left: list[str] = field(default_factory=list)  # not started: out of time, or stopped
+    elsewhere: list[str] = field(default_factory=list)  # another process has begun them meanwhile
 
     @property
     def exit_code(self) -> int:
@@ -187,6 +188,7 @@ class _Crew:
         while self.todo and len(self.running) < self.jobs:
             spec = self.todo.pop(0)
             if is_held(spec.work_folder):
+                self.outcome.elsewhere.append(spec.label)
                 self.view.note(f"{spec.label}: running already")
                 continue
             try:

@@ -52,7 +52,7 @@ def _taken(file: int) -> bool:
 def is_held(folder: Path) -> bool:
     try:
         file = os.open(folder / "lock", os.O_RDONLY)
-    except FileNotFoundError:
+    except OSError:  # nothing there; what else may be wrong is told by whoever wants to hold it
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -27,7 +27,9 @@ class RunSpec:
 
     @cached_property
     def label(self) -> str:
-        return f"{self.place.folder} split {self.place.split} seed {self.place.seed}"
+        """A name that no other run has: ad hoc settings share a folder, so it says their identity too."""
+        setting = f" {self.place.identity}" if self.place.folder.startswith("adhoc/") else ""
+        return f"{self.place.folder}{setting} split {self.place.split} seed {self.place.seed}"
 
     def to_json(self) -> dict[str, Any]:
         return {"config": self.config, "choices": self.choices, "place": vars(self.place)}

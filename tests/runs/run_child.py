@@ -4,12 +4,14 @@ One step of an optimizer makes torch import the rest of itself, once for all chi
 """
 
 import os
+import signal
+import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import matplotlib.backends.backend_agg
 import matplotlib.figure
@@ -37,6 +39,50 @@ def enter(function: Callable[..., int], arguments: list[str], roots: dict[str, s
     os.environ.update(roots)
     warnings.simplefilter("error")
     sys.exit(function(arguments))
+
+
+class Forked:
+    """A worker of the launcher as a fork of it, with what the launcher uses of subprocess.Popen."""
+
+    def __init__(self, command: list[str], **_: Any) -> None:
+        if command[1:4] != ["-P", "-m", "physml.worker"]:
+            raise OSError("not a worker")  # git, which tells the commit: it may be missing
+        self.code: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+                signal.signal(number, signal.SIG_DFL)
+            try:
+                enter(worker.main, command[4:], {}, str(Path(command[4]).parent / "output.txt"))
+            except SystemExit as end:
+                os._exit(int(end.code or 0))
+            finally:
+                os._exit(1)
+
+    def poll(self) -> int | None:
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code
+
+    def wait(self) -> int:
+        while self.poll() is None:
+            time.sleep(0.01)
+        assert self.code is not None
+        return self.code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def command(arguments: list[str]) -> int:
+    """`physml ARGUMENTS`, whose workers are forks."""
+    subprocess.Popen = Forked  # type: ignore[assignment,misc]
+    return cli.main(arguments)
 
 
 def write_slowly(arguments: list[str]) -> int:

@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from functools import cache
@@ -24,7 +23,7 @@ import run_child
 from physml import checkpoint, cli, lock, worker
 from physml.build import resolve
 from physml.commands import checked_specs
-from physml.compose import compose
+from physml.compose import compose, expand
 from physml.paths import ROOT
 from physml.progress import LineReporter
 from physml.run import perform
@@ -134,18 +133,14 @@ def start_command(arguments: list[str], output: Path) -> Started:
     return Started(cli.main, arguments, output)
 
 
-def fork_workers(monkeypatch: Any) -> list[Started]:
-    """Let the launcher take its workers from the fork server; returns those it has started."""
-    started: list[Started] = []
+def start_many(overrides: list[str], output: Path, *flags: str) -> Started:
+    """`physml run -m` with quick workers, as a process."""
+    return Started(run_child.command, ["run", "-m", *overrides, *flags], output)
 
-    def popen(command: list[str], **_: Any) -> Started:
-        assert command[1:4] == ["-P", "-m", "physml.worker"]
-        folder = Path(command[4]).parent
-        started.append(Started(worker.main, command[4:], folder / "output.txt"))
-        return started[-1]
 
-    monkeypatch.setattr(subprocess, "Popen", popen)
-    return started
+def specs_of(overrides: list[str]) -> list[RunSpec]:
+    """The runs of `physml run -m`."""
+    return checked_specs([compose(one) for one in expand(overrides)])
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
@@ -159,6 +154,12 @@ def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
 def task_class(name: str) -> Any:
     """A class of the plugin as runs in this process see it."""
     return resolve(f"odd_tasks.{name}", [str(ODD)])
+
+
+def holder(spec: RunSpec) -> int:
+    """The process id in the lock of a run."""
+    text = (spec.work_folder / "lock").read_text()
+    return int(text.partition("(pid ")[2].rstrip(")"))
 
 
 def is_held(spec: RunSpec) -> bool:
