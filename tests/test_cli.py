@@ -252,7 +252,7 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     head, *rows, total = out.strip().splitlines()
     assert head.split() == ["run", "state", "ms", "per", "step", "hours"]
     assert len(rows) == (2 if command[0] == "run" else 3)
-    assert all(re.match(r"\S+ split 0 seed [01] +$", row[: head.index("state")]) for row in rows)
+    assert all(re.match(r"\S+( \w{8})? split 0 seed [01] +$", row[: head.index("state")]) for row in rows)
     assert all(row[head.index("state") :].startswith("missing") for row in rows)
     assert re.match(rf"{len(rows)} runs, {len(rows)} to do: \d+\.\d\d hours one after another$", total)
     assert not list((own_roots / "results").rglob("*.json"))
@@ -282,7 +282,7 @@ def test_a_table_answers_to_its_other_names(physml: Callable[..., Said], alias: 
 def test_tables_are_listed_with_their_state(physml: Callable[..., Said]) -> None:
     code, out, _ = physml("table", "--all")
     assert code == 0
-    assert re.search(r"^lem-4 +Test error on FitzHugh-Nagumo.* \d+/18 runs", out, re.M)
+    assert re.search(r"^lem-4 +Test error on FitzHugh-Nagumo.* \d+/\d+ runs", out, re.M)
 
 
 # ---------------------------------------------------------------------------- ends that are no answers

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from physml import build, figure, search, table
+from physml import build, figure, search, tablespec
 from physml.compose import GROUPS, HEADER, compose, names
 from physml.data.store import Store
 from physml.errors import ConfigError, PhysmlError
@@ -106,10 +106,10 @@ def test_every_choice_of_the_other_groups_takes_a_step(group: str, name: str, st
     takes_a_step(config_of("model=lem", "task=adding", f"{group}={name}", "task.length=10"), store)
 
 
-@pytest.mark.parametrize("name", table.table_ids())
+@pytest.mark.parametrize("name", tablespec.table_ids())
 def test_every_table_names_experiments_that_are_there(name: str) -> None:
-    spec = table.load_table(CONF / "table" / f"{name}.yaml")
-    for experiment in table.experiments_of(spec):
+    spec = tablespec.load_table(CONF / "table" / f"{name}.yaml")
+    for experiment in tablespec.experiments_of(spec):
         better = build.resolve(config_of(f"experiment={experiment}")["task"]["_target_"]).better
         for column in spec.columns:
             assert column.metric.partition("/")[2] in better
@@ -254,10 +254,14 @@ def base_for(key: str) -> list[str]:
     return ["experiment=lem/fitzhugh_nagumo-lem"] if "provenance" in key else ["model=lem", "task=adding"]
 
 
+def value_for(key: str) -> str:
+    return "physml.selection.Last" if key.endswith("_target_") else "1"
+
+
 @pytest.mark.parametrize(("key", "meant"), MISSPELT)
 def test_a_misspelt_override_is_refused_with_a_near_name(key: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(key)) as refusal:
-        run_checked(*base_for(key), f"{key}=1")
+        run_checked(*base_for(key), f"{key}={value_for(key)}")
     if key != "trainer.select.metrc":  # the default rule names no metric, so nothing near is there
         assert f"Did you mean {meant}" in str(refusal.value)
 
@@ -265,7 +269,7 @@ def test_a_misspelt_override_is_refused_with_a_near_name(key: str, meant: str) -
 @pytest.mark.parametrize(("key", "meant"), MISSPELT)
 def test_a_misspelt_key_that_is_added_is_refused_with_a_near_name(key: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"{re.escape(key.partition('._')[0])}.*Did you mean {meant}"):
-        run_checked(*base_for(key), f"+{key}=1")
+        run_checked(*base_for(key), f"+{key}={value_for(key)}")
 
 
 def written(folder: Path, body: str, name: str = "mine.yaml") -> Path:
@@ -280,7 +284,7 @@ def test_a_misspelt_key_in_an_experiment_file_is_refused_with_a_near_name(
 ) -> None:
     parents = key.split(".")
     body = "".join(f"{'  ' * depth}{part}:\n" for depth, part in enumerate(parents))
-    body = body.rstrip().removesuffix(":") + ": 1\n"
+    body = f"{body.rstrip()} {value_for(key)}\n"
     if "provenance" in key:
         body = "provenance:\n  kind: own\n  source: mine\n  sorce: 1\n"
     with pytest.raises(ConfigError, match=f"Did you mean {meant}"):
