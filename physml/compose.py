@@ -134,7 +134,7 @@ def _merged(overrides: list[str]) -> tuple[Any, dict[str, str | None]]:
 
 
 def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> dict[str, Any]:
-    """Smoke values in, plugin paths absolute. typed: keys of the command line, which smoke values leave alone."""
+    """Smoke values in, plugin paths absolute. typed: keys of the command line, which smoke values spare."""
     config = dict(raw)
     for key in ("model", "net", "task"):
         node = config.get(key)
@@ -217,10 +217,12 @@ def _readable(error: Exception, overrides: list[str]) -> str:
         others = [o for o in overrides if not o.startswith(f"{key}=")]
         hint = _near_key(key, others) if len(others) < len(overrides) else ""
         addable = key.startswith(("model.", "net.", "task.", "optim.", "trainer.s"))
-        return f"there is no config key {key}. {hint}{f' To add one on purpose: +{key}=VALUE.' if addable else ''}"
+        hint += f" To add one on purpose: +{key}=VALUE." if addable else ""
+        return f"there is no config key {key}. {hint.strip()}".strip()
     if match := re.search(r"Could not find '([^']+)'", text):
         group, _, name = match.group(1).partition("/")
-        return f"there is no config {match.group(1)}. {near(name, names(group)) if group in GROUPS else ''}".strip()
+        hint = near(name, names(group)) if group in GROUPS else ""
+        return f"there is no config {match.group(1)}. {hint}".strip()
     if match := re.search(r"Ambiguous value for argument '(.+)'", text):
         return f"{match.group(1)}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
     if typed := getattr(error, "override", None):

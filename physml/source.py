@@ -76,7 +76,7 @@ def _version(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> int:
 
 
 def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, str]:
-    """From `__init__` of the class or the fields of a dataclass, else of a base in the same file, else none."""
+    """From `__init__` of the class or a dataclass's fields, else of a base in the same file, else none."""
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
             call = statement.args
