@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from physml.paths import CONF, ROOT
-from physml.tablespec import TableSpec, load_table, table_ids
+from physml.tablespec import Row, TableSpec, load_table, table_ids
 
 COLLECTION = ROOT.parent / "shared" / "reference" / "paper_tables.yaml"
 
@@ -27,13 +27,18 @@ def specs() -> list[TableSpec]:
     return [load_table(CONF / "table" / f"{ident}.yaml") for ident in table_ids()]
 
 
+def of_the_paper(spec: TableSpec) -> list[Row]:
+    """Rows with something printed; what is added for comparison has neither parameters nor a number."""
+    return [r for r in spec.rows if r.params is not None or any(c.published for c in r.cells.values())]
+
+
 @pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
 def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
     entry = collection[spec.id]
     printed = {row["model"]: row for row in entry["rows"]}
-    assert [row.label for row in spec.rows] == list(printed)
+    assert [row.label for row in of_the_paper(spec)] == list(printed)
     found = 0
-    for row in spec.rows:
+    for row in of_the_paper(spec):
         values = printed[row.label]["values"]
         for column in spec.columns:
             ours = spec.cell(row, column).published
@@ -51,7 +56,7 @@ def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[
 @pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
 def test_units_of_the_experiments_are_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
     printed = {row["model"]: row["config"] for row in collection[spec.id]["rows"]}
-    for row in spec.rows:
+    for row in of_the_paper(spec):
         for column in spec.columns:
             experiment = spec.cell(row, column).experiment
             if experiment is None:
