@@ -11,8 +11,9 @@ from physml.errors import ConfigError
 
 
 class TimeScales:
-    """A fixed random sample of the step vectors that a trained LEM uses on the test part (LEM paper, Figure 4).
+    """A fixed random sample of the step vectors that a trained LEM uses on the test part.
 
+    Source: LEM paper (arXiv 2110.04744), Figure 4.
     Arrays: dt_n, dtbar_n, each (n,), float32.
     """
 

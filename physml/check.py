@@ -27,7 +27,8 @@ def within(name: str, value: float, low: float, high: float) -> None:
 def one_of(name: str, value: str, options: Collection[str]) -> None:
     if value not in options:
         raise InputError(
-            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}. {near(str(value), options)}"
+            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}. "
+            f"{near(str(value), options)}"
         )
 
 
