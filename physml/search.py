@@ -52,6 +52,8 @@ def load_search(name: str) -> SearchSpec:
     spec = build(SearchSpec, {"id": name, **read_yaml(path)}, path.name)
     if spec.better not in ("lower", "higher"):
         raise ConfigError(f"{path.name}: better must be lower or higher; got {spec.better!r}.")
+    if spec.trials < 1 or not spec.space:
+        raise ConfigError(f"{path.name}: a search needs at least one trial and a space.")
     return spec
 
 
@@ -60,6 +62,7 @@ def search(name: str, *, jobs: int, max_hours: float | None = None) -> int:
     spec = load_search(name)
     points = draw(spec)
     specs = [trial_spec(spec, i, point) for i, point in enumerate(points)]
+    _check_metric(spec, specs[0])
     print(f"{name}: {len(points)} trials, best {spec.metric} on validation data counts")
     outcome = launch.carry_out(launch.plan(specs), jobs=jobs, max_hours=max_hours)
     if outcome.exit_code == 75:
@@ -81,6 +84,16 @@ def search(name: str, *, jobs: int, max_hours: float | None = None) -> int:
     return 0
 
 
+def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
+    from physml.build import build_task
+
+    better = build_task(first.config).better
+    if spec.metric not in better:
+        raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {near(spec.metric, better)}")
+    if spec.better != better[spec.metric]:
+        raise ConfigError(f"search {spec.id}: {better[spec.metric]} {spec.metric} is better, says the task.")
+
+
 def draw(spec: SearchSpec) -> list[dict[str, Any]]:
     """All points at once, from the seed alone: a search that was stopped goes on with the same ones."""
     import optuna
@@ -98,7 +111,8 @@ def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
     path = work_root() / "search" / f"{spec.id}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    direction = "minimize" if spec.better == "lower" else "maximize"
+    directions = optuna.study.StudyDirection
+    direction = directions.MINIMIZE if spec.better == "lower" else directions.MAXIMIZE
     study = optuna.create_study(storage=f"sqlite:///{path}", study_name=spec.id, direction=direction)
     states = optuna.trial.TrialState
     for row in rows:

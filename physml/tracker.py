@@ -4,10 +4,8 @@ import logging
 import netrc
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from physml import atomic
 from physml.runspec import RunSpec
 
 log = logging.getLogger(__name__)
@@ -129,6 +127,8 @@ class WandbTracker:
     def _plot(self, rows: list[Row]) -> None:
         import wandb
 
+        from physml.figure import plot_rows
+
         plot_rows(rows, self.label, self.folder / "curves.png")
         self.run.log({"curves": wandb.Image(str(self.folder / "curves.png"))})
 
@@ -139,24 +139,3 @@ class WandbTracker:
             said = f"{type(error).__name__}: {error}"
             log.warning("W&B %s failed: %s. The run goes on.", what, said.partition("\n")[0].rstrip("."))
             self.failed = True
-
-
-def plot_rows(rows: list[Row], title: str, path: Path) -> None:
-    """The curves of a run as a picture: one panel per metric, against steps, in the colours of the parts."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    names = [key for key in dict.fromkeys(k for row in rows for k in row) if "/" in key]
-    panels = list(dict.fromkeys(name.partition("/")[2] for name in names))
-    canvas = Figure(figsize=(4 * len(panels), 3.5), layout="constrained")
-    FigureCanvasAgg(canvas)
-    for axes, panel in zip(canvas.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for colour, part in enumerate(("train", "valid", "test")):
-            points = [(row["step"], row[f"{part}/{panel}"]) for row in rows if f"{part}/{panel}" in row]
-            if points:
-                axes.plot(*zip(*points, strict=True), label=part, color=f"C{colour}", marker=".", linewidth=1)
-        axes.set_title(panel, fontsize=10)
-        axes.set_xlabel("step")
-        axes.legend(fontsize=8)
-    canvas.suptitle(title, fontsize=11)
-    atomic.write(path, lambda file: canvas.savefig(file, format="png", dpi=100))

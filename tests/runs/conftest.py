@@ -1,5 +1,6 @@
 """Every test here has its own roots. The helpers beside this file are imported by name, in children too."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,3 +17,24 @@ def roots(tmp_path, monkeypatch):
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Workers of a launcher in this process come from the fork server."""
+    import run_harness
+
+    from physml import worker
+
+    started, real = [], subprocess.Popen
+
+    def popen(command, **options):
+        if "physml.worker" not in command:
+            return real(command, **options)
+        assert command[1:4] == ["-P", "-m", "physml.worker"]
+        folder = Path(command[4]).parent
+        started.append(run_harness.Started(worker.main, command[4:], folder / "output.txt"))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    return started

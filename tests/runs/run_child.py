@@ -3,6 +3,7 @@
 One step of an optimizer makes torch import the rest of itself, once for all children.
 """
 
+import atexit
 import os
 import signal
 import subprocess
@@ -38,7 +39,10 @@ def enter(function: Callable[..., int], arguments: list[str], roots: dict[str, s
     os.setsid()
     os.environ.update(roots)
     warnings.simplefilter("error")
-    sys.exit(function(arguments))
+    try:
+        sys.exit(function(arguments))
+    finally:
+        atexit._run_exitfuncs()  # children of a fork server leave them out
 
 
 class Forked:

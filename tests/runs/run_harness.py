@@ -104,7 +104,7 @@ class Started:
     def poll(self) -> int | None:
         return self.process.exitcode
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = 120.0) -> int:
         self.process.join(timeout)
         assert self.process.exitcode is not None, self.text()
         return self.process.exitcode
@@ -143,7 +143,7 @@ def specs_of(overrides: list[str]) -> list[RunSpec]:
     return checked_specs([compose(one) for one in expand(overrides)])
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     """Wait for something that another process does."""
     end = time.monotonic() + timeout_s
     while not condition():

@@ -3,36 +3,16 @@
 import json
 import os
 import signal
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
-import run_child
 import run_harness as h
 
 from physml import launch, record
 from physml.errors import ConfigError, InputError
 from physml.launch import Outcome
 
-SLOW = {"step_s": 0.1}
-
-
-@pytest.fixture
-def forked(monkeypatch):
-    """Workers of a launcher in this process come from the fork server."""
-    started, real = [], subprocess.Popen
-
-    def popen(command, **options):
-        if "physml.worker" not in command:
-            return real(command, **options)
-        assert command[1:4] == ["-P", "-m", "physml.worker"]
-        folder = Path(command[4]).parent
-        started.append(h.Started(run_child.worker.main, command[4:], folder / "output.txt"))
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", popen)
-    return started
+SLOW = {"step_s": 0.07}
 
 
 def states(specs, **options):
@@ -144,7 +124,7 @@ def test_exit_codes(codes, left, code):
 def test_out_of_time_and_on_with_the_next_start(tmp_path):
     overrides = h.odd("seed=0,1", **SLOW)
     want = [h.numbers(h.make(s))["metrics"] for s in h.specs_of(h.odd("seed=0,1"))]
-    first = h.start_many(overrides, tmp_path / "first", "--jobs", "1", "--max-hours", str(0.9 / 3600))
+    first = h.start_many(overrides, tmp_path / "first", "--jobs", "1", "--max-hours", str(0.7 / 3600))
     assert first.wait() == 75, first.text()
     specs = h.specs_of(overrides)
     assert states(specs) == ["stopped", "missing"]
@@ -195,7 +175,7 @@ def test_a_worker_that_is_killed_is_said_and_made_next_time(tmp_path):
 
 def test_runs_go_on_when_their_launcher_is_killed(tmp_path):
     """A second start sees them running and leaves them alone."""
-    overrides = h.odd("seed=0,1", step_s=0.2)
+    overrides = h.odd("seed=0,1", step_s=0.15)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "first", "--jobs", "2")
     h.until(lambda: all(begun(spec) for spec in specs))

@@ -26,8 +26,9 @@ ALWAYS = "runtime.checkpoint_every_s=0"
 STOPS = {signal.SIGTERM: "SIGTERM", signal.SIGUSR1: "SIGUSR1", signal.SIGINT: "Ctrl-C"}
 
 
-def undisturbed(spec, monkeypatch, tmp_path):
-    """The same run with nothing in its way, in other roots."""
+def undisturbed(overrides, monkeypatch, tmp_path):
+    """The same run with nothing in its way, and without pauses, in other roots."""
+    spec = h.spec_of(h.odd(*overrides))
     with monkeypatch.context() as context:
         for name in ("results", "runs"):
             context.setenv(f"PHYSML_{name.upper()}", str(tmp_path / "undisturbed" / name))
@@ -52,8 +53,9 @@ def new_checkpoint(spec):
 )
 def test_killed_at_random_moments(schedule, every_s, monkeypatch, tmp_path):
     rate = f"trainer.schedule={SCHEDULES[schedule]}"
-    spec = h.spec_of(h.odd(*NET, rate, PATIENCE, f"runtime.checkpoint_every_s={every_s}", step_s=0.005))
-    want = undisturbed(spec, monkeypatch, tmp_path)
+    overrides = (*NET, rate, PATIENCE, f"runtime.checkpoint_every_s={every_s}")
+    want = undisturbed(overrides, monkeypatch, tmp_path)
+    spec = h.spec_of(h.odd(*overrides, step_s=0.005))
     chance, kills = random.Random(schedule), 0
     for _ in range(4):
         process, saved = h.start(spec), new_checkpoint(spec)
@@ -68,8 +70,9 @@ def test_killed_at_random_moments(schedule, every_s, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("number", STOPS)
 def test_stopped_within_an_epoch(number, monkeypatch, tmp_path):
-    spec = h.spec_of(h.odd(*NET, f"trainer.schedule={SCHEDULES['steps']}", step_s=0.05))
-    want = undisturbed(spec, monkeypatch, tmp_path)
+    overrides = (*NET, f"trainer.schedule={SCHEDULES['steps']}")
+    want = undisturbed(overrides, monkeypatch, tmp_path)
+    spec = h.spec_of(h.odd(*overrides, step_s=0.04))
     process = h.start(spec)
     h.until(lambda: (spec.work_folder / "metrics.jsonl").exists())
     time.sleep(0.3)
@@ -86,10 +89,10 @@ def test_stopped_within_an_epoch(number, monkeypatch, tmp_path):
 
 def test_the_command_says_what_happened(tmp_path):
     """75, then 0, then `finished already`."""
-    arguments = ["run", *h.odd(step_s=0.05)]
+    arguments = ["run", *h.odd("runtime.checkpoint_every_s=0", step_s=0.05)]
     spec = h.spec_of(arguments[1:])
     first = h.start_command(arguments, tmp_path / "first")
-    h.until(lambda: (spec.work_folder / "metrics.jsonl").exists())
+    h.until(lambda: h.steps_done(spec) > 0)
     first.send_signal(signal.SIGINT)
     assert first.wait() == 75
     assert "error: stopped by Ctrl-C; start the same command again to go on." in first.text()
@@ -104,8 +107,9 @@ def test_the_command_says_what_happened(tmp_path):
 @pytest.mark.parametrize("after", ["an evaluation", "the data", "the last step"])
 def test_a_stop_does_not_wait(after, monkeypatch, tmp_path):
     """Not for a long evaluation, nor for data that are made, nor for the test part; the bits are the same."""
-    spec = h.spec_of(h.odd(*NET, "trainer.eval_batch_size=1", eval_s=0.0))
-    want = undisturbed(spec, monkeypatch, tmp_path)
+    overrides = (*NET, "trainer.eval_batch_size=1")
+    want = undisturbed(overrides, monkeypatch, tmp_path)
+    spec = h.spec_of(h.odd(*overrides))
     stopped = []
 
     def stop_here(*_):
