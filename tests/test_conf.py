@@ -93,7 +93,7 @@ def test_every_experiment_takes_a_step(name: str, store: Store) -> None:
 @pytest.mark.parametrize("name", names("experiment"))
 def test_every_experiment_is_sound_at_full_size_and_says_where_it_comes_from(name: str) -> None:
     config = checked(config_of(f"experiment={name}"))
-    assert config["provenance"]["kind"] in ("paper", "official-code", "searched-here")
+    assert config["provenance"]["kind"] in ("paper", "official-code", "searched-here", "own")
     assert config["provenance"]["source"]
     assert config["experiment"] == name
 
