@@ -27,6 +27,11 @@ class Stop:
         self._at_once = True
         try:
             yield
+        except Preempted:
+            raise
+        except Exception:
+            self.look()  # what was interrupted may have made another error of it
+            raise
         finally:
             self._at_once = False
 

@@ -144,6 +144,39 @@ def test_a_stop_does_not_wait(after, monkeypatch, tmp_path):
     assert h.curve(spec) == want[1]
 
 
+def test_a_stop_is_a_stop_whatever_the_interrupted_makes_of_it(monkeypatch):
+    def load(*_):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        except Exception as error:
+            raise RuntimeError("the solver failed") from error
+
+    monkeypatch.setattr(h.task_class("Odd"), "load", load)
+    spec = h.spec_of(h.odd())
+    with pytest.raises(Preempted, match="SIGTERM"):
+        h.make(spec)
+    assert not spec.record_path.exists()
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_step(monkeypatch):
+    def step(*_):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+        raise AssertionError("the second Ctrl-C was not heard")
+
+    monkeypatch.setattr(Trainer, "_step", step)
+    with pytest.raises(Preempted, match="Ctrl-C"):
+        h.make(h.spec_of(h.odd()))
+
+
+def test_signals_are_given_back():
+    before = [signal.getsignal(number) for number in STOPS]
+    h.make(h.spec_of(h.odd()))
+    assert [signal.getsignal(number) for number in STOPS] == before
+
+
 def test_a_forced_run_that_is_stopped_goes_on(tmp_path):
     spec = h.spec_of(h.odd(step_s=0.03))
     first = h.make(spec)
