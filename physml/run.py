@@ -1,9 +1,6 @@
 """One run, from lock to record."""
 
 import contextlib
-import csv
-import gzip
-import io
 import logging
 import os
 import traceback
@@ -13,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from physml import atomic, checkpoint, record, tracker
+from physml import account, atomic, checkpoint, record, tracker
 from physml.errors import DataError, PhysmlError, Preempted, RunFailed
 from physml.identity import payload
 from physml.lock import held
 from physml.paths import shown
 from physml.progress import Reporter
-from physml.provenance import code, machine, now, packages, peak_memory_mib
+from physml.provenance import now
 from physml.runspec import RunSpec
 from physml.stop import Stop
 
@@ -178,7 +175,7 @@ class _Attempt:
         if state:
             self.trainer.load_state_dict(state["trainer"])
             self.started = state["started"]
-        lines = "".join(record_line(row) for row in self.trainer.rows)
+        lines = "".join(account.line(row) for row in self.trainer.rows)
         with _disk_full_is_said("metrics.jsonl"):
             atomic.write_text(self.spec.work_folder / "metrics.jsonl", lines)
 
@@ -194,7 +191,7 @@ class _Attempt:
 
     def _on_row(self, row: dict[str, Any]) -> None:
         with _disk_full_is_said("metrics.jsonl"), (self.spec.work_folder / "metrics.jsonl").open("a") as file:
-            file.write(record_line(row))
+            file.write(account.line(row))
         self.tracker.row(row)
 
     # ------------------------------------------------------------------ after
@@ -205,7 +202,7 @@ class _Attempt:
         last_row = trainer.rows[-1] if trainer.rows else None
         metrics: dict[str, Any] = {"best": None, "last": None}
         if status == "finished" and last_row:
-            metrics["last"] = {"valid": of_part(last_row, "valid"), "test": self._test(last_row)}
+            metrics["last"] = {"valid": account.of_part(last_row, "valid"), "test": self._test(last_row)}
         selected = None
         if trainer.kept:
             row = trainer.kept["row"]
@@ -214,7 +211,7 @@ class _Attempt:
                 metrics["best"] = metrics["last"]
             else:
                 trainer.net.load_state_dict(trainer.kept["weights"])
-                metrics["best"] = {"valid": of_part(row, "valid"), "test": self._test(row)}
+                metrics["best"] = {"valid": account.of_part(row, "valid"), "test": self._test(row)}
         self.facts |= {
             "metrics": metrics,
             "selected": selected,
@@ -234,7 +231,7 @@ class _Attempt:
         """
         if not self.trainer.scores_test:
             return {}
-        return of_part(row, "test") or self.trainer.metrics("test", self.trainer.epoch)
+        return account.of_part(row, "test") or self.trainer.metrics("test", self.trainer.epoch)
 
     def _arrays(self) -> str | None:
         if not self.config["arrays"] or not self.trainer.kept:
@@ -253,12 +250,12 @@ class _Attempt:
         path = self.spec.record_path
         if status == "failed" and path.exists() and record.read(path)["status"] in DONE:
             raise RunFailed(f"{reason}. The earlier record {shown(path)} is kept.")
-        made = self._record(status, reason)
+        made = self._account(status, reason)
         try:
             if self.rows:
                 atomic.write(
                     path.with_suffix("").with_suffix(".curve.csv.gz"),
-                    lambda file: file.write(curve(self.rows)),
+                    lambda file: file.write(account.curve(self.rows)),
                 )
                 made["curve"] = path.with_suffix("").with_suffix(".curve.csv.gz").name
             record.write(path, made)
@@ -269,72 +266,18 @@ class _Attempt:
             ) from error
         if status in DONE:
             checkpoint.remove(self.spec.work_folder)
-        self.tracker.finish(self._summary(made), self.rows, 0 if status == "finished" else 1)
+        self.tracker.finish(account.summary(made), self.rows, 0 if status == "finished" else 1)
         return {**made, "path": str(path)}
+
+    def _account(self, status: str, reason: str | None) -> dict[str, Any]:
+        made = account.of_run(self.spec, status, reason, self.started, self.tracker.id)
+        if hasattr(self, "trainer"):
+            made |= account.of_training(self.trainer, self.task, self.device, self.config)
+        return made | self.facts
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         return self.trainer.rows if hasattr(self, "trainer") else []
-
-    def _record(self, status: str, reason: str | None) -> dict[str, Any]:
-        place = self.spec.place
-        made: dict[str, Any] = {
-            "schema": record.SCHEMA,
-            "experiment": self.config["experiment"] or place.folder,
-            "protocol": getattr(getattr(self, "task", None), "protocol", None),
-            "identity": place.identity,
-            "split": place.split,
-            "seed": place.seed,
-            "status": status,
-            "reason": reason,
-            "metrics": {"best": None, "last": None},
-            "selected": None,
-            "n_parameters": None,
-            "n_parameters_printed": self.config["n_parameters_printed"],
-            "cost": None,
-            "precision": self.config["precision"],
-            "backend": None,
-            "short": self.config["short"],
-            "provenance": self.config["provenance"],
-            "curve": None,
-            "arrays": None,
-            "code": code(),
-            "packages": packages(),
-            "started": self.started,
-            "ended": now(),
-            "wandb": self.tracker.id,
-            "choices": self.spec.choices,
-            "hashed": payload(self.config),
-            "config": self.config,
-        }
-        if hasattr(self, "trainer"):
-            made |= self._measured()
-        return made | self.facts
-
-    def _measured(self) -> dict[str, Any]:
-        from physml.models.count import count_parameters
-
-        trainer = self.trainer
-        return {
-            "scoring": {name: self.task.scoring.get(name, self.task.protocol) for name in self.task.better},
-            "data": self.task.facts(),
-            "n_parameters": count_parameters(trainer.net),
-            "n_steps": trainer.step,
-            "n_epochs": trainer.epoch,
-            "cost": {
-                "train_s": round(trainer.train_s, 3),
-                "eval_s": round(trainer.eval_s, 3),
-                "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
-                "peak_memory_mib": round(peak_memory_mib(self.device), 1),
-            },
-            "backend": backends(trainer.net),
-            "machine": machine(self.device, self.config),
-        }
-
-    def _summary(self, made: dict[str, Any]) -> dict[str, Any]:
-        best = made["metrics"]["best"] or {}
-        flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
-        return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
 
 
 # ---------------------------------------------------------------------------- small parts
@@ -367,32 +310,6 @@ def explained(error: Exception) -> str:
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or said:
         return f"out of memory: {text}"
     return text
-
-
-def backends(net: Any) -> str:
-    """The recurrence kernels that ran, by the layers' own word."""
-    asked = {m.backend for m in net.modules() if isinstance(getattr(m, "backend", None), str)}
-    return "+".join(sorted({"torch" if b == "auto" else b for b in asked})) or "torch"
-
-
-def of_part(row: dict[str, Any], part: str) -> dict[str, float]:
-    return {key.partition("/")[2]: value for key, value in row.items() if key.startswith(f"{part}/")}
-
-
-def record_line(row: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(record.finite(row)) + "\n"
-
-
-def curve(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as gzipped CSV; the same rows give the same bytes."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return gzip.compress(text.getvalue().encode(), mtime=0)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,104 @@
+"""What a record says of a run: its setting, its training, its rows. No torch is imported here."""
+
+import csv
+import gzip
+import io
+import json
+from typing import Any
+
+from physml import record
+from physml.identity import payload
+from physml.provenance import code, machine, now, packages, peak_memory_mib
+from physml.runspec import RunSpec
+
+Row = dict[str, Any]
+
+
+def of_run(
+    spec: RunSpec, status: str, reason: str | None, started: str, tracker_id: str | None
+) -> dict[str, Any]:
+    """All keys of a record, with what is known even of a run that failed before it began."""
+    place, config = spec.place, spec.config
+    return {
+        "schema": record.SCHEMA,
+        "experiment": config["experiment"] or place.folder,
+        "protocol": None,
+        "identity": place.identity,
+        "split": place.split,
+        "seed": place.seed,
+        "status": status,
+        "reason": reason,
+        "metrics": {"best": None, "last": None},
+        "selected": None,
+        "n_parameters": None,
+        "n_parameters_printed": config["n_parameters_printed"],
+        "cost": None,
+        "precision": config["precision"],
+        "backend": None,
+        "short": config["short"],
+        "provenance": config["provenance"],
+        "curve": None,
+        "arrays": None,
+        "code": code(),
+        "packages": packages(),
+        "started": started,
+        "ended": now(),
+        "wandb": tracker_id,
+        "choices": spec.choices,
+        "hashed": payload(config),
+        "config": config,
+    }
+
+
+def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) -> dict[str, Any]:
+    """What only a run with data and a network can say."""
+    from physml.models.count import count_parameters
+
+    return {
+        "protocol": task.protocol,
+        "scoring": {name: task.scoring.get(name, task.protocol) for name in task.better},
+        "data": task.facts(),
+        "n_parameters": count_parameters(trainer.net),
+        "n_steps": trainer.step,
+        "n_epochs": trainer.epoch,
+        "cost": {
+            "train_s": round(trainer.train_s, 3),
+            "eval_s": round(trainer.eval_s, 3),
+            "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
+            "peak_memory_mib": round(peak_memory_mib(device), 1),
+        },
+        "backend": backends(trainer.net),
+        "machine": machine(device, config),
+    }
+
+
+def summary(made: dict[str, Any]) -> dict[str, Any]:
+    """The few numbers that a tracker shows beside a run."""
+    best = made["metrics"]["best"] or {}
+    flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
+    return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
+
+
+def backends(net: Any) -> str:
+    """The recurrence kernels that ran, by the layers' own word."""
+    asked = {m.backend for m in net.modules() if isinstance(getattr(m, "backend", None), str)}
+    return "+".join(sorted({"torch" if b == "auto" else b for b in asked})) or "torch"
+
+
+def of_part(row: Row, part: str) -> dict[str, float]:
+    return {key.partition("/")[2]: value for key, value in row.items() if key.startswith(f"{part}/")}
+
+
+def line(row: Row) -> str:
+    """A row for metrics.jsonl."""
+    return json.dumps(record.finite(row)) + "\n"
+
+
+def curve(rows: list[Row]) -> bytes:
+    """Rows as gzipped CSV; the same rows give the same bytes."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return gzip.compress(text.getvalue().encode(), mtime=0)
