@@ -3,8 +3,10 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_type_hints
 
-from physml.build import LAYER, NET_GIVEN, SCHEDULE, TASK, check, check_optimizer, coerce, refuse_foreign
+from physml.build import LAYER, NET_GIVEN, SCHEDULE, TASK, check, check_optimizer
+from physml.coerce import coerce
 from physml.errors import ConfigError, near
+from physml.resolve import refuse_foreign
 
 
 @dataclass(frozen=True)

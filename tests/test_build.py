@@ -13,10 +13,12 @@ import torch
 from torch import nn
 
 from physml import build
-from physml.build import check, coerce, construct, refuse_foreign, resolve
+from physml.build import check, construct
+from physml.coerce import coerce
 from physml.compose import compose
 from physml.errors import ConfigError
 from physml.paths import ROOT, TASKS
+from physml.resolve import refuse_foreign, resolve
 from physml.schema import checked
 
 FOREIGN = [

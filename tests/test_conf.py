@@ -16,6 +16,7 @@ from physml.data.store import Store
 from physml.errors import ConfigError, PhysmlError
 from physml.evaluate import apply
 from physml.paths import CONF
+from physml.resolve import resolve
 from physml.schema import checked
 from physml.seeds import stream
 
@@ -110,7 +111,7 @@ def test_every_choice_of_the_other_groups_takes_a_step(group: str, name: str, st
 def test_every_table_names_experiments_that_are_there(name: str) -> None:
     spec = tablespec.load_table(CONF / "table" / f"{name}.yaml")
     for experiment in tablespec.experiments_of(spec):
-        better = build.resolve(config_of(f"experiment={experiment}")["task"]["_target_"]).better
+        better = resolve(config_of(f"experiment={experiment}")["task"]["_target_"]).better
         for column in spec.columns:
             assert column.metric.partition("/")[2] in better
             assert column.better == better[column.metric.partition("/")[2]]
@@ -128,7 +129,7 @@ def test_every_search_varies_keys_that_are_there(name: str) -> None:
     point = {key: value["low"] if isinstance(value, dict) else value[0] for key, value in spec.space.items()}
     trial = search.trial_spec(spec, 0, point)
     assert trial.config["runtime"]["score_test"] is False
-    better = build.resolve(trial.config["task"]["_target_"]).better
+    better = resolve(trial.config["task"]["_target_"]).better
     assert better[spec.metric] == spec.better
 
 
@@ -159,7 +160,7 @@ def nodes() -> list[tuple[str, str]]:
 def test_a_config_names_every_argument_of_its_class(group: str, name: str) -> None:
     """So that no number hides in a default of the code, where a change would not be seen."""
     config = build_node(group, name)
-    known = set(build.arguments(build.resolve(config["_target_"])))
+    known = set(build.arguments(resolve(config["_target_"])))
     assert set(config) - {"_target_"} - OURS[group] == known - EXEMPT[group]
 
 
@@ -175,7 +176,7 @@ def test_the_version_in_the_source_is_that_of_the_class(group: str, name: str) -
     from physml.source import read_class
 
     target = build_node(group, name)["_target_"]
-    assert read_class(target).version == build.resolve(target).version
+    assert read_class(target).version == resolve(target).version
 
 
 # ---------------------------------------------------------------------------- a misspelt key

@@ -21,11 +21,11 @@ import pytest
 import run_child
 
 from physml import checkpoint, cli, lock, worker
-from physml.build import resolve
 from physml.commands import checked_specs
 from physml.compose import compose, expand
 from physml.paths import ROOT
 from physml.progress import LineReporter
+from physml.resolve import resolve
 from physml.run import perform
 from physml.runspec import RunSpec
 
