@@ -164,10 +164,15 @@ class Wanted:
         return max(outcome.exit_code, bad_config)
 
     def records(self) -> list[dict[str, Any]]:
+        """All records of the experiments in this profile: a smoke run is no stale full one."""
         found: list[dict[str, Any]] = []
+        profile = "smoke" if self.options.smoke else "full"
         for experiment in self.identities:
             with self._telling(experiment):
-                found += [{**r, "experiment": experiment} for r in record.records(folder_of(experiment))]
+                of_profile = [
+                    r for r in record.records(folder_of(experiment)) if r["config"]["profile"] == profile
+                ]
+                found += [{**r, "experiment": experiment} for r in of_profile]
         return found
 
     def running(self) -> set[Run]:

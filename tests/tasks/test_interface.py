@@ -1,10 +1,8 @@
 """What every task must keep, on the four fixtures and on the real tasks at the sizes of profile smoke."""
 
 import importlib
-import importlib.util
 import json
 import math
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -20,19 +18,13 @@ from physml.data.store import Store
 from physml.data.task import Task
 from physml.errors import InputError
 from physml.evaluate import apply, detached, evaluate
+from physml.resolve import load_plugins
 
 ROOT = Path(__file__).parents[2]
 
 
-def by_path(path: Path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-small = sys.modules.get("fixtures_tasks") or by_path(ROOT / "tests" / "fixtures_tasks.py")
+# As a user's plugin is loaded: one module under this name, here and in the tests of runs.
+small = load_plugins([str(ROOT / "tests" / "fixtures_tasks.py")])["fixtures_tasks"]
 
 
 def from_config(name: str, **changes) -> Task:
