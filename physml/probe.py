@@ -39,4 +39,4 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
     evaluation_s = time.perf_counter() - began
     evaluations = trainer.total_steps / max(trainer.steps_per_epoch, 1) / keys["eval_every"]
     hours = (trainer.total_steps * step_s + evaluations * evaluation_s) / 3600
-    return {"ms_per_step": round(1000 * step_s, 3), "n_steps": trainer.total_steps, "hours": round(hours, 5)}
+    return {"ms_per_step": round(1000 * step_s, 3), "n_steps": trainer.total_steps, "hours": round(hours, 9)}
