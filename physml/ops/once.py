@@ -25,7 +25,7 @@ def once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
         if torch.is_grad_enabled():  # that is create_graph=True
             raise InputError(
                 "create_graph=True needs second derivatives, and a backward written by hand has none. "
-                "Models with the keyword `backend` have them with backend='reference'; the other fast ones don't."
+                "Models with the keyword `backend` have them with backend='reference'; the others do not."
             )
         return backward(ctx, *gradients)
 
