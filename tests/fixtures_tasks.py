@@ -4,6 +4,7 @@ Each has a known structure, so that its `oracle`, a function of a batch, scores 
 Axes: B batch, T time, D features, N nodes, E edges, C classes or ids.
 """
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal
@@ -49,8 +50,9 @@ class SetOfSequences(SmallTask):
     def load(self, store: Store, split: int) -> None:
         self.parts = {part: self.draw(n, generator(SEED[part])) for part, n in self.sizes.items()}
 
+    @abstractmethod
     def draw(self, n: int, rng: Generator) -> Batch:
-        raise NotImplementedError
+        """All items of one part at once."""
 
     def steps_per_epoch(self, size: int) -> int:
         return -(-self.sizes["train"] // size)
