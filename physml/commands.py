@@ -200,8 +200,7 @@ def last_words(spec: RunSpec) -> str:
 def table(name: str, options: argparse.Namespace) -> int:
     from physml import tablespec as tables
 
-    path = tables.find_table(name, options.paper)
-    spec = _with_options(tables.load_table(path), options)
+    spec = _with_options(tables.load_table(tables.find_table(name, options.paper)), options)
     own = {row.experiment: row.label for row in spec.rows if row.extra and row.experiment}
     wanted = Wanted(spec.runs, options, spec.id, only=own or None)
     if options.plan:
@@ -216,7 +215,7 @@ def table(name: str, options: argparse.Namespace) -> int:
     from physml.render import render_console, write_table
 
     Console().print(render_console(made))
-    if spec.id != path.stem or _own_lines(options):
+    if _own_lines(options):
         return code
     for file in write_table(made, results_root() / "tables"):
         print(f"written: {shown(file)}")
