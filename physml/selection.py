@@ -6,6 +6,8 @@ A row is one evaluation: {"epoch": 3, "step": 12, "valid/rmse": 0.1, ...}.
 import math
 from typing import Any, ClassVar, Protocol
 
+from physml.errors import ConfigError, near
+
 Row = dict[str, Any]
 
 
@@ -26,6 +28,7 @@ class _Best:
 
     part: ClassVar[str]
     needs_test: ClassVar[bool]
+    where = "trainer.select"  # whose metric it is, in the config
 
     def __init__(self, metric: str | None = None) -> None:  # None: the task's own
         self.metric = metric
@@ -35,11 +38,7 @@ class _Best:
     def bind(self, metric: str, better: dict[str, str]) -> None:
         """Take the task's metric where the config names none."""
         self.metric = self.metric or metric
-        if self.metric not in better:
-            from physml.errors import ConfigError, near
-
-            raise ConfigError(f"trainer.select.metric: no metric {self.metric}. {near(self.metric, better)}")
-        self.lower = better[self.metric] == "lower"
+        self.lower = lower_is_better(self.metric, better, self.where)
 
     def selected(self, row: Row) -> bool:
         value = row[f"{self.part}/{self.metric}"]
@@ -101,6 +100,7 @@ class Patience:
     def __init__(self, epochs: int, metric: str | None) -> None:
         self.epochs = epochs
         self.best = BestValid(metric)
+        self.best.where = "trainer.stop"
         self.last_better = 0
 
     def bind(self, metric: str, better: dict[str, str]) -> None:
@@ -117,3 +117,34 @@ class Patience:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best.load_state_dict(state["best"])
         self.last_better = state["last_better"]
+
+
+class Reached:
+    """Stop at the first evaluation whose validation metric is `value` or better."""
+
+    def __init__(self, value: float, metric: str | None) -> None:  # None: the task's own
+        if not math.isfinite(value):
+            raise ConfigError(f"trainer.stop.value must be a finite number; got {value}.")
+        self.value, self.metric = value, metric
+        self.lower = True
+
+    def bind(self, metric: str, better: dict[str, str]) -> None:
+        self.metric = self.metric or metric
+        self.lower = lower_is_better(self.metric, better, "trainer.stop")
+
+    def stops(self, row: Row) -> bool:
+        value = row[f"valid/{self.metric}"]
+        return math.isfinite(value) and (value <= self.value if self.lower else value >= self.value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def lower_is_better(metric: str, better: dict[str, str], where: str) -> bool:
+    """What the task says of a metric; ConfigError, naming the config key, if it has none of that name."""
+    if metric not in better:
+        raise ConfigError(f"{where}.metric: no metric {metric}. {near(metric, better)}")
+    return better[metric] == "lower"

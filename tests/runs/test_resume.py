@@ -87,6 +87,41 @@ def test_stopped_within_an_epoch(number, monkeypatch, tmp_path):
     assert result(spec) == want
 
 
+@pytest.mark.parametrize("where", ["a step", "the evaluation that reaches it", "the last checkpoint"])
+def test_a_run_that_ends_at_a_value_ends_there_after_a_stop(where, monkeypatch, tmp_path):
+    curve = undisturbed(NET, monkeypatch, tmp_path)[1]
+    values = [float(row["valid/mse"]) for row in curve[:4]]
+    end = values.index(min(values)) + 1
+    assert end > 1
+    rule = f"trainer.stop={{_target_: physml.selection.Reached, value: {min(values)!r}, metric: null}}"
+    want = undisturbed((*NET, rule), monkeypatch, tmp_path)
+    assert (want[0]["n_epochs"], want[1]) == (end, curve[:end])
+    spec = h.spec_of(h.odd(*NET, rule))
+    stopped = []
+
+    def stop_here():
+        if not stopped:
+            stopped.append(True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    names = {"a step": "_step", "the evaluation that reaches it": "_evaluation"}
+    name = names.get(where, "_advance_schedule")
+    original = getattr(Trainer, name)
+
+    def patched(self, *arguments):
+        if self.epoch == end - (1 if name != "_advance_schedule" else 0):
+            stop_here()
+        return original(self, *arguments)
+
+    with monkeypatch.context() as context:
+        context.setattr(Trainer, name, patched)
+        with pytest.raises(Preempted, match="SIGTERM"):
+            h.make(spec)
+    assert stopped
+    assert h.numbers(h.make(spec)) == want[0]
+    assert h.curve(spec) == want[1]
+
+
 def test_the_command_says_what_happened(tmp_path):
     """75, then 0, then `finished already`."""
     arguments = ["run", *h.odd("runtime.checkpoint_every_s=0", step_s=0.05)]

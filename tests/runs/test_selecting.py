@@ -61,6 +61,51 @@ def test_patience(epochs, values, stop):
     assert next((row["epoch"] for row in rows if patience.stops(row)), None) == stop
 
 
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "values", "stop"),
+    [
+        (None, 1.0, [3.0, 1.5, 0.9, 0.1], 3),  # lower is better
+        (None, 1.0, [3.0, 1.0, 0.5], 2),  # exactly there is there
+        (None, 1.0, [3.0, 2.0], None),
+        (None, 1.0, [NAN, -INF, 0.5], 3),
+        ("accuracy", 0.9, [0.5, 0.89, 0.91], 3),
+        ("accuracy", 0.9, [NAN, INF, 0.9], 3),
+    ],
+)
+def test_a_value_that_is_reached_stops(metric, value, values, stop):
+    reached = bound(selection.Reached(value, metric))
+    rows = [{"epoch": i, f"valid/{metric or 'mse'}": v, "test/mse": -1.0} for i, v in enumerate(values, 1)]
+    assert next((row["epoch"] for row in rows if reached.stops(row)), None) == stop
+
+
+@pytest.mark.parametrize("rule", [selection.Reached(1.0, "msee"), selection.Patience(1, "msee")])
+def test_an_unknown_metric_of_a_stopping_rule_is_named(rule):
+    with pytest.raises(ConfigError, match=r"trainer\.stop\.metric: no metric msee\. Did you mean mse"):
+        bound(rule)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_a_value_that_can_not_be_reached_is_refused(value):
+    with pytest.raises(ConfigError, match=r"trainer\.stop\.value must be a finite number; got"):
+        selection.Reached(value, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ("value: low, metric: null", "trainer.stop.value must be a number; got 'low'"),
+        ("metric: null", r"trainer.stop: Reached needs value\. Add \+trainer.stop.value=VALUE"),
+        ("valu: 1.0, metric: null", r"trainer.stop.valu: Reached has no such .*Did you mean value"),
+    ],
+)
+def test_wrong_keys_of_a_stopping_rule_are_told(keys, says):
+    with pytest.raises(ConfigError, match=says):
+        h.spec_of(h.odd(f"trainer.stop={{_target_: physml.selection.Reached, {keys}}}"))
+
+
 def scripted(monkeypatch, values):
     """Validation gives these values, epoch by epoch; test gives ten times the same."""
     metrics = Trainer.metrics
@@ -148,3 +193,13 @@ def test_early_stopping_ends_the_run(monkeypatch):
     stop = "trainer.stop={_target_: physml.selection.Patience, epochs: 2, metric: null}"
     made = h.make(h.spec_of(h.odd("trainer.epochs=5", stop)))
     assert (made["n_epochs"], made["selected"]["epoch"], made["status"]) == (4, 2, "finished")
+
+
+def test_a_run_ends_where_validation_has_reached_the_value(monkeypatch):
+    """Test stands at ten times validation, far from the value, and is scored for the curve up to the end."""
+    scripted(monkeypatch, [3.0, 1.0, 0.5, 0.1, 0.05])
+    stop = "trainer.stop={_target_: physml.selection.Reached, value: 0.5, metric: null}"
+    spec = h.spec_of(h.odd("trainer.epochs=5", "trainer.test_every=1", f"{SELECT}.Last", stop))
+    made = h.make(spec)
+    assert (made["n_epochs"], made["n_steps"], made["selected"]["epoch"]) == (3, 12, 3)
+    assert [float(row["test/mse"]) for row in h.curve(spec)] == [30.0, 10.0, 5.0]
