@@ -35,7 +35,7 @@ class CoRNN(nn.Module):
         init: weights and biases are uniform on [-k, k], and k depends on how the official scripts pack them:
             "joint", k = (D + 2H)^(-1/2) for all (adding, MNIST, HAR-2); "separate", D^(-1/2) for V and b,
             H^(-1/2) for W and Wcal (noise padded CIFAR-10); "imdb", D^(-1/2) and (2H)^(-1/2).
-        backend: "auto", "torch" or "reference"; the last one has second derivatives.
+        backend: "auto", "native", "triton", "torch" or "reference"; the last one has second derivatives.
     Shapes: u (B, T, D) -> y (B, T, H). The state is a pair (y, z), each (B, H).
 
     Example:
@@ -68,8 +68,10 @@ class CoRNN(nn.Module):
         one_of("backend", backend, ("auto", *ops.BACKENDS))
         if trainable and not dt < 1:
             raise InputError(f"a trainable dt is a sigmoid and stays below 1; got a start of {dt}.")
-        if trainable and backend == "torch":
-            raise InputError("backend='torch' can't train dt, gamma and epsilon. Use 'auto' or 'reference'.")
+        if trainable and backend not in ("auto", "reference"):
+            raise InputError(
+                f"backend={backend!r} can't train dt, gamma and epsilon. Use 'auto' or 'reference'."
+            )
         self.d_in, self.d_out = d_in, d_hidden
         self.dt, self.gamma, self.epsilon = float(dt), float(gamma), float(epsilon)  # at the start
         self.damping, self.trainable, self.init, self.backend = damping, trainable, init, backend

@@ -37,7 +37,7 @@ class LEM(nn.Module):
             b1 ~ -log U[1, T_max dt - 1], all other biases 0.
         biases: per gate, 1 as in the paper, or 2, whose sum acts, as in the official code and in nn.LSTM.
         init: "official", k = H^(-1/2) as published; "fan_in", k = (D + H)^(-1/2), from what a unit takes in.
-        backend: "auto", "torch" or "reference"; the last one has second derivatives.
+        backend: "auto", "native", "triton", "torch" or "reference"; the last one has second derivatives.
     Shapes: u (B, T, D) -> y (B, T, H). The state is a pair (y, z), each (B, H).
     Storage: W, V and b hold the gates row after row, [z, 1, 2, y]; `symbols` gives each by its name.
 

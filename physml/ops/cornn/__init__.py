@@ -2,13 +2,13 @@
 
 from torch import Tensor
 
-from physml.check import one_of
-from physml.errors import InputError
+from physml.ops.backend import BACKENDS, Op
 from physml.ops.cornn import function, reference
 from physml.ops.cornn.reference import Number
-from physml.ops.sequence import steady
 
-BACKENDS = {"reference": reference.cornn, "torch": function.cornn}
+__all__ = ["BACKENDS", "cornn"]
+
+_cornn = Op(__name__, reference=reference.cornn, torch=function.cornn)
 
 
 def cornn(
@@ -28,16 +28,16 @@ def cornn(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs (B, T, H) and the last y and z (B, H); `reference.cornn` tells the arguments.
 
-    `backend`: "auto" takes the fastest that is there: "torch" where dt, gamma and epsilon are numbers,
-    "reference" where they are tensors, whose gradients only it knows.
+    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all. Where dt, gamma or
+    epsilon are tensors that is "reference", which alone knows their gradients.
     """
-    one_of("backend", backend, ("auto", *BACKENDS))
-    with steady(u):
-        if isinstance(dt, float) and isinstance(gamma, float) and isinstance(epsilon, float):
-            run = BACKENDS["torch" if backend == "auto" else backend]
-            return run(u, y, z, W, Wcal, V, b, dt=dt, gamma=gamma, epsilon=epsilon, damping=damping)
-        if backend == "torch":
-            raise InputError(
-                "backend='torch' has no gradients for dt, gamma and epsilon. Use 'auto' or 'reference'."
-            )
-        return reference.cornn(u, y, z, W, Wcal, V, b, dt=dt, gamma=gamma, epsilon=epsilon, damping=damping)
+    learned = any(isinstance(x, Tensor) for x in (dt, gamma, epsilon))
+    return _cornn(
+        *(u, y, z, W, Wcal, V, b),
+        dt=dt,
+        gamma=gamma,
+        epsilon=epsilon,
+        damping=damping,
+        backend=backend,
+        plain="only backend reference has gradients for dt, gamma and epsilon" if learned else None,
+    )

@@ -2,12 +2,13 @@
 
 from torch import Tensor
 
-from physml.check import one_of
+from physml.ops.backend import BACKENDS, Op
 from physml.ops.lem import function, reference
 from physml.ops.lem.reference import Clip
-from physml.ops.sequence import steady
 
-BACKENDS = {"reference": reference.lem, "torch": function.lem}
+__all__ = ["BACKENDS", "lem"]
+
+_lem = Op(__name__, reference=reference.lem, torch=function.lem)
 
 
 def lem(
@@ -25,9 +26,6 @@ def lem(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs (B, T, H) and the last y and z (B, H); `reference.lem` tells the arguments.
 
-    `backend`: "auto" takes the fastest that is there, today "torch".
+    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all.
     """
-    one_of("backend", backend, ("auto", *BACKENDS))
-    run = BACKENDS["torch" if backend == "auto" else backend]
-    with steady(u):
-        return run(u, y, z, W, Wy, V, b, dt=dt, clip=clip)
+    return _lem(u, y, z, W, Wy, V, b, dt=dt, clip=clip, backend=backend)

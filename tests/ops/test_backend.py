@@ -1,0 +1,262 @@
+"""The choice of a backend, tried on a recurrence made up for it: y_n = y_{n-1} + w u_n, z unchanged."""
+
+import importlib
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from physml.errors import InputError
+from physml.models.cornn import CoRNN
+from physml.models.lem import LEM
+from physml.ops import backend as backends
+from physml.ops.backend import Op
+
+MODULE = """
+import torch
+
+
+def refusal(u, y, z, w):
+    return None if u.dtype == w.dtype == {dtype} else f"backend {name} knows {dtype} only; got {{u.dtype}}."
+
+
+def pays(n_batch, n_steps, n_hidden):
+    assert (n_batch, n_hidden) == (2, 3)
+    return n_steps > 1
+
+
+def wave(u, y, z, w, *, scale):
+    y = y[:, None] + (scale * w * u).cumsum(1)
+    return y, y[:, -1], z
+"""
+
+
+def plain(u, y, z, w, *, scale):
+    y = y[:, None] + (scale * w * u).cumsum(1)
+    return y, y[:, -1], z
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    with backends.running("auto"):
+        yield
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Makes the recurrence with the given late modules, in a package of its own."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def made(package="made_up", **late):
+        (tmp_path / package / "wave").mkdir(parents=True)
+        for folder in (package, f"{package}/wave"):
+            (tmp_path / folder / "__init__.py").touch()
+        for file, text in late.items():
+            (tmp_path / package / "wave" / f"{file}.py").write_text(text)
+        importlib.invalidate_caches()
+        return Op(f"{package}.wave", reference=plain, torch=plain)
+
+    yield made
+    for name in [n for n in sys.modules if n.partition(".")[0].startswith("made_up")]:
+        del sys.modules[name]
+
+
+def native(dtype="u.dtype", name="native"):
+    return MODULE.format(dtype=dtype, name=name)
+
+
+def call(op, backend="auto", n_steps=4, dtype=torch.float32, why=None):
+    u = torch.ones(2, n_steps, 3, dtype=dtype)
+    y = torch.zeros(2, 3, dtype=dtype)
+    return op(u, y, y, torch.ones(3, dtype=dtype), backend=backend, plain=why, scale=2)[0]
+
+
+def said(caplog):
+    return [r.getMessage() for r in caplog.records if r.name == "physml"]
+
+
+# ---------------------------------------------------------------------------- what auto takes
+
+
+def test_auto_takes_native_where_it_pays(make, caplog):
+    op = make(native=native())
+    assert torch.equal(call(op)[0, :, 0], torch.tensor([2.0, 4.0, 6.0, 8.0]))
+    assert backends.ran() == ("native",)
+    call(op, n_steps=1)
+    assert backends.ran() == ("native", "torch")
+    assert said(caplog) == []
+
+
+def test_auto_takes_triton_on_a_gpu_and_torch_elsewhere(make):
+    op = make(native=native(), gpu=native(name="triton"))
+    u, y, w = torch.ones(2, 4, 3), torch.zeros(2, 3), torch.ones(3)
+    assert op._fastest((u, y, y, w), None) == "native"
+    assert op._fastest((u.to("meta"), y, y, w), None) == "torch"
+
+    class OnGPU:
+        device = torch.device("cuda", 0)
+        dtype, shape = torch.float32, u.shape
+
+    assert op._fastest((OnGPU(), y, y, w), None) == "triton"
+
+
+def test_no_module_is_no_reason_to_speak(make, caplog):
+    call(make())
+    assert backends.ran() == ("torch",) and said(caplog) == []
+
+
+def test_a_fall_back_is_said_once_per_reason_and_run(make, caplog):
+    op = make(native=native("torch.float64"))
+    for _ in range(3):
+        call(op)
+    line = "wave: backend native knows torch.float64 only; got torch.float32. Backend torch computes it."
+    assert said(caplog) == [line]
+    call(op, dtype=torch.float16)
+    assert len(said(caplog)) == 2 and caplog.records[0].levelno == logging.WARNING
+    with backends.running("auto"):
+        call(op)
+    assert len(said(caplog)) == 3
+
+
+def test_what_only_the_reference_knows(make, caplog):
+    op = make(native=native())
+    call(op, why="only the reference learns it")
+    assert backends.ran() == ("reference",) and said(caplog) == []
+    with pytest.raises(InputError, match=r"wave with backend='native': only the reference learns it. Use "):
+        call(op, "native", why="only the reference learns it")
+
+
+def test_a_package_that_is_missing_or_broken_is_told(make, caplog):
+    op = make(native="import made_up_package_that_nobody_has")
+    call(op)
+    assert said(caplog) == [
+        "wave: backend native can't be imported: No module named 'made_up_package_that_nobody_has'. "
+        "Backend torch computes it."
+    ]
+
+
+def test_our_own_broken_imports_are_not_hidden(make):
+    op = make(native="import physml.nowhere")
+    with pytest.raises(ModuleNotFoundError, match=r"physml\.nowhere"):
+        call(op)
+
+
+# ---------------------------------------------------------------------------- demands
+
+
+@pytest.mark.parametrize("name", ["reference", "torch", "native"])
+def test_what_is_asked_for_runs(make, name):
+    call(make(native=native()), name, n_steps=1)  # native too, where it does not pay
+    assert backends.ran() == (name,)
+
+
+def test_what_cannot_be_done_is_refused(make):
+    op = make(native=native("torch.float64"))
+    with pytest.raises(InputError, match=r"float64 only; got torch.float32. Use backend='auto'"):
+        call(op, "native")
+    with pytest.raises(InputError, match="there is no backend triton for wave"):
+        call(op, "triton")
+    with pytest.raises(InputError, match="Did you mean native"):
+        call(op, "nativ")
+    assert backends.ran() == ()
+
+
+# ---------------------------------------------------------------------------- wishes
+
+
+def test_a_layers_own_word_goes_before_the_run_wide_one(make):
+    op = make(native=native())
+    with backends.running("reference"):
+        call(op)
+        assert backends.ran() == ("reference",)
+        call(op, "native")
+        assert backends.ran() == ("native", "reference")
+    assert backends.ran() == ()
+
+
+def test_a_wish_counts_where_native_would_not_pay(make):
+    op = make(native=native())
+    with backends.running("native"):
+        call(op, n_steps=1)
+        assert backends.ran() == ("native",)
+
+
+def test_a_wish_that_cannot_be_fulfilled_is_said_and_something_else_runs(make, caplog):
+    op = make(native=native())
+    with backends.running("triton"):
+        call(op)
+        call(op)
+        assert backends.ran() == ("native",)
+    assert said(caplog) == [
+        "wave: runtime.backend=triton: there is no backend triton for wave. Backend native computes it."
+    ]
+    with backends.running("native"):
+        call(make("made_up_too", native=native("torch.float64")))
+        assert backends.ran() == ("torch",)
+    assert len(said(caplog)) == 2
+
+
+def test_a_misspelt_wish_is_refused():
+    with pytest.raises(InputError, match=r"runtime\.backend.*Did you mean triton"), backends.running("trton"):
+        pass
+
+
+# ---------------------------------------------------------------------------- what ran
+
+
+def test_what_ran_can_be_set_back_and_handed_on(make):
+    op = make(native=native())
+    call(op)
+    backends.reset()
+    assert backends.ran() == ()
+    backends.reset(["native"])
+    call(op, "torch")
+    assert backends.ran() == ("native", "torch")
+
+
+def test_two_threads_may_be_the_first_at_once(make):
+    op = make(native="import time\ntime.sleep(0.05)\n" + native())
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(call(op))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4 and backends.ran() == ("native",)
+
+
+@pytest.mark.parametrize("layer", [LEM(2, 3, dt=0.5), CoRNN(2, 3, dt=0.1, gamma=1.0, epsilon=1.0)])
+def test_layers_tell_what_computed_them(layer):
+    u = torch.randn(2, 5, 2)
+    plain_outputs = {}
+    for name in ("reference", "torch"):
+        with backends.running(name):
+            plain_outputs[name] = layer(u)[0]
+            assert backends.ran() == (name,)
+    torch.testing.assert_close(plain_outputs["torch"], plain_outputs["reference"])
+
+
+def test_a_trainable_cornn_takes_the_reference_whatever_is_wished(caplog):
+    layer = CoRNN(2, 3, dt=0.1, gamma=1.0, epsilon=1.0, trainable=True)
+    layer(torch.randn(2, 5, 2))
+    assert backends.ran() == ("reference",) and said(caplog) == []
+    with backends.running("native"):
+        layer(torch.randn(2, 5, 2))
+        assert backends.ran() == ("reference",)
+    assert said(caplog) == [
+        "cornn: runtime.backend=native: only backend reference has gradients for dt, gamma and epsilon. "
+        "Backend reference computes it."
+    ]
+
+
+def test_importing_the_layers_imports_no_late_backend():
+    text = (
+        "import sys, physml.models.lem, physml.models.cornn, physml.models.unicornn; "
+        "late = [n for n in sys.modules if n.startswith('physml.ops.') and n.endswith(('.native', '.gpu'))]; "
+        "assert not late and 'triton' not in sys.modules, late"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True, cwd=Path(__file__).parents[2])
