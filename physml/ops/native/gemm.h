@@ -1,17 +1,18 @@
 /* Matrix products of a recurrence's size, row-major, in `real`.
-
-   Both products go through one kernel: a tile of C, at most TILE_ROWS rows by TILE_VECS vectors, stays in
-   registers while the sum runs over k. Each turn loads TILE_VECS vectors of B and, row by row, one number of A
-   that multiplies them all. The tile is what the register file holds: 8 x 3 sums, 3 vectors of B and a number
-   of A where there are 32 registers, 4 x 3 where there are 16.
-
-   gemm reads B packed: panels of up to TILE_VECS vectors of columns, in each panel row after row, so that a
-   panel is read in the order of memory. gemm_tn reads B as it is; it needs no packing while B is a block of
-   time steps that lies in cache.
-
-   Rows of C, and of the B of gemm_tn, need room for n rounded up to VL: the numbers in that room are read and
-   written, and mean nothing. Pointers may be unaligned; aligned rows, and row lengths that are no multiple of
-   4 KiB, are faster. */
+ *
+ * Both products go through one kernel: a tile of C, at most TILE_ROWS rows by TILE_VECS vectors, stays in
+ * registers while the sum runs over k. Each turn loads TILE_VECS vectors of B and, row by row, one number of A
+ * that multiplies them all. The tile is what the register file holds: 8 x 3 sums, 3 vectors of B and a number
+ * of A where there are 32 registers, 4 x 3 where there are 16.
+ *
+ * gemm reads B packed: panels of up to TILE_VECS vectors of columns, in each panel row after row, so that a
+ * panel is read in the order of memory. gemm_tn reads B as it is; it needs no packing while B is a block of
+ * time steps that lies in cache.
+ *
+ * Rows of C, and of the B of gemm_tn, need room for n rounded up to VL: the numbers in that room are read and
+ * written, and mean nothing. Pointers may be unaligned; aligned rows, and row lengths that are no multiple of
+ * 4 KiB, are faster.
+ */
 
 #ifndef PHYSML_GEMM_H
 #define PHYSML_GEMM_H
@@ -27,27 +28,25 @@
 #endif
 #define TILE_VECS 3
 
-typedef vec loose_vec __attribute__((aligned(sizeof(real)), may_alias)); /* may lie anywhere */
-
 /* C (rows, vecs * VL) = [C +] A B. Strides: a number of A at [row * a_row + p * a_k], a row of B at [p * b_k].
-   rows and vecs are constants wherever this is called, so that `sum` becomes registers. */
+ * rows and vecs are constants wherever this is called, so that `sum` becomes registers.
+ */
 static inline __attribute__((always_inline)) void tile(const int rows, const int vecs, int k, const real *a,
                                                        ptrdiff_t a_row, ptrdiff_t a_k, const real *b,
-                                                       ptrdiff_t b_k, real *c, ptrdiff_t ldc, int accumulate)
-{
+                                                       ptrdiff_t b_k, real *c, ptrdiff_t ldc, int accumulate) {
     vec sum[TILE_ROWS][TILE_VECS], w[TILE_VECS];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 3
         for (int j = 0; j < vecs; j++)
             if (accumulate)
-                sum[i][j] = *(const loose_vec *)(c + i * ldc + j * VL);
+                sum[i][j] = load(c + i * ldc + j * VL);
             else
                 sum[i][j] = (vec){0};
     for (int p = 0; p < k; p++, a += a_k, b += b_k) {
 #pragma GCC unroll 3
         for (int j = 0; j < vecs; j++)
-            w[j] = *(const loose_vec *)(b + j * VL);
+            w[j] = load(b + j * VL);
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 3
@@ -58,13 +57,12 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 3
         for (int j = 0; j < vecs; j++)
-            *(loose_vec *)(c + i * ldc + j * VL) = sum[i][j];
+            store(c + i * ldc + j * VL, sum[i][j]);
 }
 
 /* The tile with as many rows and vectors as are left. */
 static inline void edge_tile(int rows, int vecs, int k, const real *a, ptrdiff_t a_row, ptrdiff_t a_k,
-                             const real *b, ptrdiff_t b_k, real *c, ptrdiff_t ldc, int accumulate)
-{
+                             const real *b, ptrdiff_t b_k, real *c, ptrdiff_t ldc, int accumulate) {
 #define TILE(rows, vecs) tile(rows, vecs, k, a, a_row, a_k, b, b_k, c, ldc, accumulate)
 #define ROWS(rows)                                                                                            \
     case rows:                                                                                                \
@@ -86,21 +84,18 @@ static inline void edge_tile(int rows, int vecs, int k, const real *a, ptrdiff_t
 }
 
 /* How many vectors wide the next panel is, with `columns` left: 4 are 2 + 2, as 3 + 1 would be slower. */
-static inline int panel_width(int columns)
-{
+static inline int panel_width(int columns) {
     int left = (columns + VL - 1) / VL;
     return left == 4 ? 2 : left < TILE_VECS ? left : TILE_VECS;
 }
 
 /* How many reals a packed (k, n) takes. */
-static inline size_t packed_size(int k, int n)
-{
-    return (size_t)k * ((n + VL - 1) / VL * VL);
+static inline size_t packed_size(int k, int n) {
+    return (size_t)k * whole(n);
 }
 
 /* W (k, n) for gemm; its numbers are at w[p * stride_k + j * stride_n]. Columns beyond n are 0. */
-static inline void pack(real *packed, const real *w, int k, int n, ptrdiff_t stride_k, ptrdiff_t stride_n)
-{
+static inline void pack(real *packed, const real *w, int k, int n, ptrdiff_t stride_k, ptrdiff_t stride_n) {
     for (int column = 0, width; column < n; column += width) {
         width = panel_width(n - column) * VL;
         for (int p = 0; p < k; p++)
@@ -111,8 +106,7 @@ static inline void pack(real *packed, const real *w, int k, int n, ptrdiff_t str
 
 /* C (m, n) = [C +] A W, with A (m, k) and W (k, n) packed. */
 static inline void gemm(int m, int n, int k, const real *a, ptrdiff_t lda, const real *packed, real *c,
-                        ptrdiff_t ldc, int accumulate)
-{
+                        ptrdiff_t ldc, int accumulate) {
     for (int column = 0, vecs; column < n; column += vecs * VL) {
         vecs = panel_width(n - column);
         for (int row = 0; row < m; row += TILE_ROWS)
@@ -124,8 +118,7 @@ static inline void gemm(int m, int n, int k, const real *a, ptrdiff_t lda, const
 
 /* C (m, n) += A^T B, with A (k, m) and B (k, n): the gradient of a weight from k rows of a batch. */
 static inline void gemm_tn(int m, int n, int k, const real *a, ptrdiff_t lda, const real *b, ptrdiff_t ldb,
-                           real *c, ptrdiff_t ldc)
-{
+                           real *c, ptrdiff_t ldc) {
     for (int column = 0, vecs; column < n; column += vecs * VL) {
         vecs = panel_width(n - column);
         for (int row = 0; row < m; row += TILE_ROWS)
