@@ -67,7 +67,7 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
             "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
             "peak_memory_mib": round(peak_memory_mib(device), 1),
         },
-        "backend": backends(trainer.net),
+        "backend": backends(),
         "machine": machine(device, config),
     }
 
@@ -79,10 +79,11 @@ def summary(made: dict[str, Any]) -> dict[str, Any]:
     return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
 
 
-def backends(net: Any) -> str:
-    """The recurrence kernels that ran, by the layers' own word."""
-    asked = {m.backend for m in net.modules() if isinstance(getattr(m, "backend", None), str)}
-    return "+".join(sorted({"torch" if b == "auto" else b for b in asked})) or "torch"
+def backends() -> str:
+    """What computed the recurrences, as `native` or `native+torch`; a net without choices is plain torch."""
+    from physml.ops import backend
+
+    return "+".join(backend.ran()) or "torch"
 
 
 def of_part(row: Row, part: str) -> dict[str, float]:

@@ -91,8 +91,11 @@ def estimate(spec: RunSpec, probe: bool) -> tuple[float | None, float | None]:
     ]
     if costs:
         return costs[-1]
-    device = spec.config["runtime"]["device"].replace(":", "-")
-    kept = work_root() / "probes" / f"{spec.place.identity}-{device}.json"
+    keys = spec.config["runtime"]
+    how = "-".join(
+        [keys["device"].replace(":", "-"), *([keys["backend"]] if keys["backend"] != "auto" else [])]
+    )
+    kept = work_root() / "probes" / f"{spec.place.identity}-{how}.json"
     if probe and not kept.exists():
         process = _child(spec, ["--probe", str(kept)])
         try:

@@ -9,6 +9,13 @@ STEPS = 3
 
 def probe(config: dict[str, Any]) -> dict[str, Any]:
     """Milliseconds per step, and hours for all steps and evaluations of a config. Nothing is recorded."""
+    from physml.ops import backend
+
+    with backend.running(config["runtime"]["backend"]):
+        return _timed(config)
+
+
+def _timed(config: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from physml import build

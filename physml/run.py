@@ -92,7 +92,10 @@ class _Attempt:
 
     def carry_out(self) -> dict[str, Any]:
         try:
-            made = self._write(*self._train())
+            from physml.ops import backend
+
+            with backend.running(self.config["runtime"]["backend"]):
+                made = self._write(*self._train())
         except (Preempted, KeyboardInterrupt) as error:
             self._end("stopped; the same command goes on from the checkpoint", "preempted", 75)
             if isinstance(error, Preempted):
@@ -169,12 +172,16 @@ class _Attempt:
             on_row=self._on_row,
         )
         self.trainer.check_data()
+        say_if_no_choice(self.trainer.net, keys["backend"])
 
     def _resume(self) -> None:
+        from physml.ops import backend
+
         state = checkpoint.load(self.spec.work_folder, self.spec.place.identity)
         if state:
             self.trainer.load_state_dict(state["trainer"])
             self.started = state["started"]
+            backend.reset(state.get("backends", ()))  # older checkpoints don't tell
         lines = "".join(account.line(row) for row in self.trainer.rows)
         with _disk_full_is_said("metrics.jsonl"):
             atomic.write_text(self.spec.work_folder / "metrics.jsonl", lines)
@@ -182,7 +189,14 @@ class _Attempt:
     # ------------------------------------------------------------------ during
 
     def _save(self, state: dict[str, Any]) -> None:
-        whole = {"identity": self.spec.place.identity, "started": self.started, "trainer": state}
+        from physml.ops import backend
+
+        whole = {
+            "identity": self.spec.place.identity,
+            "started": self.started,
+            "backends": backend.ran(),
+            "trainer": state,
+        }
         after = "Training goes on."
         if self.stop.reason:
             after = "The next start goes on from an older one, if there is one."
@@ -299,6 +313,13 @@ def pick_device(wanted: str) -> str:
         raise DataError(
             f"runtime.device={wanted} is not a device of torch. Use auto, cpu or cuda."
         ) from error
+
+
+def say_if_no_choice(net: Any, wish: str) -> None:
+    """One line where `runtime.backend` wishes for what no layer of the net can choose."""
+    if wish in ("auto", "torch") or any(isinstance(getattr(m, "backend", None), str) for m in net.modules()):
+        return
+    log.warning("runtime.backend=%s: this net has no layer with several backends; plain torch runs.", wish)
 
 
 def explained(error: Exception) -> str:

@@ -27,6 +27,7 @@ class TrainerKeys:
 class RuntimeKeys:
     device: str
     threads: int
+    backend: Literal["auto", "reference", "torch", "native", "triton"]
     deterministic: bool
     checkpoint_every_s: float
     save_model: bool

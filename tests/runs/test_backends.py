@@ -1,0 +1,95 @@
+"""What the run-wide choice of a backend does to a run, and what the record says of it."""
+
+import signal
+from typing import get_args, get_type_hints
+
+import pytest
+import run_harness as h
+
+from physml import cli, probe
+from physml.errors import InputError
+from physml.ops import backend
+from physml.schema import RuntimeKeys
+
+
+def lem(*overrides, **arguments):
+    return [o for o in h.odd("model=lem", *overrides, **arguments) if o != "model=lstm"]
+
+
+def log_of(spec):
+    return (spec.work_folder / "log.txt").read_text()
+
+
+def test_the_config_knows_the_names_of_the_dispatcher():
+    assert get_args(get_type_hints(RuntimeKeys)["backend"]) == backend.CHOICES
+
+
+@pytest.mark.parametrize("name", ["reference", "torch"])
+def test_the_record_says_what_ran(name):
+    spec = h.spec_of(lem(f"runtime.backend={name}"))
+    assert h.make(spec)["backend"] == name
+    assert log_of(spec) == ""
+    assert backend.ran() == ()
+
+
+def test_a_layers_own_backend_goes_first():
+    assert (
+        h.make(h.spec_of(lem("model.backend=reference", "runtime.backend=torch")))["backend"] == "reference"
+    )
+
+
+def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
+    spec = h.spec_of(h.odd("runtime.backend=native"))
+    made = h.make(spec)
+    assert (made["status"], made["backend"]) == ("finished", "torch")
+    (line,) = log_of(spec).splitlines()
+    assert "runtime.backend=native: this net has no layer with several backends; plain torch runs." in line
+
+
+def test_a_fall_back_is_one_line_in_the_log():
+    """Triton needs a GPU: on a CPU the wish for it is not fulfilled."""
+    spec = h.spec_of(lem("runtime.backend=triton", "runtime.device=cpu"))
+    made = h.make(spec)
+    assert made["status"] == "finished" and "triton" not in made["backend"]
+    assert len([line for line in log_of(spec).splitlines() if "lem: runtime.backend=triton: " in line]) == 1
+
+
+def test_a_layer_that_demands_what_cannot_be_done_stops_the_run(capsys):
+    assert cli.main(["run", *lem("model.backend=triton", "runtime.device=cpu")]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: lem with backend='triton': ")
+    assert error.endswith("Use backend='auto', the fastest that can.")
+
+
+def test_numbers_hardly_depend_on_the_backend():
+    specs = [h.spec_of(lem(f"runtime.backend={name}")) for name in ("reference", "torch")]
+    assert specs[0].place == specs[1].place
+    one, other = (h.make(spec, force=True)["metrics"]["last"]["test"]["mse"] for spec in specs)
+    assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_a_run_that_went_on_with_another_backend_tells_both():
+    slow = h.spec_of(lem("runtime.backend=reference", "runtime.checkpoint_every_s=0", step_s=0.05))
+    process = h.start(slow)
+    h.until(lambda: h.steps_done(slow) > 0)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75
+    assert h.make(h.spec_of(lem("runtime.backend=torch", step_s=0.05)))["backend"] == "reference+torch"
+
+
+def test_the_probe_times_the_backend_that_will_run(monkeypatch):
+    chosen = []
+    real = backend.Op._chosen
+
+    def watched(self, *arguments):
+        chosen.append(real(self, *arguments))
+        return chosen[-1]
+
+    monkeypatch.setattr(backend.Op, "_chosen", watched)
+    probe.probe(h.spec_of(lem("runtime.backend=reference")).config)
+    assert set(chosen) == {"reference"}
+
+
+def test_a_misspelt_backend_is_refused_before_anything_is_built():
+    with pytest.raises(InputError, match=r"runtime\.backend must be one of .*Did you mean native"):
+        h.spec_of(lem("runtime.backend=natve"))
