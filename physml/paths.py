@@ -28,6 +28,11 @@ def work_root() -> Path:
     return ROOT / "runs"
 
 
+def cache_root() -> Path:
+    """What can be made again: $PHYSML_CACHE, else ~/.cache/physml."""
+    return Path(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").expanduser().absolute()
+
+
 def shown(path: Path) -> str:
     """The path as a person in the working folder would type it."""
     try:

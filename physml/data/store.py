@@ -15,6 +15,7 @@ import numpy as np
 
 from physml import atomic
 from physml.errors import DataError, InputError
+from physml.paths import cache_root
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +57,8 @@ class Store:
     @classmethod
     def from_env(cls) -> "Store":
         """PHYSML_DATA (none by default) and PHYSML_CACHE (by default ~/.cache/physml)."""
-        data, cache = os.environ.get("PHYSML_DATA"), os.environ.get("PHYSML_CACHE")
-        return cls(
-            data=Path(data).expanduser() if data else None,
-            cache=Path(cache).expanduser() if cache else Path.home() / ".cache" / "physml",
-        )
+        data = os.environ.get("PHYSML_DATA")
+        return cls(data=Path(data).expanduser() if data else None, cache=cache_root())
 
     def generated(self, name: str, key: dict[str, Any], version: int, make: Callable[[], Arrays]) -> Arrays:
         """The arrays of `make()`, from the cache where it has them."""

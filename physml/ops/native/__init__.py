@@ -1,1 +1,1 @@
-"""What the compiled recurrences share: the compiler and its cache, pooled memory, headers of vectors and threads."""
+"""What compiled recurrences share: compiler and cache, pooled memory, headers for vectors and threads."""

@@ -21,7 +21,7 @@ static void *do_errand(void *p) {
     return NULL;
 }
 
-/* The caller takes share 0, and those for which the system gives no thread; so the result never depends on it. */
+/* The caller takes share 0, and those for which the system gives no thread: the result is the same. */
 static void in_threads(work_fn *work, void *shared, int n_shares) {
     pthread_t thread[MOST_THREADS];
     errand errands[MOST_THREADS];
@@ -38,6 +38,8 @@ static void in_threads(work_fn *work, void *shared, int n_shares) {
 }
 
 /* Of n rows, share k takes those from first_row(n, k, n_shares) to before first_row(n, k + 1, n_shares). */
-static inline int first_row(int n, int share, int n_shares) { return (int)((long long)n * share / n_shares); }
+static inline int first_row(int n, int share, int n_shares) {
+    return (int)((long long)n * share / n_shares);
+}
 
 #endif

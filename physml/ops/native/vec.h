@@ -1,6 +1,6 @@
 /* Vectors of `real`, the type that -DREAL=float or -DREAL=double chooses.
  *
- * Only GCC's and Clang's vector extensions: one source gives AVX-512, AVX, SSE2 or NEON, by the compiler's flags.
+ * Only GCC's and Clang's vector extensions: one source gives AVX-512, AVX, SSE2 or NEON, by the flags.
  * A vec holds VL numbers. + - * / act on each of them, and a scalar beside a vec counts for all.
  * Comparisons give a `mask` of 0 or -1 per number, which `pick` takes.
  */
@@ -72,7 +72,7 @@ static inline vec tanh_float(vec x) {
     return x * p / q;
 }
 
-/* exp(x) = 2^k exp(r), |r| <= log(2) / 2; x is kept in [-87, 87], where neither 2^k nor its inverse overflows. */
+/* exp(x) = 2^k exp(r), |r| <= log(2) / 2; x is kept in [-87, 87], where nothing overflows. */
 static inline vec exp_float(vec x) {
     const real shift = (real)12582912; /* 1.5 * 2^23: what is added to it loses its fraction */
     x = vec_max(vec_min(x, splat((real)87)), splat((real)-87));
@@ -86,8 +86,8 @@ static inline vec exp_float(vec x) {
     return (vec)((mask)p + (__builtin_convertvector(k, mask) << 23));
 }
 
-/* In float by formula, with a relative error of 3e-7 at most; in double by libm. NaN stays NaN; sigmoid never falls
- * below exp(-87). */
+/* In float by formula, with a relative error of 3e-7 at most; in double by libm. NaN stays NaN; in float
+ * sigmoid never falls below exp(-87). */
 static inline vec vec_tanh(vec x) {
     if (sizeof(real) == sizeof(float)) return tanh_float(x);
     for (int i = 0; i < VL; i++) x[i] = (real)tanh((double)x[i]);

@@ -1,0 +1,181 @@
+"""C sources as loaded libraries: compiled at first use, kept in the cache, loaded with ctypes.
+
+A library's file name holds a hash of everything it depends on: source and headers, compiler and flags, and
+the CPU that `-march=native` looks at. Beside it stands its SHA-256, and nothing is loaded that differs.
+"""
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+import torch
+
+from physml.paths import cache_root, shown
+
+HEADERS = Path(__file__).parent
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-shared", "-pthread")
+REAL = {torch.float32: "float", torch.float64: "double"}
+PATIENCE_S = 300  # for one compilation
+
+Key = tuple[Path, torch.dtype, str | None, str, Path]
+
+_made: dict[Key, "ctypes.CDLL | Unavailable"] = {}
+_lock = Lock()
+
+
+class Unavailable(Exception):
+    """Why there is no library here, in one line."""
+
+
+def load(source: Path, dtype: torch.dtype, *headers: Path) -> ctypes.CDLL:
+    """The library made from `source`, its `real` being `dtype`.
+
+    Headers of this folder need not be named; `headers` are others that belong to the source. What was found
+    once, a library or a reason, holds for the process.
+    Environment: CC, the compiler; PHYSML_NATIVE_FLAGS, flags that are added; PHYSML_CACHE.
+    Errors: Unavailable.
+    """
+    if dtype not in REAL:
+        raise Unavailable(f"native code computes in float32 or float64; got {dtype}")
+    more_flags = os.environ.get("PHYSML_NATIVE_FLAGS", "")
+    key = (source, dtype, os.environ.get("CC"), more_flags, cache_root())
+    with _lock:
+        if key not in _made:
+            try:
+                _made[key] = _loaded(source, dtype, headers, more_flags)
+            except Unavailable as reason:
+                _made[key] = reason
+        made = _made[key]
+    if isinstance(made, Unavailable):
+        raise Unavailable(*made.args)
+    return made
+
+
+def _loaded(source: Path, dtype: torch.dtype, headers: tuple[Path, ...], more_flags: str) -> ctypes.CDLL:
+    compiler = _compiler(os.environ.get("CC"))
+    flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *shlex.split(more_flags)]
+    name = f"{source.stem}-{REAL[dtype]}-{_hash(source, headers, compiler, flags)}.so"
+    path = cache_root() / "native" / name
+    try:
+        if not _sound(path):
+            with _alone(path):
+                if not _sound(path):  # another process may have made it meanwhile
+                    _compile([*compiler, *flags, str(source)], path)
+    except OSError as error:
+        raise Unavailable(
+            f"the folder for compiled code, {shown(path.parent)}, can't be used ({error.strerror}); "
+            "free space, or set PHYSML_CACHE to another folder"
+        ) from error
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise Unavailable(
+            f"compiled code can't be loaded ({error}); if files in {shown(path.parent)} may not be executed, "
+            "set PHYSML_CACHE to another folder"
+        ) from error
+
+
+def _compiler(asked: str | None) -> list[str]:
+    """The command of CC, or the first compiler on the PATH."""
+    if asked:
+        command = shlex.split(asked)
+        if shutil.which(command[0]) is None:
+            raise Unavailable(f"no C compiler: CC={asked} is not there")
+        return command
+    for name in COMPILERS:
+        if found := shutil.which(name):
+            return [found]
+    raise Unavailable("no C compiler: " + ", ".join(COMPILERS) + " are not on the PATH")
+
+
+def _hash(source: Path, headers: tuple[Path, ...], compiler: list[str], flags: list[str]) -> str:
+    parts = [shlex.join(compiler), _version(tuple(compiler)), " ".join(flags), _cpu()]
+    made_of = [part.encode() for part in parts]
+    made_of += [path.read_bytes() for path in (source, *sorted(HEADERS.glob("*.h")), *headers)]
+    lengths = " ".join(str(len(part)) for part in made_of).encode()  # where one part ends and the next begins
+    return hashlib.sha256(lengths + b"".join(made_of)).hexdigest()[:20]
+
+
+@cache
+def _version(compiler: tuple[str, ...]) -> str:
+    return _output([*compiler, "--version"])
+
+
+@cache
+def _cpu() -> str:
+    """What `-march=native` can see of the machine."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    telling = ("model name", "cpu family", "model", "stepping", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.split("\t")[0].strip() in telling}))
+
+
+def _output(command: list[str]) -> str:
+    """What a compiler prints; Unavailable with the first line of its complaint if it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "LC_ALL": "C"},  # one language to look for the word "error" in
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"the C compiler {command[0]} can't be run: {error}") from error
+    if done.returncode != 0:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        told = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")
+        raise Unavailable(f"the C compiler {command[0]} failed ({done.returncode}): {told}")
+    return done.stdout
+
+
+def _digest_path(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _sound(path: Path) -> bool:
+    """Whether the file is there, whole, as it was written."""
+    try:
+        digest = _digest_path(path).read_text(encoding="ascii", errors="replace").strip()
+        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time; the kernel frees the lock of a process that dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _compile(command: list[str], path: Path) -> None:
+    """Under another name first: a process that is killed here leaves nothing that looks finished."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made, digest = Path(folder) / "made.so", Path(folder) / "made.sha256"
+        _output([*command, "-o", str(made), "-lm"])
+        digest.write_text(hashlib.sha256(made.read_bytes()).hexdigest(), encoding="ascii")
+        made.replace(path)
+        digest.replace(_digest_path(path))
