@@ -1,0 +1,354 @@
+/* coRNN forward and backward. Axes: B batch, T time, D features, H hidden units.
+
+   z_n = a z_{n-1} + c f_n - d y_{n-1},  y_n = y_{n-1} + dt z_n,  f_n = tanh(W y_{n-1} + Wcal z_{n-1} + V u_n + b)
+
+   A row of state is kept as the operand [y_{n-1} | z_{n-1} | u_n | 1] of K = 2P + D + 1 numbers, where P is H
+   rounded up to whole vectors. So a step is one product with packed weights (K, P) that take in input and bias,
+   and the gradients of all weights are one product of operands and gradients of pre-activations. What fills
+   P up is 0 and stays 0.
+
+   A thread owns rows of the batch. It takes them in tiles, few enough for a tile's state to stay in cache, and
+   runs a tile through all steps. Saved are the forces f and, once in a block of steps, the states: backward
+   finds the others in a block by the arithmetic of the forward pass. A step back, with gy and gz for the
+   gradients of y_n and z_n, is
+
+   gz += dt gy,  p_n = c (1 - f_n^2) gz,  [gy | gz] = [gy - d gz | a gz] + p_n [W | Wcal]
+
+   and p_n V, the gradient of u_n, comes out of the same product. After a block its operands and its p, still in
+   cache, give the weights' gradients. These are summed per thread and then in the order of the threads: as many
+   threads, the same bits. */
+
+#include "gemm.h"
+#include "threads.h"
+#include "vec.h"
+
+#define OUT_OF_MEMORY 1
+
+typedef ptrdiff_t length;
+
+typedef struct {
+    length n_batch, n_steps, d_in, n_hidden; /* B, T, D, H */
+    length n_block, n_tile;                  /* steps in a block, rows in a tile */
+    length n_padded, n_operand;              /* P, K */
+    length ld_operand, ld_force, ld_state;   /* from row to row of operands; of f and p; of [gy | gz | gu] */
+    real dt, a, c, d;
+} Shape;
+
+/* Room for n numbers, an odd number of vectors: rows a power of 2 apart would share few sets of the cache. */
+static length row_length(length n) { return (((length)whole(n) / VL) | 1) * VL; }
+
+static Shape shape_of(const long long sizes[6], const double constants[4]) {
+    Shape s = {.n_batch = sizes[0], .n_steps = sizes[1], .d_in = sizes[2], .n_hidden = sizes[3],
+               .n_block = sizes[4], .n_tile = sizes[5]};
+    s.n_padded = whole(s.n_hidden);
+    s.n_operand = 2 * s.n_padded + s.d_in + 1;
+    s.ld_operand = row_length(s.n_operand);
+    s.ld_force = row_length(s.n_padded);
+    s.ld_state = row_length(2 * s.n_padded + s.d_in);
+    s.dt = constants[0], s.a = constants[1], s.c = constants[2], s.d = constants[3];
+    return s;
+}
+
+static length least(length x, length y) { return x < y ? x : y; }
+
+static void copy(real *to, const real *from, length n) { memcpy(to, from, n * sizeof(real)); }
+
+static void clear(real *p, length n) { memset(p, 0, n * sizeof(real)); }
+
+/* The vector at h of a row of n numbers, which may end inside it. */
+static inline vec load_end(const real *row, length h, length n) {
+    return h + VL <= n ? load(row + h) : load_part(row + h, (int)(n - h));
+}
+
+static inline void store_end(real *row, length h, length n, vec x) {
+    if (h + VL <= n) store(row + h, x);
+    else store_part(row + h, x, (int)(n - h));
+}
+
+/* The state after a step from the one before. Both passes call this: they must agree to the last digit. */
+static inline void advance(const Shape *s, vec f, vec *y, vec *z) {
+    *z = s->a * *z + s->c * f - s->d * *y;
+    *y += s->dt * *z;
+}
+
+/* ---- Forward ---- */
+
+typedef struct {
+    Shape s;
+    const real *u, *y, *z;  /* (B, T, D), with its strides; (B, H) */
+    length u_row, u_step;
+    const real *weights;    /* (K, P), packed */
+    real *outputs;          /* (T, B, H) */
+    real *y_last, *z_last;  /* (B, H) */
+    real *forces, *states;  /* (T, B, P); [y | z] before each block, (blocks, B, 2P). NULL: nothing is saved */
+    real *scratch;          /* per thread */
+} Forward;
+
+static length forward_scratch(const Shape *s) { return s->n_tile * (s->ld_operand + s->ld_force); }
+
+static void forward_step(const Forward *w, length n, length row, length rows, real *operands, real *forces) {
+    const Shape *s = &w->s;
+    const length P = s->n_padded, H = s->n_hidden, at = n * s->n_batch + row;
+    for (length i = 0; i < rows; i++) {
+        real *operand = operands + i * s->ld_operand;
+        copy(operand + 2 * P, w->u + (row + i) * w->u_row + n * w->u_step, s->d_in);
+        if (w->states && n % s->n_block == 0)
+            copy(w->states + (n / s->n_block * s->n_batch + row + i) * 2 * P, operand, 2 * P);
+    }
+    gemm(rows, P, s->n_operand, operands, s->ld_operand, w->weights, forces, s->ld_force, 0);
+    for (length i = 0; i < rows; i++) {
+        real *operand = operands + i * s->ld_operand, *force = forces + i * s->ld_force;
+        real *saved = w->forces ? w->forces + (at + i) * P : force;
+        real *output = w->outputs + (at + i) * H;
+        for (length h = 0; h < P; h += VL) {
+            const vec f = vec_tanh(load(force + h));
+            vec y = load(operand + h), z = load(operand + P + h);
+            advance(s, f, &y, &z);
+            store(saved + h, f);
+            store(operand + h, y);
+            store(operand + P + h, z);
+            store_end(output, h, H, y);
+        }
+    }
+}
+
+static void forward_rows(void *shared, int share, int n_shares) {
+    const Forward *w = shared;
+    const Shape *s = &w->s;
+    const length P = s->n_padded, H = s->n_hidden, end = first_row(s->n_batch, share + 1, n_shares);
+    real *operands = w->scratch + share * forward_scratch(s), *forces = operands + s->n_tile * s->ld_operand;
+    for (length row = first_row(s->n_batch, share, n_shares), rows; row < end; row += rows) {
+        rows = least(s->n_tile, end - row);
+        clear(operands, rows * s->ld_operand);
+        for (length i = 0; i < rows; i++) {
+            real *operand = operands + i * s->ld_operand;
+            copy(operand, w->y + (row + i) * H, H);
+            copy(operand + P, w->z + (row + i) * H, H);
+            operand[s->n_operand - 1] = 1;
+        }
+        for (length n = 0; n < s->n_steps; n++) forward_step(w, n, row, rows, operands, forces);
+        for (length i = 0; i < rows; i++) {
+            copy(w->y_last + (row + i) * H, operands + i * s->ld_operand, H);
+            copy(w->z_last + (row + i) * H, operands + i * s->ld_operand + P, H);
+        }
+    }
+}
+
+/* W and Wcal (H, H), V (H, D) and b (H), transposed and packed for the step: (K, P). NULL: no memory. */
+static real *step_weights(const Shape *s, const real *W, const real *Wcal, const real *V, const real *b) {
+    const length P = s->n_padded, H = s->n_hidden, D = s->d_in, K = s->n_operand;
+    real *plain = reals(K * P), *packed = reals(packed_size(K, P));
+    if (plain && packed) {
+        clear(plain, K * P);
+        for (length i = 0; i < H; i++) {
+            for (length j = 0; j < H; j++) {
+                plain[j * P + i] = W[i * H + j];
+                plain[(P + j) * P + i] = Wcal[i * H + j];
+            }
+            for (length j = 0; j < D; j++) plain[(2 * P + j) * P + i] = V[i * D + j];
+            plain[(K - 1) * P + i] = b[i];
+        }
+        pack(packed, plain, K, P, P, 1);
+    } else {
+        free(packed);
+        packed = NULL;
+    }
+    free(plain);
+    return packed;
+}
+
+/* sizes: B, T, D, H, steps in a block, rows in a tile. constants: dt, a, c, d. strides of u: row, step. */
+int cornn_forward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
+                  const long long strides[2], const real *y, const real *z, const real *W, const real *Wcal,
+                  const real *V, const real *b, real *outputs, real *y_last, real *z_last, real *forces,
+                  real *states) {
+    const Shape s = shape_of(sizes, constants);
+    real *weights = step_weights(&s, W, Wcal, V, b), *scratch = reals(n_threads * forward_scratch(&s));
+    const int code = weights && scratch ? 0 : OUT_OF_MEMORY;
+    if (!code) {
+        Forward w = {.s = s, .u = u, .y = y, .z = z, .u_row = strides[0], .u_step = strides[1],
+                     .weights = weights, .outputs = outputs, .y_last = y_last, .z_last = z_last,
+                     .forces = forces, .states = states, .scratch = scratch};
+        in_threads(forward_rows, &w, n_threads);
+    }
+    free(weights);
+    free(scratch);
+    return code;
+}
+
+/* ---- Backward ---- */
+
+typedef struct {
+    Shape s;
+    const real *u, *forces, *states;
+    length u_row, u_step;
+    const real *weights;           /* [W | Wcal | V], or without V where u needs no gradient: (P, columns), packed */
+    length n_columns;
+    const real *d_outputs;         /* (B, T, H) with its strides, or NULL */
+    length d_row, d_step;
+    const real *d_y_last, *d_z_last; /* (B, H) or NULL */
+    real *d_u, *d_y, *d_z;         /* (T, B, D) or NULL; (B, H) */
+    length first, beyond;          /* which rows of d_weights are wanted */
+    real *d_weights;               /* of [W^T; Wcal^T; V^T; b], (K, ld_force) per thread; NULL: none is wanted */
+    real *scratch;                 /* per thread */
+} Backward;
+
+static length backward_scratch(const Shape *s) {
+    return s->n_tile * (s->n_block * (s->ld_operand + s->ld_force) + s->ld_state);
+}
+
+/* The operands of steps begin.. of a block, step after step, found again from the state before it. */
+static void find_operands(const Backward *w, length begin, length steps, length row, length rows, real *operands) {
+    const Shape *s = &w->s;
+    const length P = s->n_padded, ld = s->ld_operand;
+    for (length i = 0; i < rows; i++)
+        copy(operands + i * ld, w->states + (begin / s->n_block * s->n_batch + row + i) * 2 * P, 2 * P);
+    for (length k = 0; k < steps; k++) {
+        for (length i = 0; i < rows; i++) {
+            real *now = operands + (k * rows + i) * ld, *next = now + rows * ld;
+            const real *force = w->forces + ((begin + k) * s->n_batch + row + i) * P;
+            copy(now + 2 * P, w->u + (row + i) * w->u_row + (begin + k) * w->u_step, s->d_in);
+            now[s->n_operand - 1] = 1;
+            for (length h = 0; h < P && k + 1 < steps; h += VL) {
+                vec y = load(now + h), z = load(now + P + h);
+                advance(s, load(force + h), &y, &z);
+                store(next + h, y);
+                store(next + P + h, z);
+            }
+        }
+    }
+}
+
+/* One step back: the gradients of the pre-activations, p, and `d_states`, (rows) of [gy | gz | gu]. */
+static void backward_step(const Backward *w, length n, length row, length rows, real *d_states, real *p) {
+    const Shape *s = &w->s;
+    const length P = s->n_padded, H = s->n_hidden, at = n * s->n_batch + row;
+    for (length i = 0; i < rows; i++) {
+        real *d_state = d_states + i * s->ld_state, *push = p + i * s->ld_force;
+        const real *force = w->forces + (at + i) * P;
+        const real *d_output = w->d_outputs ? w->d_outputs + (row + i) * w->d_row + n * w->d_step : NULL;
+        for (length h = 0; h < P; h += VL) {
+            const vec f = load(force + h);
+            vec gy = load(d_state + h), gz = load(d_state + P + h);
+            if (d_output) gy += load_end(d_output, h, H);
+            gz += s->dt * gy;
+            store(push + h, s->c * (1 - f * f) * gz);
+            store(d_state + h, gy - s->d * gz);
+            store(d_state + P + h, s->a * gz);
+        }
+        clear(d_state + 2 * P, s->d_in);
+    }
+    gemm(rows, w->n_columns, P, p, s->ld_force, w->weights, d_states, s->ld_state, 1);
+    if (w->d_u)
+        for (length i = 0; i < rows; i++)
+            copy(w->d_u + (at + i) * s->d_in, d_states + i * s->ld_state + 2 * P, s->d_in);
+}
+
+static void backward_tile(const Backward *w, length row, length rows, real *d_weights, real *scratch) {
+    const Shape *s = &w->s;
+    const length P = s->n_padded, H = s->n_hidden;
+    real *d_states = scratch, *p = d_states + s->n_tile * s->ld_state;
+    real *operands = p + s->n_tile * s->n_block * s->ld_force;
+    clear(d_states, rows * s->ld_state);
+    for (length i = 0; i < rows; i++) {
+        if (w->d_y_last) copy(d_states + i * s->ld_state, w->d_y_last + (row + i) * H, H);
+        if (w->d_z_last) copy(d_states + i * s->ld_state + P, w->d_z_last + (row + i) * H, H);
+    }
+    for (length begin = (s->n_steps - 1) / s->n_block * s->n_block; begin >= 0; begin -= s->n_block) {
+        const length steps = least(s->n_block, s->n_steps - begin);
+        for (length k = steps - 1; k >= 0; k--)
+            backward_step(w, begin + k, row, rows, d_states, p + k * rows * s->ld_force);
+        if (d_weights) {
+            find_operands(w, begin, steps, row, rows, operands);
+            gemm_tn(w->beyond - w->first, P, steps * rows, operands + w->first, s->ld_operand, p, s->ld_force,
+                    d_weights + w->first * s->ld_force, s->ld_force);
+        }
+    }
+    for (length i = 0; i < rows; i++) {
+        copy(w->d_y + (row + i) * H, d_states + i * s->ld_state, H);
+        copy(w->d_z + (row + i) * H, d_states + i * s->ld_state + P, H);
+    }
+}
+
+static void backward_rows(void *shared, int share, int n_shares) {
+    const Backward *w = shared;
+    const Shape *s = &w->s;
+    const length end = first_row(s->n_batch, share + 1, n_shares);
+    real *d_weights = w->d_weights ? w->d_weights + share * s->n_operand * s->ld_force : NULL;
+    for (length row = first_row(s->n_batch, share, n_shares), rows; row < end; row += rows) {
+        rows = least(s->n_tile, end - row);
+        backward_tile(w, row, rows, d_weights, w->scratch + share * backward_scratch(s));
+    }
+}
+
+/* [W | Wcal | V], or without V, packed for a step back: (P, n_columns). NULL: no memory. */
+static real *back_weights(const Shape *s, length n_columns, const real *W, const real *Wcal, const real *V) {
+    const length P = s->n_padded, H = s->n_hidden;
+    real *plain = reals(P * n_columns), *packed = reals(packed_size(P, n_columns));
+    if (plain && packed) {
+        clear(plain, P * n_columns);
+        for (length i = 0; i < H; i++) {
+            copy(plain + i * n_columns, W + i * H, H);
+            copy(plain + i * n_columns + P, Wcal + i * H, H);
+            copy(plain + i * n_columns + 2 * P, V + i * s->d_in, n_columns - 2 * P);
+        }
+        pack(packed, plain, P, n_columns, n_columns, 1);
+    } else {
+        free(packed);
+        packed = NULL;
+    }
+    free(plain);
+    return packed;
+}
+
+/* Adds what all threads found to that of the first, in their order. */
+static void sum_shares(real *d_weights, length n, int n_shares) {
+    for (int share = 1; share < n_shares; share++)
+        for (length i = 0; i < n; i++) d_weights[i] += d_weights[share * n + i];
+}
+
+/* to (H, n), or NULL, from n rows of its transpose. */
+static void transpose(real *to, const real *from, length ld, length n_hidden, length n) {
+    for (length i = 0; to && i < n_hidden; i++)
+        for (length j = 0; j < n; j++) to[i * n + j] = from[j * ld + i];
+}
+
+/* As cornn_forward. strides: of u, row and step, and of d_outputs. What may be NULL: d_outputs, d_y_last and
+   d_z_last where no gradient comes in; d_u and d_W to d_b where none is wanted. */
+int cornn_backward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
+                   const long long strides[4], const real *W, const real *Wcal, const real *V,
+                   const real *forces, const real *states, const real *d_outputs, const real *d_y_last,
+                   const real *d_z_last, real *d_u, real *d_y, real *d_z, real *d_W, real *d_Wcal, real *d_V,
+                   real *d_b) {
+    const Shape s = shape_of(sizes, constants);
+    const length P = s.n_padded, K = s.n_operand, ld = s.ld_force;
+    Backward w = {.s = s, .u = u, .forces = forces, .states = states, .u_row = strides[0], .u_step = strides[1],
+                  .n_columns = 2 * P + (d_u ? s.d_in : 0), .d_outputs = d_outputs, .d_row = strides[2],
+                  .d_step = strides[3], .d_y_last = d_y_last, .d_z_last = d_z_last, .d_u = d_u, .d_y = d_y,
+                  .d_z = d_z};
+    w.first = d_W ? 0 : d_Wcal ? P : 2 * P;
+    w.beyond = d_V || d_b ? K : d_Wcal ? 2 * P : d_W ? P : 0;
+    const int wanted = w.first < w.beyond;
+    real *weights = back_weights(&s, w.n_columns, W, Wcal, V), *scratch = reals(n_threads * backward_scratch(&s));
+    real *d_weights = wanted ? reals(n_threads * K * ld) : NULL;
+    const int code = weights && scratch && (d_weights || !wanted) ? 0 : OUT_OF_MEMORY;
+    if (!code) {
+        w.weights = weights, w.scratch = scratch, w.d_weights = d_weights;
+        if (wanted) clear(d_weights, n_threads * K * ld);
+        in_threads(backward_rows, &w, n_threads);
+    }
+    if (!code && wanted) {
+        sum_shares(d_weights, K * ld, n_threads);
+        transpose(d_W, d_weights, ld, s.n_hidden, s.n_hidden);
+        transpose(d_Wcal, d_weights + P * ld, ld, s.n_hidden, s.n_hidden);
+        transpose(d_V, d_weights + 2 * P * ld, ld, s.n_hidden, s.d_in);
+        transpose(d_b, d_weights + (K - 1) * ld, ld, s.n_hidden, 1);
+    }
+    free(weights);
+    free(scratch);
+    free(d_weights);
+    return code;
+}
+
+/* The size of a vector: P is a multiple of it. */
+int cornn_vector(void) { return VL; }

@@ -1,0 +1,214 @@
+"""coRNN in C: cornn.c, which tells the algorithm. Axes: B batch, T time, D features, H hidden units.
+
+Here are the buffers and what autograd is told. Saved for the backward pass are the forces (T, B, P) and the
+states before each block of steps; P is H rounded up to whole vectors.
+"""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.errors import InputError
+from physml.ops.cornn.function import constants
+from physml.ops.native.library import Unavailable, load
+from physml.ops.native.pool import empty
+from physml.ops.once import once
+
+SOURCE = Path(__file__).with_name("cornn.c")
+TILE = 48  # rows of the batch that a thread takes through time together
+BLOCK = 384  # rows times steps in a block of the backward pass: their operands stay in cache
+PARALLEL = 2e7  # multiplications of a pass above which threads are worth being started
+
+
+def refusal(u: Tensor, *others: Tensor) -> str | None:
+    """Why native code can't compute this case; None if it can."""
+    for x in (u, *others):
+        if x.device.type != "cpu":
+            return f"backend native runs on a CPU; got a tensor on {x.device}"
+        if x.dtype != u.dtype:
+            return f"backend native needs one dtype for all; got {u.dtype} and {x.dtype}"
+        if x.numel() == 0:
+            return f"backend native needs no empty tensor; got one of shape {tuple(x.shape)}"
+    try:
+        _library(u.dtype)
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
+    """Whether it is faster here than `function.cornn`: at every size that was measured."""
+    return True
+
+
+def cornn(
+    u: Tensor,
+    y: Tensor,
+    z: Tensor,
+    W: Tensor,
+    Wcal: Tensor,
+    V: Tensor,
+    b: Tensor,
+    *,
+    dt: float,
+    gamma: float,
+    epsilon: float,
+    damping: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`reference.cornn` for fixed dt, gamma and epsilon on a CPU; differentiable once."""
+    if any(isinstance(x, Tensor) for x in (dt, gamma, epsilon)):
+        raise InputError(
+            "backend='native' has no gradients for dt, gamma and epsilon: they must be numbers. "
+            "Use 'auto' or 'reference'."
+        )
+    numbers = (dt, *constants(dt, gamma, epsilon, damping))
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wcal, V, b)):
+        return CoRNNNative.apply(u, y, z, W, Wcal, V, b, numbers)
+    with torch.no_grad():
+        return forward(u, y, z, W, Wcal, V, b, numbers, saved=False)[0]
+
+
+class CoRNNNative(torch.autograd.Function):
+    """The map of `reference.cornn` for fixed dt, gamma and epsilon. Differentiable once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        y: Tensor,
+        z: Tensor,
+        W: Tensor,
+        Wcal: Tensor,
+        V: Tensor,
+        b: Tensor,
+        numbers: tuple[float, ...],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        result, kept, ctx.n_block = forward(u, y, z, W, Wcal, V, b, numbers, saved=True)
+        ctx.numbers = numbers
+        ctx.save_for_backward(u, W, Wcal, V, *kept)
+        ctx.set_materialize_grads(False)
+        return result
+
+    @staticmethod
+    @once
+    def backward(
+        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        return (*backward(ctx, d_outputs, d_y, d_z), None)
+
+
+def forward(
+    u: Tensor,
+    y: Tensor,
+    z: Tensor,
+    W: Tensor,
+    Wcal: Tensor,
+    V: Tensor,
+    b: Tensor,
+    numbers: tuple[float, ...],
+    saved: bool,
+) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...], int]:
+    """The result; what is saved, the forces and the states before each block (blocks, B, 2P); steps per block."""
+    library = _library(u.dtype)
+    n_batch, n_steps, d_in = u.shape
+    n_hidden = len(b)
+    n_threads = _threads(n_batch, n_steps, d_in, n_hidden)
+    n_tile = _tile(n_batch, n_threads)
+    n_block = max(1, min(n_steps, BLOCK // n_tile))
+    outputs = empty((n_steps, n_batch, n_hidden), u.dtype)
+    y_last, z_last = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
+    kept: tuple[Tensor, ...] = ()
+    if saved:
+        vector = library.cornn_vector()
+        n_padded = -(-n_hidden // vector) * vector
+        kept = (
+            empty((n_steps, n_batch, n_padded), u.dtype),
+            empty((-(-n_steps // n_block), n_batch, 2 * n_padded), u.dtype),
+        )
+    u = _rows(u)
+    given = [x.contiguous() for x in (y, z, W, Wcal, V, b)]
+    made = (outputs, y_last, z_last, *(kept or (None, None)))
+    code = library.cornn_forward(
+        n_threads,
+        _integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        _reals(*numbers),
+        _pointer(u),
+        _integers(*u.stride()[:2]),
+        *map(_pointer, (*given, *made)),
+    )
+    _check(code)
+    return (outputs.transpose(0, 1), y_last, z_last), kept, n_block
+
+
+def backward(
+    ctx: Any, d_outputs: Tensor | None, d_y_last: Tensor | None, d_z_last: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """Gradients of u, y, z, W, Wcal, V and b; None where none is wanted."""
+    u, W, Wcal, V, forces, states = ctx.saved_tensors
+    library = _library(u.dtype)
+    n_batch, n_steps, d_in = u.shape
+    n_hidden = len(W)
+    n_threads = _threads(n_batch, n_steps, d_in, n_hidden)
+    n_tile = _tile(n_batch, n_threads)
+    n_block = ctx.n_block
+    u = _rows(u)
+    d_outputs = None if d_outputs is None else _rows(d_outputs)
+    given = [None if x is None else x.contiguous() for x in (W, Wcal, V, forces, states)]
+    incoming = [None if x is None else x.contiguous() for x in (d_y_last, d_z_last)]
+    want_u, _, _, *want_weights = ctx.needs_input_grad[:7]
+    d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
+    d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
+    sizes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
+    d_weights = [
+        u.new_empty(size) if want else None for size, want in zip(sizes, want_weights, strict=True)
+    ]
+    code = library.cornn_backward(
+        n_threads,
+        _integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        _reals(*ctx.numbers),
+        _pointer(u),
+        _integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
+        *map(_pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights)),
+    )
+    _check(code)
+    return None if d_u is None else d_u.transpose(0, 1), d_y, d_z, *d_weights
+
+
+def _library(dtype: torch.dtype) -> ctypes.CDLL:
+    return load(SOURCE, dtype)
+
+
+def _threads(n_batch: int, n_steps: int, d_in: int, n_hidden: int) -> int:
+    work = float(n_batch) * n_steps * n_hidden * (2 * n_hidden + d_in)
+    return min(torch.get_num_threads(), n_batch) if work >= PARALLEL else 1
+
+
+def _tile(n_batch: int, n_threads: int) -> int:
+    """Rows in a tile: as equal as can be among those of a thread, at most TILE."""
+    rows = -(-n_batch // n_threads)
+    return -(-rows // -(-rows // TILE))
+
+
+def _rows(x: Tensor) -> Tensor:
+    """x (B, T, N) with its last axis in one piece, copied only if need be."""
+    return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
+
+
+def _pointer(x: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if x is None else x.data_ptr())
+
+
+def _integers(*numbers: int) -> ctypes.Array[ctypes.c_longlong]:
+    return (ctypes.c_longlong * len(numbers))(*numbers)
+
+
+def _reals(*numbers: float) -> ctypes.Array[ctypes.c_double]:
+    return (ctypes.c_double * len(numbers))(*numbers)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise MemoryError("coRNN in C found no memory for its weights and blocks.")
