@@ -17,7 +17,7 @@ PLAN ?=
 JOBS ?=
 MAX_HOURS ?=
 DEVICE ?=
-# Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml table and physml figure.
+# Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml.bench, physml table and figure.
 ARGS ?=
 
 is_on = $(filter-out 0 no false off,$(strip $(1)))
@@ -32,7 +32,7 @@ MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || e
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test lint smoke smoke-models smoke-readme tables figures doctor clean always
+.PHONY: help setup demo test lint bench smoke smoke-models smoke-readme tables figures doctor clean always
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -84,6 +84,9 @@ lint: $(READY) ## check style and types: ruff, mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+bench: $(READY) ## time the recurrences against plain loops and nn.LSTM (ARGS=--help for more)
+	@$(PY) -m physml.bench $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 smoke: smoke-models smoke-readme ## every model on every task at tiny size, and the commands of README.md
 

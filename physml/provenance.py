@@ -57,7 +57,7 @@ def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda if cuda else None,
         "device": torch.cuda.get_device_name(device) if cuda else "cpu",
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "threads": config["runtime"]["threads"],
         "tf32": config["precision"] == "tf32",
         "deterministic": config["runtime"]["deterministic"],
@@ -65,7 +65,7 @@ def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
             return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))

@@ -1,0 +1,77 @@
+"""A results file as a picture: a panel per workload, a bar per variant, targets as marks; by matplotlib."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physml import atomic
+from physml.bench import targets
+from physml.bench.report import LABELS, number, title
+from physml.bench.variants import VARIANTS
+from physml.bench.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = 3
+OWN, THEIRS, BARE = "#2a6f97", "#b8b8b8", "#8fb8d0"  # the fast kernel, others' code, our slower variants
+
+
+def write(path: Path, result: Mapping[str, Any], device: str) -> bool:
+    """The picture, whole or not at all; False if there is no matplotlib or nothing to draw."""
+    timed = [w.name for w in WORKLOADS if "variants" in result["workloads"].get(w.name, {})]
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    if not timed:
+        return False
+    n_rows = math.ceil(len(timed) / COLUMNS)
+    figure = Figure(figsize=(4.6 * min(len(timed), COLUMNS), 2.6 * n_rows + 0.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(n_rows, min(len(timed), COLUMNS), squeeze=False).ravel()
+    for axes, name in zip(panels, timed, strict=False):
+        _panel(axes, name, result["workloads"][name], device)
+    for axes in panels[len(timed) :]:
+        axes.set_visible(False)
+    facts = result["machine"]
+    what = facts.get("gpu") or f"{facts['cpu']}, {facts['cores']} cores, 1 thread"
+    unit = "GPU ms" if device.startswith("cuda") else "CPU ms"
+    figure.suptitle(
+        f"Forward and backward of one batch, {unit} (median), {what}\n"
+        "dashed: GEMM limit; triangles: the goals against the loop (down) and nn.LSTM (up), met left of them",
+        fontsize=10,
+    )
+    atomic.write(path, lambda file: figure.savefig(file, format="png", dpi=130, metadata={"Software": None}))
+    return True
+
+
+def _panel(axes: "Axes", name: str, result: Mapping[str, Any], device: str) -> None:
+    kernel = targets.fast(device)
+    times = {v: targets.time_of(result, v) for v in VARIANTS}
+    drawn = [(v, ms) for v, ms in times.items() if ms is not None]
+    colours = [OWN if v == kernel else THEIRS if v in ("official", "lstm", "gru") else BARE for v, _ in drawn]
+    heights = range(len(drawn))
+    axes.barh(list(heights), [ms for _, ms in drawn], color=colours, height=0.72)
+    for height, (_, ms) in zip(heights, drawn, strict=True):
+        axes.text(ms * 1.06, height, number(ms), va="center", fontsize=7)
+    axes.set_yticks(list(heights), [LABELS[v] for v, _ in drawn], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    rate = result.get("gemm", {}).get("best_gflops")
+    limit = result["flops"] / rate / 1e6 if rate else None
+    if limit:
+        axes.axvline(limit, color="0.25", linestyle="--", linewidth=0.9)
+    low = min([ms for _, ms in drawn] + ([limit] if limit else []))
+    axes.set_xlim(low / 1.6, max(ms for _, ms in drawn) * 2.4)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_title(title(name), fontsize=9)
+    at = next((i for i, (v, _) in enumerate(drawn) if v == kernel), None)
+    marks = (("loop", targets.loop_of(result), "v"), ("lstm", "lstm", "^"))
+    for kind, other, shape in marks:
+        goal = next((t.goal for t in targets.of_device(device) if (t.workload, t.kind) == (name, kind)), None)
+        slow = times.get(other)
+        if goal and slow and at is not None:
+            axes.plot(slow / goal, at, marker=shape, color="#c1121f", markersize=6, clip_on=False)

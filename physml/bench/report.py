@@ -1,0 +1,224 @@
+"""A results file in words: tables in Markdown, for the terminal too."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from physml.bench import targets
+from physml.bench.variants import VARIANTS
+from physml.bench.workloads import WORKLOADS
+
+Result = Mapping[str, Any]
+LABELS = {
+    "official": "official loop",
+    "reference": "reference loop",
+    "torch": "torch Function",
+    "native": "native",
+    "triton": "triton",
+    "lstm": "nn.LSTM",
+    "gru": "nn.GRU",
+}
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table whose columns line up in plain text too; all but the first are right-aligned."""
+    cells = [list(heads), *(list(row) for row in rows)]
+    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(heads))]
+
+    def line(row: Sequence[str]) -> str:
+        first, *others = zip(row, widths, strict=True)
+        return f"| {first[0].ljust(first[1])} | " + " | ".join(t.rjust(w) for t, w in others) + " |"
+
+    rule = f"| {'-' * widths[0]} | " + " | ".join("-" * (w - 1) + ":" for w in widths[1:]) + " |"
+    return [line(cells[0]), rule, *(line(row) for row in cells[1:])]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Significant digits without an exponent; a dash for nothing.
+
+    Example:
+        >>> number(1234.5), number(0.0123), number(None)
+        ('1234', '0.0123', '–')
+    """
+    if value is None:
+        return "–"
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+" in text or abs(value) >= 10**digits else text
+
+
+def ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def title(name: str) -> str:
+    return next((w.title for w in WORKLOADS if w.name == name), name)
+
+
+def times(result: Result, device: str) -> list[str]:
+    """One workload: a line per variant, with its ratio to the fast kernel and its share of the limit."""
+    kernel = targets.fast(device)
+    fast_ms = targets.time_of(result, kernel)
+    rows = []
+    for variant in VARIANTS:
+        facts = result["variants"].get(variant)
+        if facts is None:
+            continue
+        label = LABELS[variant]
+        if "ms" not in facts:
+            rows.append((label, "not run", *("–",) * 5))
+            continue
+        share = None if variant in ("lstm", "gru") else targets.share(result, variant)
+        rows.append(
+            (
+                label,
+                number(facts["ms"]),
+                f"{number(facts['ms_q25'])} .. {number(facts['ms_q75'])}",
+                number(facts["wall_ms"]),
+                str(facts["n"]),
+                ratio(targets.quotient(facts["ms"], fast_ms)),
+                "–" if share is None else f"{100 * share:.0f} %",
+            )
+        )
+    unit = "GPU ms" if device.startswith("cuda") else "CPU ms"
+    lines = table(("", unit, "quartiles", "wall ms", "n", f": {kernel}", "of GEMM limit"), rows)
+    refused = [
+        f"{LABELS[v]}: {facts['not_run']}"
+        for v, facts in result["variants"].items()
+        if "not_run" in facts and v in LABELS
+    ]
+    return [*lines, *(["", "Not run. " + " ".join(f"{r.rstrip('.')}." for r in refused)] if refused else [])]
+
+
+def headline(result: Result) -> str:
+    sizes = ", ".join(f"{key} {value}" for key, value in result["sizes"].items() if (key, value) != ("L", 1))
+    rate = result.get("gemm", {}).get("best_gflops")
+    limit = "" if not rate else (
+        f"; GEMM limit {number(result['flops'] / rate / 1e6)} ms"
+        f" ({number(result['flops'] / 1e9)} GFLOP at {number(rate)} GFLOP/s)"
+    )  # fmt: skip
+    return f"{sizes}{limit}. {moment(result['run'])}"
+
+
+def moment(run: Result) -> str:
+    code = run["code"]
+    commit = "no commit" if not code["commit"] else code["commit"][:10]
+    dirty = ", uncommitted changes" if code["dirty"] else ""
+    tf32 = ", TF32" if run["tf32"] else ""
+    return (
+        f"{run['date']}, commit {commit}{dirty}, torch {run['torch']}{tf32}, "
+        f"load {run['load_before']} .. {run.get('load_after')}"
+    )
+
+
+def target_table(rows: Iterable[Result]) -> list[str]:
+    return table(
+        ("workload", "what", "goal", "reached", ""),
+        (
+            (
+                title(row["workload"]),
+                row["what"],
+                f"{row['sign']} {row['goal']:g}",
+                ratio(row["reached"]),
+                row["verdict"],
+            )
+            for row in rows
+        ),
+    )
+
+
+def _thread_table(results: Mapping[str, Result]) -> list[str]:
+    rows = []
+    for name, result in results.items():
+        for variant, facts in result.get("threads", {}).get("variants", {}).items():
+            walls = [facts.get(n, {}).get("wall_ms") for n in ("1", "2")]
+            rows.append(
+                (
+                    f"{title(name)}, {LABELS[variant]}",
+                    *(number(w) for w in walls),
+                    ratio(targets.quotient(*walls)),
+                )
+            )
+    return table(("wall ms", "1 thread", "2 threads", "speed-up"), rows) if rows else []
+
+
+def _variant_table(results: Mapping[str, Result], part: str, cell: Any) -> list[str]:
+    """Workloads down, variants across, for one pass."""
+    having = {name: r[part]["variants"] for name, r in results.items() if part in r}
+    used = [v for v in VARIANTS if any(v in cells for cells in having.values())]
+    rows = [(title(name), *(cell(cells.get(v, {})) for v in used)) for name, cells in having.items()]
+    return table(("", *(LABELS[v] for v in used)), rows) if rows else []
+
+
+def _growth_table(growth: Result) -> list[str]:
+    rows = []
+    for name, axes in growth["recurrences"].items():
+        for axis, found in axes.items():
+            for variant, facts in found["variants"].items():
+                if "slope" in facts:
+                    ms = " ".join(number(x) for x in facts["ms"])
+                    sizes = " ".join(map(str, found["sizes"]))
+                    rows.append((f"{name}, {LABELS[variant]}", axis, sizes, ms, f"{facts['slope']:.2f}"))
+    return table(("", "axis", "sizes", "ms", "slope"), rows)
+
+
+def _packing(entry: Any) -> list[str]:
+    """Runs per hour, as it was measured: rows of like keys become a table, single facts lines."""
+    rows = entry.get("rows", []) if isinstance(entry, Mapping) else entry
+    lines = []
+    if rows:
+        heads = list(rows[0])
+        lines += table(heads, ([_plain(row.get(head)) for head in heads] for row in rows))
+    if isinstance(entry, Mapping):
+        facts = {k: v for k, v in entry.items() if k not in ("rows", "run")}
+        lines += ["", *(f"- {key}: {_plain(value)}" for key, value in facts.items())] if facts else []
+        if "run" in entry:
+            lines += ["", moment(entry["run"])]
+    return lines
+
+
+def _plain(value: Any) -> str:
+    return number(value, 4) if isinstance(value, float) else "–" if value is None else str(value)
+
+
+def markdown(result: Result, device: str) -> str:
+    """The whole report of a results file."""
+    name, results = result["class"], _in_order(result["workloads"])
+    timed = {k: r for k, r in results.items() if "variants" in r}
+    facts = result["machine"]
+    what = facts.get("gpu") or f"{facts['cpu']}, {facts['cores']} cores"
+    rows = targets.judged(results, device)
+    words = [row["verdict"] for row in rows]
+    lines = [
+        f"# Speed on {what}",
+        "",
+        "Written by `make bench`; how it is measured: [docs/speed.md](../../docs/speed.md). Forward and",
+        "backward of one batch, float32, all variants in turn in one process, medians. A ratio is the time",
+        f"of a line over that of {targets.fast(device)}: above 1, {targets.fast(device)} is faster.",
+        "",
+        f"![Time per batch]({name}.png)",
+        "",
+        "## Targets",
+        "",
+        f"{words.count('met')} met, {words.count('not met')} not met, {words.count('not run')} not run.",
+        "",
+        *target_table(rows),
+    ]
+    for key, one in timed.items():
+        lines += ["", f"## {title(key)}", "", headline(one), "", *times(one, device)]
+    parts = {
+        "Threads": _thread_table(results),
+        "Peak memory added, MiB": _variant_table(results, "memory", lambda c: number(c.get("mib"))),
+        "Worst relative gradient error against float64": _variant_table(
+            results, "errors", lambda c: "–" if "error" not in c else f"{c['error']:.1e}"
+        ),
+        "Growth": _growth_table(result["growth"]) if "growth" in result else [],
+        "Runs per hour": _packing(result["packing"]) if "packing" in result else [],
+    }
+    for heading, part in parts.items():
+        if part:
+            lines += ["", f"## {heading}", "", *part]
+    return "\n".join(lines) + "\n"
+
+
+def _in_order(results: Mapping[str, Result]) -> dict[str, Result]:
+    order = [w.name for w in WORKLOADS]
+    return dict(sorted(results.items(), key=lambda item: order.index(item[0]) if item[0] in order else 99))

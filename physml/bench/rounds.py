@@ -1,0 +1,109 @@
+"""Timing in rounds: everyone runs in turn, again and again, so that a noisy minute hits all alike."""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+AT_LEAST = 3  # samples of anyone, however slow
+SAMPLE_S = 0.02  # a sample is the mean over as many calls as fill this
+SLOW_S = 1.0  # the first call of anyone slower counts as a sample; of others it warms up and no more
+
+
+@dataclass
+class Samples:
+    """Milliseconds per call: `ms` of the processor (CPU time) or the GPU (events), `wall_ms` of the clock."""
+
+    calls: int
+    ms: list[float] = field(default_factory=list)
+    wall_ms: list[float] = field(default_factory=list)
+
+    def facts(self) -> dict[str, float | int]:
+        low, median, high = np.percentile(self.ms, (25, 50, 75))
+        return {
+            "ms": _short(median),
+            "ms_q25": _short(low),
+            "ms_q75": _short(high),
+            "ms_min": _short(min(self.ms)),
+            "wall_ms": _short(float(np.median(self.wall_ms))),
+            "n": len(self.ms),
+            "calls": self.calls,
+        }
+
+
+def _short(value: float) -> float:
+    """Five significant digits: more are noise."""
+    return float(f"{value:.5g}")
+
+
+def reason(error: Exception) -> str:
+    """Why something did not run, in one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def sample(step: Callable[[], object], calls: int, device: str) -> tuple[float, float]:
+    """Milliseconds per call: of the device, and of the wall clock."""
+    gc.collect()  # nobody pays for the rubbish of the one before
+    if device.startswith("cuda"):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize(device)
+        wall = time.perf_counter()
+        begin.record()
+        for _ in range(calls):
+            step()
+        end.record()
+        torch.cuda.synchronize(device)
+        wall = time.perf_counter() - wall
+        return begin.elapsed_time(end) / calls, 1000 * wall / calls
+    wall, processor = time.perf_counter(), time.process_time()
+    for _ in range(calls):
+        step()
+    processor, wall = time.process_time() - processor, time.perf_counter() - wall
+    return 1000 * processor / calls, 1000 * wall / calls
+
+
+def plan(costs: Mapping[str, float], rounds: int, budget_s: float) -> dict[str, int]:
+    """How many samples of `costs` seconds each: equal shares of the budget, AT_LEAST up to `rounds`.
+
+    Example:
+        >>> plan({"fast": 0.02, "slow": 7.0}, rounds=9, budget_s=40.0)
+        {'fast': 9, 'slow': 3}
+    """
+    share = budget_s / max(len(costs), 1)
+    least = min(AT_LEAST, rounds)
+    return {name: min(rounds, max(least, int(share / max(cost, 1e-9)))) for name, cost in costs.items()}
+
+
+def interleave(
+    steps: Mapping[str, Callable[[], object]], *, rounds: int, budget_s: float, device: str = "cpu"
+) -> dict[str, Samples | str]:
+    """Samples of every step, or why it did not run. Whoever gets fewer is spread evenly over the rounds."""
+    found: dict[str, Samples | str] = {}
+    costs, done = {}, {}
+    for name, step in steps.items():
+        try:
+            first = sample(step, 1, device)
+        except Exception as error:  # one that fails must not take the others with it
+            found[name] = reason(error)
+            continue
+        once = first[1] / 1000
+        calls = max(1, math.ceil(SAMPLE_S / max(once, 1e-6)))
+        costs[name], done[name] = once * calls, int(once > SLOW_S)
+        found[name] = Samples(calls, *([x] * done[name] for x in first))
+    counts = {name: n - done[name] for name, n in plan(costs, rounds, budget_s).items()}
+    names = list(counts)
+    n_rounds = max(counts.values(), default=0)
+    for k in range(n_rounds):
+        for name in names[k % len(names) :] + names[: k % len(names)]:
+            if (k + 1) * counts[name] // n_rounds > k * counts[name] // n_rounds:
+                samples = found[name]
+                assert isinstance(samples, Samples)  # only those have a count
+                ms, wall_ms = sample(steps[name], samples.calls, device)
+                samples.ms.append(ms)
+                samples.wall_ms.append(wall_ms)
+    return found

@@ -1,0 +1,214 @@
+"""The command: which workloads, variants and passes, in which order, and where the results go."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from physml import atomic
+from physml.bench import accuracy, gemm, growth, memory, plot, report, store, targets
+from physml.bench.rounds import Samples, interleave, reason
+from physml.bench.variants import BACKENDS, VARIANTS, Step
+from physml.bench.workloads import WORKLOADS, Workload
+from physml.errors import InputError, PhysmlError, near
+from physml.paths import shown
+
+PASSES = ("time", "threads", "memory", "errors", "growth")
+TINY = {"T": 20, "B": 4, "D": 3, "H": 16}  # of --quick, and which workloads are tried
+ONE_EACH = "cornn-ncifar,lem-fhn,unicornn-psmnist"
+THREADS_FROM = 128  # hidden units: below, two threads only get in each other's way
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="python -m physml.bench", description=__doc__)
+    p.add_argument(
+        "--workload", default="all", help=f"all, or some of: {', '.join(w.name for w in WORKLOADS)}"
+    )
+    p.add_argument("--variants", default="all", help=f"all, or some of: {', '.join(VARIANTS)}")
+    p.add_argument("--passes", default="all", help=f"all, or some of: {', '.join(PASSES)}")
+    p.add_argument("--rounds", type=int, default=9, help="samples of each variant, at most (%(default)s)")
+    p.add_argument("--budget-s", type=float, default=30, help="for the rounds of one workload (%(default)s)")
+    p.add_argument("--threads", type=int, default=1, help="of the pass `time` (%(default)s)")
+    p.add_argument("--device", default="cpu", help="cpu or cuda (%(default)s)")
+    p.add_argument("--tf32", action="store_true", help="allow TF32 products on a GPU, cuDNN's included")
+    p.add_argument("--quick", action="store_true", help="tiny sizes, one round: does it work at all?")
+    p.add_argument("--no-write", action="store_true", help="print only")
+    return p
+
+
+def chosen(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """The names of a comma-separated list, in the order of `known`."""
+    names = known if text == "all" else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise InputError(f"{what} must be among {', '.join(known)}; got {name!r}. {near(name, known)}")
+    return tuple(name for name in known if name in names)
+
+
+def timed(
+    workload: Workload, variants: Sequence[str], *, rounds: int, budget_s: float, threads: int, device: str
+) -> dict[str, Any]:
+    """The pass `time` of one workload: every variant, and plain products to compare with, interleaved."""
+    torch.set_num_threads(threads)
+    run = store.moment(device, threads)
+    refused, steps = _steps(workload, variants, device)
+    products = gemm.steps(device)
+    everyone: dict[str, Callable[[], object]] = {**steps, **{str(k): step for k, step in products.items()}}
+    found = interleave(everyone, rounds=rounds, budget_s=budget_s, device=device)
+    run["load_after"] = store.load()
+    rates = {}
+    for shape in products:
+        samples = found.pop(str(shape))
+        if isinstance(samples, Samples):
+            rates["x".join(map(str, shape))] = round(gemm.gflops(shape, samples.facts()["ms"]), 1)
+    measured = {v: s.facts() if isinstance(s, Samples) else {"not_run": s} for v, s in found.items()}
+    return {
+        "sizes": workload.sizes,
+        "flops": workload.flops,
+        "run": run,
+        "gemm": {"best_gflops": max(rates.values(), default=None), "shapes": rates},
+        "variants": {v: {**measured, **refused}[v] for v in variants},
+    }
+
+
+def _steps(
+    workload: Workload, variants: Sequence[str], device: str
+) -> tuple[dict[str, dict[str, str]], dict[str, Step]]:
+    refused, steps = {}, {}
+    for variant in variants:
+        try:
+            steps[variant] = Step(workload, variant, device)
+        except Exception as error:  # no compiler, no such backend, no GPU: told, and the others go on
+            refused[variant] = {"not_run": reason(error)}
+    return refused, steps
+
+
+def threaded(workload: Workload, variants: Sequence[str], *, rounds: int, budget_s: float) -> dict[str, Any]:
+    """One thread and two in turn, by the wall clock."""
+    run = store.moment("cpu", 2)
+    _, steps = _steps(workload, variants, "cpu")
+
+    def with_threads(n: int, step: Step) -> Callable[[], None]:
+        def call() -> None:
+            torch.set_num_threads(n)
+            step()
+
+        return call
+
+    both = {f"{v} {n}": with_threads(n, step) for v, step in steps.items() for n in (1, 2)}
+    found = interleave(both, rounds=rounds, budget_s=budget_s)
+    torch.set_num_threads(1)
+    cells: dict[str, dict[str, Any]] = {v: {} for v in steps}
+    for key, samples in found.items():
+        variant, n = key.split()
+        cells[variant][n] = samples.facts() if isinstance(samples, Samples) else {"not_run": samples}
+    run["load_after"] = store.load()
+    return {"run": run, "variants": cells}
+
+
+def grown(options: argparse.Namespace, device: str) -> dict[str, Any]:
+    """The pass `growth`."""
+    torch.set_num_threads(1)
+    run = store.moment(device, 1)
+    found: dict[str, Any] = {}
+    for middle in growth.MIDDLE:
+        loop = "reference" if middle.recurrence == "unicornn" else "official"
+        variants = (loop, targets.fast(device), "lstm")
+        limits = {"rounds": min(5, options.rounds), "budget_s": options.budget_s / 3, "device": device}
+        sweeps = {k: v[:2] for k, v in growth.SWEEPS.items()} if options.quick else growth.SWEEPS
+        if options.quick:
+            middle = middle.with_sizes(TINY)
+        found[middle.title] = {
+            axis: growth.sweep(middle, axis, sizes, variants, **limits) for axis, sizes in sweeps.items()
+        }
+    run["load_after"] = store.load()
+    return {"run": run, "recurrences": found}
+
+
+def passes_of(
+    workload: Workload, variants: Sequence[str], passes: Sequence[str], options: argparse.Namespace
+) -> dict[str, Any]:
+    """All passes over one workload; what is known so far is printed."""
+    device = options.device
+    limits = {"rounds": options.rounds, "budget_s": options.budget_s}
+    found: dict[str, Any] = {}
+    if "time" in passes:
+        found = timed(workload, variants, **limits, threads=options.threads, device=device)
+        print(f"\n{workload.title}: {report.headline(found)}")
+        print("\n".join(report.times(found, device)), flush=True)
+    if "threads" in passes and workload.H >= THREADS_FROM and device == "cpu":
+        found["threads"] = threaded(workload, [v for v in ("native", "lstm") if v in variants], **limits)
+    if "memory" in passes:
+        some = variants[:1] if options.quick else [v for v in variants if v != "gru"]
+        cells = {v: memory.measure(workload, v, device) for v in some}
+        found["memory"] = {"run": store.moment(device, 1), "variants": cells}
+    if "errors" in passes:
+        found["errors"] = {
+            "run": store.moment(device, options.threads),
+            "variants": accuracy.errors(workload, [v for v in variants if v in BACKENDS], device),
+        }
+    return found
+
+
+def bench(options: argparse.Namespace) -> dict[str, Any]:
+    """The whole measurement; written after every workload, so that nothing done is lost."""
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError("device cuda needs a GPU that torch can use, and there is none. Use --device cpu.")
+    if options.rounds < 1 or options.threads < 1:
+        raise InputError("rounds and threads must be at least 1.")
+    wanted = ONE_EACH if options.quick and options.workload == "all" else options.workload
+    names = chosen(wanted, [w.name for w in WORKLOADS], "workload")
+    variants = chosen(options.variants, VARIANTS, "variants")
+    passes = chosen(options.passes, PASSES, "passes")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
+    workloads = [w for w in WORKLOADS if w.name in names]
+    if options.quick:
+        workloads = [w.with_sizes(TINY) for w in workloads]
+        options.rounds, options.budget_s = 1, 1.0
+    facts = store.machine(options.device)
+    result: dict[str, Any] = {"class": store.machine_class(facts), "machine": facts, "workloads": {}}
+    complete = variants == VARIANTS and not options.quick and not options.no_write
+    path = store.path_of(result["class"])
+    for workload in workloads:
+        result["workloads"][workload.name] = passes_of(workload, variants, passes, options)
+        if complete:
+            _write(path, result, options.device)
+    if "growth" in passes and options.workload == "all":
+        result["growth"] = grown(options, options.device)
+        if complete:
+            _write(path, result, options.device)
+    _say(result, path if complete else None, options)
+    return result
+
+
+def _write(path: Path, new: dict[str, Any], device: str) -> None:
+    merged = store.merge(store.read(path), new)
+    merged["targets"] = targets.judged(merged["workloads"], device)
+    store.write(path, merged)
+    atomic.write_text(path.with_suffix(".md"), report.markdown(merged, device))
+    plot.write(path.with_suffix(".png"), merged, device)
+
+
+def _say(result: dict[str, Any], path: Path | None, options: argparse.Namespace) -> None:
+    done = result["workloads"]
+    rows = [row for row in targets.judged(done, options.device) if row["workload"] in done]
+    if options.quick:
+        print("\nTiny sizes: it works; the numbers say nothing. Nothing was written.")
+        return
+    print("\n" + "\n".join(report.target_table(rows)))
+    if path is not None:
+        print(f"\nWritten: {shown(path)}, and the same with .md and .png.")
+    else:
+        print("\nNothing was written: only a run of all variants is a result.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        bench(parser().parse_args(arguments))
+    except PhysmlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0

@@ -1,0 +1,90 @@
+"""The results file of a class of machines, `results/bench/<class>.json`: read, updated, written."""
+
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from physml import atomic
+from physml.errors import RecordError
+from physml.paths import results_root, shown
+from physml.provenance import code, cpu_model, now
+
+SCHEMA = 1
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What the class is made of; no name of a host."""
+    facts: dict[str, Any] = {"cpu": cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
+    if device.startswith("cuda"):
+        facts["gpu"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+def machine_class(facts: dict[str, Any]) -> str:
+    """A file name for machines that measure alike.
+
+    Example:
+        >>> machine_class({"cpu": "AMD EPYC", "cores": 2})
+        'cpu-amd-epyc-2-cores'
+    """
+    name = f"gpu {facts['gpu']}" if facts.get("gpu") else f"cpu {facts['cpu']} {facts['cores']} cores"
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
+
+
+def moment(device: str, threads: int) -> dict[str, Any]:
+    """When and with what something is measured; `finish` adds what is known only afterwards."""
+    return {
+        "date": now(),
+        "code": code(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "cuda": torch.version.cuda if device.startswith("cuda") else None,
+        "tf32": torch.backends.cuda.matmul.allow_tf32 if device.startswith("cuda") else False,
+        "threads": threads,
+        "load_before": load(),
+    }
+
+
+def load() -> float | None:
+    """Processes that wanted a core in the last minute, ours included."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def path_of(name: str) -> Path:
+    return results_root() / "bench" / f"{name}.json"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What is there, or an empty result. RecordError if it is damaged or of another schema."""
+    if not path.exists():
+        return {"schema": SCHEMA, "workloads": {}}
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RecordError(
+            f"{shown(path)} is no JSON: {error}. Restore or delete it, and run again."
+        ) from error
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        raise RecordError(
+            f"{shown(path)}: a result of schema {SCHEMA} was expected. Delete it, and run again."
+        )
+    return found
+
+
+def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """`new` replaces the parts it has, passes of a workload each on its own; all others stay."""
+    workloads = dict(old.get("workloads", {}))
+    for name, passes in new.get("workloads", {}).items():
+        workloads[name] = {**workloads.get(name, {}), **passes}
+    return {**old, **new, "workloads": workloads}
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    atomic.write_json(path, result)

@@ -1,0 +1,124 @@
+"""What the kernels are to reach, and whether they do. Ratios within one interleaved run, 1 CPU thread."""
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+Result = Mapping[str, Any]  # one workload of the results file
+Kind = Literal["loop", "lstm", "share", "torch", "memory_loop", "memory_lstm", "threads"]
+WORDS: dict[Kind, str] = {
+    "loop": "plain loop : {fast}, time",
+    "lstm": "nn.LSTM : {fast}, time",
+    "share": "{fast}, share of the GEMM limit",
+    "torch": "plain loop : torch, time",
+    "memory_loop": "{fast} : plain loop, peak memory",
+    "memory_lstm": "{fast} : nn.LSTM, peak memory",
+    "threads": "{fast}, 1 thread : 2 threads, wall time",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    workload: str
+    kind: Kind
+    goal: float
+
+    @property
+    def sign(self) -> str:
+        return {"memory_loop": "≤", "memory_lstm": "<"}.get(self.kind, "≥")
+
+    def verdict(self, reached: float | None) -> str:
+        """met, not met or not run; compared to two decimals, as they are printed."""
+        if reached is None:
+            return "not run"
+        compare = {"≤": operator.le, "<": operator.lt, "≥": operator.ge}[self.sign]
+        return "met" if compare(round(reached, 2), self.goal) else "not met"
+
+
+def _rows(workload: str, **goals: float) -> Iterator[Target]:
+    for kind, goal in {**goals, "memory_loop": 0.5, "memory_lstm": 1.0}.items():
+        yield Target(workload, cast(Kind, kind), goal)
+
+
+CPU: tuple[Target, ...] = (
+    *_rows("cornn-psmnist-128", loop=2.0, lstm=3.0, share=0.80, torch=1.1, threads=1.7),
+    *_rows("cornn-psmnist-256", loop=1.7, lstm=3.0, share=0.90, torch=1.1, threads=1.7),
+    *_rows("cornn-ncifar", loop=2.1, lstm=4.0, share=0.80, torch=1.1, threads=1.7),
+    *_rows("lem-smnist", loop=2.1, lstm=1.7, share=0.80, torch=1.1, threads=1.7),
+    *_rows("lem-fhn", loop=45.0, lstm=2.0, torch=5.0),
+    *_rows("lem-eigenworms", loop=60.0, lstm=3.0, share=0.45, torch=1.0),
+    *_rows("lem-ptb", loop=1.4, lstm=1.0, share=0.88, torch=1.1, threads=1.7),
+    *_rows("unicornn-psmnist", loop=2.5, lstm=8.0, share=0.65, torch=1.0, threads=1.7),
+    *_rows("unicornn-eigenworms", loop=55.0, lstm=6.5, torch=1.0),
+)
+CUDA: tuple[Target, ...] = (
+    Target("lem-smnist", "loop", 20.0),
+    Target("cornn-psmnist-128", "loop", 20.0),
+    *(Target(w, "lstm", 1.0) for w in ("cornn-psmnist-128", "cornn-psmnist-256", "cornn-ncifar")),
+    *(Target(w, "lstm", 1.0) for w in ("lem-smnist", "lem-fhn", "lem-eigenworms", "lem-ptb")),
+    *(Target(w, "lstm", 5.0) for w in ("unicornn-psmnist", "unicornn-eigenworms")),
+)
+
+
+def of_device(device: str) -> tuple[Target, ...]:
+    return CUDA if device.startswith("cuda") else CPU
+
+
+def fast(device: str) -> str:
+    """The kernel that the targets speak of."""
+    return "triton" if device.startswith("cuda") else "native"
+
+
+def time_of(result: Result, variant: str) -> float | None:
+    value = result.get("variants", {}).get(variant, {}).get("ms")
+    return None if value is None else float(value)
+
+
+def loop_of(result: Result) -> str:
+    """The plain loop to compare with: as the official code has it, or the reference where there is none."""
+    return "official" if "ms" in result.get("variants", {}).get("official", {}) else "reference"
+
+
+def share(result: Result, variant: str) -> float | None:
+    """GEMM limit : time, where the limit is all products at the best rate measured in the same run."""
+    ms, rate = time_of(result, variant), result.get("gemm", {}).get("best_gflops")
+    return None if not ms or not rate else result["flops"] / (rate * 1e6) / ms
+
+
+def quotient(above: float | None, below: float | None) -> float | None:
+    return None if above is None or not below else above / below
+
+
+def value(target: Target, result: Result, device: str) -> float | None:
+    """What was reached; None where one of its two sides did not run."""
+    kernel, loop = fast(device), loop_of(result)
+    if target.kind in ("loop", "lstm", "torch"):
+        slow = "lstm" if target.kind == "lstm" else loop
+        return quotient(time_of(result, slow), time_of(result, "torch" if target.kind == "torch" else kernel))
+    if target.kind == "share":
+        return share(result, kernel)
+    if target.kind == "threads":
+        times = result.get("threads", {}).get("variants", {}).get(kernel, {})
+        return quotient(times.get("1", {}).get("wall_ms"), times.get("2", {}).get("wall_ms"))
+    peaks = result.get("memory", {}).get("variants", {})
+    other = "lstm" if target.kind == "memory_lstm" else loop
+    return quotient(peaks.get(kernel, {}).get("mib"), peaks.get(other, {}).get("mib"))
+
+
+def judged(results: Mapping[str, Result], device: str) -> list[dict[str, Any]]:
+    """Every target of a device with what was reached."""
+    rows = []
+    for target in of_device(device):
+        reached = value(target, results.get(target.workload, {}), device)
+        rows.append(
+            {
+                "workload": target.workload,
+                "what": WORDS[target.kind].format(fast=fast(device)),
+                "goal": target.goal,
+                "sign": target.sign,
+                "reached": None if reached is None else round(reached, 3),
+                "verdict": target.verdict(reached),
+            }
+        )
+    return rows

@@ -1,0 +1,78 @@
+"""Who is timed: a layer in several implementations, and one batch for it. Axes: B, T, D, H, L."""
+
+import torch
+from torch import Tensor, nn
+
+from physml.bench.official import OfficialLoop
+from physml.bench.workloads import Workload
+from physml.errors import InputError
+from physml.models.cornn import CoRNN
+from physml.models.lem import LEM
+from physml.models.unicornn import UnICORNN
+
+BACKENDS = ("reference", "torch", "native", "triton")
+VARIANTS = ("official", *BACKENDS, "lstm", "gru")
+SEED = 20261121
+
+
+def layer(workload: Workload, backend: str) -> CoRNN | LEM | UnICORNN:
+    """The layer of physml, float32, with the same weights for every backend."""
+    torch.manual_seed(SEED)
+    d_in, d_hidden, settings = workload.D, workload.H, workload.settings
+    if workload.recurrence == "cornn":
+        return CoRNN(d_in, d_hidden, **settings, backend=backend)
+    if workload.recurrence == "lem":
+        return LEM(d_in, d_hidden, **settings, backend=backend)
+    return UnICORNN(d_in, d_hidden, n_layers=workload.L, **settings, backend=backend)
+
+
+def module(workload: Workload, variant: str) -> nn.Module:
+    """The implementation that `variant` names. InputError says why there is none."""
+    if variant in BACKENDS:
+        return layer(workload, variant)
+    if variant in ("lstm", "gru"):
+        torch.manual_seed(SEED)
+        kind = nn.LSTM if variant == "lstm" else nn.GRU
+        return kind(workload.D, workload.H, workload.L, batch_first=True)
+    plain = layer(workload, "reference")
+    if isinstance(plain, UnICORNN):
+        raise InputError("the official code runs on CUDA alone; its plain loop is the variant reference")
+    return OfficialLoop(plain)
+
+
+class Step:
+    """Forward and backward of one batch with all parameters needing gradients; calling it runs it.
+
+    The loss is the inner product of all outputs with fixed numbers `slope` (B, T, H). These are its gradient,
+    which is handed to autograd as it is: no pass of a loss over the outputs is timed. They lie time first in
+    memory, like the outputs of most implementations. Making a Step runs two time steps: whatever is compiled
+    at first use is, and whoever refuses does so now.
+    """
+
+    def __init__(self, workload: Workload, variant: str, device: str = "cpu") -> None:
+        self.module = module(workload, variant).to(device)
+        self.u, self.slope = (x.to(device) for x in batch(workload))
+        if variant == "official":  # its data lie time first
+            self.u = self.u.transpose(0, 1).contiguous().transpose(0, 1)
+        self._run(2)
+        self.module.zero_grad(set_to_none=True)
+
+    def __call__(self) -> None:
+        self.module.zero_grad(set_to_none=True)
+        self._run(self.u.shape[1])
+
+    def _run(self, n_steps: int) -> None:
+        outputs: Tensor = self.module(self.u[:, :n_steps])[0]
+        outputs.backward(self.slope[:, :n_steps])
+
+    def gradients(self) -> dict[str, Tensor]:
+        self()
+        return {name: p.grad for name, p in self.module.named_parameters() if p.grad is not None}
+
+
+def batch(workload: Workload) -> tuple[Tensor, Tensor]:
+    """Inputs (B, T, D) and the gradient of the loss by the outputs (B, T, H)."""
+    generator = torch.Generator().manual_seed(SEED)
+    u = torch.randn(workload.B, workload.T, workload.D, generator=generator)
+    slope = torch.randn(workload.T, workload.B, workload.H, generator=generator).transpose(0, 1)
+    return u, slope
