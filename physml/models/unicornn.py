@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.check import non_negative, positive
+from physml.check import non_negative, one_of, positive
 from physml.errors import InputError
+from physml.ops import unicornn as ops
+from physml.ops.backend import CHOICES
 from physml.ops.sequence import sequence, start, steady
-from physml.ops.unicornn import unicornn, unicornn_inverse
 
 State = tuple[Tensor, Tensor]
 
@@ -76,6 +77,7 @@ class UnICORNN(nn.Module):
             (thesis 3.79, 3.80); y^0 = u there too, so the Lambda of layer S + 1 is (H, D). None: no skip.
         dropout: probability of a zero in the mask on the output of every layer, the last included; one mask
             per sequence, the same at all steps.
+        backend: "auto", "torch", "native", "triton" or "reference"; the last one has second derivatives.
     Shapes: u (B, T, D) -> y^L (B, T, H). The state is a tuple of one pair (y, z) per layer, each (B, H).
 
     Example:
@@ -97,8 +99,10 @@ class UnICORNN(nn.Module):
         multiscale: bool = True,
         residual_skip: int | None = None,
         dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
+        one_of("backend", backend, CHOICES)
         for name, value in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
             positive(name, value)
         non_negative("alpha", alpha)
@@ -116,6 +120,7 @@ class UnICORNN(nn.Module):
         self.d_in, self.d_out, self.n_layers = d_in, d_hidden, n_layers
         self.dt, self.alpha = tuple(map(float, steps)), float(alpha)
         self.multiscale, self.residual_skip, self.dropout = multiscale, residual_skip, dropout
+        self.backend = backend
         width = [d_in] + [d_hidden] * n_layers
         self.layers = nn.ModuleList(
             _Oscillators(
@@ -130,7 +135,9 @@ class UnICORNN(nn.Module):
         with steady(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
                 push = layer.push(paths[k], self._pick(paths, k))
-                path, y, z = unicornn(push, y, z, layer.w, layer.step(), alpha=self.alpha)
+                path, y, z = ops.unicornn(
+                    push, y, z, layer.w, layer.step(), alpha=self.alpha, backend=self.backend
+                )
                 states.append((y, z))
                 if self.training and self.dropout > 0:
                     path = path * F.dropout(path.new_ones(path.shape[0], 1, self.d_out), self.dropout)
@@ -153,7 +160,7 @@ class UnICORNN(nn.Module):
         with steady(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
                 push = layer.push(paths[k], self._pick(paths, k))
-                path_y, path_z = unicornn_inverse(push, y, z, layer.w, layer.step(), alpha=self.alpha)
+                path_y, path_z = ops.unicornn_inverse(push, y, z, layer.w, layer.step(), alpha=self.alpha)
                 states.append((path_y, path_z))
                 paths.append(path_y[:, 1:])
         return tuple(states)

@@ -1,5 +1,21 @@
-"""The recurrence of UnICORNN."""
+"""The recurrence of UnICORNN: one map, several ways to compute it, and its inverse."""
 
-from physml.ops.unicornn.reference import unicornn, unicornn_inverse
+from torch import Tensor
 
-__all__ = ["unicornn", "unicornn_inverse"]
+from physml.ops.backend import BACKENDS, Op
+from physml.ops.unicornn import function, reference
+from physml.ops.unicornn.reference import unicornn_inverse
+
+__all__ = ["BACKENDS", "unicornn", "unicornn_inverse"]
+
+_unicornn = Op(__name__, reference=reference.unicornn, torch=function.unicornn)
+
+
+def unicornn(
+    push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float, backend: str = "auto"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs (B, T, H) and the last y and z (B, H); `reference.unicornn` tells the arguments.
+
+    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all.
+    """
+    return _unicornn(push, y, z, w, step, alpha=alpha, backend=backend)

@@ -1,0 +1,143 @@
+"""UnICORNN in C, compiled at first use. Axes: B batch, T time, H hidden units.
+
+`unicornn.c` tells the algorithm. Here its memory is laid out, time axis first, and autograd connected.
+"""
+
+from ctypes import CDLL, c_double, c_int, c_ssize_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.native import library, pool
+from physml.ops.once import once
+
+SOURCE = Path(__file__).with_name("unicornn.c")
+EVERY = 128  # steps between two states z that are kept
+WORTH_A_THREAD = 1 << 18  # numbers in (T, B, H) below which threads cost more than they bring
+
+_SERIES = (c_void_p, c_ssize_t, c_ssize_t)  # data, stride of time, stride of the batch
+_KEPT = (c_void_p, c_void_p, c_ssize_t)  # the path of y, the kept z, every how many steps
+_SIZES = (c_ssize_t, c_ssize_t, c_ssize_t, c_int)  # T, B, H, threads
+
+
+@cache
+def _typed(made: CDLL) -> CDLL:
+    made.forward.argtypes = [*_SERIES, *[c_void_p] * 4, c_double, *_KEPT, *_SIZES]
+    made.backward.argtypes = [*_SERIES, *[c_void_p] * 3, c_double, *_KEPT, *_SERIES, *[c_void_p] * 5, *_SIZES]
+    return made
+
+
+def _library(dtype: torch.dtype) -> CDLL:
+    return _typed(library.load(SOURCE, dtype))
+
+
+def refusal(push: Tensor, *others: Tensor) -> str | None:
+    """Why this can't run here; None if it can."""
+    if push.device.type != "cpu":
+        return f"backend native runs on a CPU; got a tensor on {push.device}"
+    try:
+        library.load(SOURCE, push.dtype)
+    except library.Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def _series(x: Tensor) -> Tensor:
+    """(B, T, H) with units that lie together; a copy only if they do not, time first."""
+    if x.stride(2) == 1 or x.shape[2] == 1:
+        return x
+    n_batch, n_steps, n_hidden = x.shape
+    return pool.empty((n_steps, n_batch, n_hidden), x.dtype).transpose(0, 1).copy_(x)
+
+
+def _as_series(x: Tensor | None) -> tuple[int | None, int, int]:
+    return (None, 0, 0) if x is None else (x.data_ptr(), x.stride(1), x.stride(0))
+
+
+def _sizes(push: Tensor) -> tuple[int, int, int, int]:
+    n_batch, n_steps, n_hidden = push.shape
+    threads = min(torch.get_num_threads(), n_batch) if push.numel() >= WORTH_A_THREAD else 1
+    return n_steps, n_batch, n_hidden, threads
+
+
+def _done(status: int) -> None:
+    if status:
+        raise MemoryError("UnICORNN's native kernel got no memory for its states.")
+
+
+def _forward(
+    push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, alpha: float, every: int
+) -> tuple[Tensor, Tensor]:
+    """The path of y (T, B, H), and z after every so many steps and after the last (N, B, H)."""
+    n_steps, n_batch, n_hidden, threads = _sizes(push)
+    path = pool.empty((n_steps, n_batch, n_hidden), push.dtype)
+    kept = push.new_empty(-(-n_steps // every), n_batch, n_hidden)
+    status = _library(push.dtype).forward(
+        *_as_series(push),
+        *(x.data_ptr() for x in (y, z, w, step)),
+        alpha,
+        path.data_ptr(),
+        kept.data_ptr(),
+        every,
+        *(n_steps, n_batch, n_hidden, threads),
+    )
+    _done(status)
+    return path, kept
+
+
+class UnICORNNFunction(torch.autograd.Function):
+    """The map of `reference.unicornn`, arguments in the same order. Differentiable once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, alpha: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        push = _series(push)
+        y, z, w, step = (x.contiguous() for x in (y, z, w, step))
+        path, kept = _forward(push, y, z, w, step, alpha, EVERY)
+        ctx.save_for_backward(push, y, w, step, path, kept)
+        ctx.alpha = alpha
+        ctx.set_materialize_grads(False)
+        # Copies: a carried state must not keep the whole path alive.
+        return path.transpose(0, 1), path[-1].clone(), kept[-1].clone()
+
+    @staticmethod
+    @once
+    def backward(
+        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        push, y, w, step, path, kept = ctx.saved_tensors
+        d_outputs = None if d_outputs is None else _series(d_outputs)
+        d_push = pool.empty(path.shape, path.dtype) if ctx.needs_input_grad[0] else None
+        # The gradients of the last state become those of the first.
+        d_y, d_z = (torch.zeros_like(y) if d is None else y.new_empty(y.shape).copy_(d) for d in (d_y, d_z))
+        d_w, d_step = torch.empty_like(y), torch.empty_like(y)
+        status = _library(push.dtype).backward(
+            *_as_series(push),
+            *(x.data_ptr() for x in (y, w, step)),
+            ctx.alpha,
+            path.data_ptr(),
+            kept.data_ptr(),
+            EVERY,
+            *_as_series(d_outputs),
+            None if d_push is None else d_push.data_ptr(),
+            *(x.data_ptr() for x in (d_y, d_z, d_w, d_step)),
+            *_sizes(push),
+        )
+        _done(status)
+        d_push = None if d_push is None else d_push.transpose(0, 1)
+        return d_push, d_y, d_z, d_w.sum(0), d_step.sum(0), None
+
+
+def unicornn(
+    push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`reference.unicornn`; differentiable once."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (push, y, z, w, step)):
+        return UnICORNNFunction.apply(push, y, z, w, step, alpha)
+    y, z, w, step = (x.detach().contiguous() for x in (y, z, w, step))
+    path, kept = _forward(_series(push.detach()), y, z, w, step, alpha, every=push.shape[1])
+    return path.transpose(0, 1), path[-1].clone(), kept[-1]
