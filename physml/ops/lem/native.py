@@ -1,0 +1,199 @@
+"""LEM in C: lem.c, called from torch. Axes: B batch, T time, D features, H hidden units.
+
+One call per pass. Here memory is laid out and autograd is served; all arithmetic is in lem.c.
+"""
+
+import ctypes
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.check import has_shape
+from physml.errors import InputError
+from physml.ops.lem.reference import Clip
+from physml.ops.native import pool
+from physml.ops.native.library import Unavailable, load
+from physml.ops.once import once
+
+SOURCE = Path(__file__).with_name("lem.c")
+SIZES = ("n_batch", "n_steps", "d_in", "n_hidden", "gated", "clipped", "group", "block", "n_threads")
+TENSORS = ("u", "y", "z", "W", "Wy", "V", "b")
+KEPT = ("path", "kept")
+RESULTS = ("last_y", "last_z")
+INCOMING = ("d_outputs", "d_last_y", "d_last_z")
+STRIDES = ("u_batch", "u_step", "u_feature", "d_batch", "d_step", "d_unit")
+
+ROWS = 8  # of the batch in a group: as many as a register tile has
+NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
+MANY_ROWS = 64  # in a group if there are more
+BLOCK = 1 << 17  # numbers in a block of steps of the backward pass
+MIN_WORK = 5e7  # multiplications in a step that are worth a second thread
+
+
+class Call(ctypes.Structure):
+    """`lem_call` of lem.c."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int64) for name in SIZES],
+        *[(name, ctypes.c_double) for name in ("dt", "low", "high")],
+        *[(name, ctypes.c_void_p) for name in (*TENSORS, *KEPT, *RESULTS, *INCOMING)],
+        *[(f"d_{name}", ctypes.c_void_p) for name in TENSORS],
+        *[(name, ctypes.c_int64) for name in STRIDES],
+    )
+
+    def point(self, names: Iterable[str], tensors: Iterable[Tensor | None]) -> None:
+        """The caller keeps the tensors until the call is done."""
+        for name, x in zip(names, tensors, strict=True):
+            setattr(self, name, None if x is None else x.data_ptr())
+
+    def run(self, function: str, dtype: torch.dtype) -> None:
+        if getattr(load(SOURCE, dtype), function)(ctypes.byref(self)):
+            raise MemoryError(f"{function}: no memory for the scratch space of LEM's native backend")
+
+
+def refusal(u: Tensor, *others: Tensor) -> str | None:
+    """Why there is no native computation of this; None if there is."""
+    if u.device.type != "cpu":
+        return f"backend native runs on a CPU; got a tensor on {u.device}"
+    try:
+        load(SOURCE, u.dtype)
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
+    """Whether this size is computed faster than by the backend torch: every measured one is."""
+    return True
+
+
+@cache
+def _vector(dtype: torch.dtype) -> int:
+    """How many numbers a vector register holds."""
+    return int(load(SOURCE, dtype).lem_vector())
+
+
+def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
+    """What both passes need. `tensors`: those of TENSORS; all but u contiguous."""
+    u, _, _, W, Wy, V, _ = tensors
+    assert u is not None and W is not None and Wy is not None and V is not None
+    (n_batch, n_steps, d_in), (n_rows, n_hidden) = u.shape, (V.shape[0], Wy.shape[0])
+    if n_batch * n_rows * n_hidden < MIN_WORK:
+        n_threads = 1
+    near = n_rows * (n_hidden + d_in) * u.element_size() <= NEAR
+    group = min(n_batch, ROWS if near else MANY_ROWS)
+    low, high = clip or (0.0, 0.0)
+    call = Call(
+        n_batch=n_batch,
+        n_steps=n_steps,
+        d_in=d_in,
+        n_hidden=n_hidden,
+        gated=W.shape[0] > n_hidden,
+        clipped=clip is not None,
+        group=group,
+        block=max(1, BLOCK // (group * (n_rows + 2 * n_hidden + d_in))),
+        n_threads=n_threads,
+        dt=dt,
+        low=low,
+        high=high,
+    )
+    call.point(TENSORS, tensors)
+    call.u_batch, call.u_step, call.u_feature = u.stride()
+    return call
+
+
+def _forward(
+    tensors: tuple[Tensor, ...], dt: float, clip: Clip, keep: bool
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    """States y (T, B, P), P being H in whole vectors; what else a backward pass needs; the last y and z."""
+    u, *others = tensors
+    others = [x.contiguous() for x in others]
+    (n_batch, n_steps, _), n_hidden = u.shape, others[0].shape[1]
+    vector = _vector(u.dtype)
+    width = -(-n_hidden // vector) * vector
+    call = _call((u, *others), dt, clip, torch.get_num_threads())
+    path = pool.empty((n_steps, n_batch, width), u.dtype)
+    last_y, last_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
+    n_kept = 5 if call.gated else 3
+    kept = pool.empty((n_steps * n_batch * n_kept * width,), u.dtype) if keep else None
+    call.point((*KEPT, *RESULTS), (path, kept, last_y, last_z))
+    call.run("lem_forward", u.dtype)
+    return path, kept, last_y, last_z
+
+
+class LEMNative(torch.autograd.Function):
+    """The map of `reference.lem`, arguments in the same order. Differentiable once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        y: Tensor,
+        z: Tensor,
+        W: Tensor,
+        Wy: Tensor,
+        V: Tensor,
+        b: Tensor,
+        dt: float,
+        clip: Clip,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        path, kept, last_y, last_z = _forward((u, y, z, W, Wy, V, b), dt, clip, keep=True)
+        ctx.save_for_backward(u, y, z, W, Wy, V, path, kept)
+        ctx.dt, ctx.clip, ctx.n_threads = dt, clip, torch.get_num_threads()
+        ctx.set_materialize_grads(False)
+        return path[..., : y.shape[1]].transpose(0, 1), last_y, last_z
+
+    @staticmethod
+    @once
+    def backward(
+        ctx: Any, d_outputs: Tensor | None, d_last_y: Tensor | None, d_last_z: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        u, *weights, path, kept = ctx.saved_tensors
+        y, z, W, Wy, V = (x.contiguous() for x in weights)
+        incoming = d_outputs, *(None if x is None else x.contiguous() for x in (d_last_y, d_last_z))
+        call = _call((u, y, z, W, Wy, V, None), ctx.dt, ctx.clip, ctx.n_threads)
+        call.point(KEPT, (path, kept))
+        call.point(INCOMING, incoming)
+        if d_outputs is not None:
+            call.d_batch, call.d_step, call.d_unit = d_outputs.stride()
+        (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
+        shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
+        gradients = [
+            pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
+            for name, shape, needed in zip(TENSORS, shapes, ctx.needs_input_grad, strict=False)
+        ]
+        call.point([f"d_{name}" for name in TENSORS], gradients)
+        call.run("lem_backward", u.dtype)
+        d_u, *others = gradients
+        return None if d_u is None else d_u.transpose(0, 1), *others, None, None
+
+
+def lem(
+    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, *, dt: float, clip: Clip
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`reference.lem` in C; differentiable once. Errors: InputError where shapes or dtypes do not match."""
+    tensors = (u, y, z, W, Wy, V, b)
+    _check(*tensors)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return LEMNative.apply(*tensors, dt, clip)
+    with torch.no_grad():
+        path, _, y, z = _forward(tensors, dt, clip, keep=False)
+    return path[..., : y.shape[1]].transpose(0, 1), y, z
+
+
+def _check(u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor) -> None:
+    """C reads what it is pointed to: nothing may be smaller than it believes."""
+    has_shape("u", u, ("B", "T", "D"), hint="Batch comes first, then time; neither may be empty.")
+    (n_batch, _, d_in), n_hidden = u.shape, Wy.shape[0]
+    n_first = 3 * n_hidden if W.shape[0] > n_hidden else n_hidden
+    n_rows = n_first + n_hidden
+    state = (n_batch, n_hidden)
+    shapes = (state, state, (n_first, n_hidden), (n_hidden, n_hidden), (n_rows, d_in), (n_rows,))
+    for name, x, shape in zip(TENSORS[1:], (y, z, W, Wy, V, b), shapes, strict=True):
+        has_shape(name, x, shape)
+        if x.dtype != u.dtype or x.device != u.device:
+            raise InputError(f"{name} must be {u.dtype} on {u.device}, as u is; got {x.dtype} on {x.device}.")
