@@ -1,12 +1,25 @@
-"""The rate of plain matrix products, float32: what a kernel made of them could reach at best."""
+"""The rate of plain matrix products, float32: what a kernel made of them could reach at best.
 
-from collections.abc import Callable
+Timed are torch's own products and, on a CPU, those of the native kernels' gemm.h: the better of both tells
+what the machine can do. (On AMD processors torch's library, MKL, may leave half of the vector unit idle.)
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
+
+from physml.bench.rounds import Samples
+
+Shape = tuple[int, int, int]
+Step = Callable[[], object]
 
 # (m, n, k) of C (m, n) = A (m, k) B (k, n): the shapes of the steps, and square ones.
-CPU_SHAPES = (
+CPU_SHAPES: tuple[Shape, ...] = (
     (120, 512, 256),
     (128, 128, 384),
     (128, 512, 128),
@@ -14,18 +27,59 @@ CPU_SHAPES = (
     (256, 512, 256),
     (512, 512, 512),
 )
-CUDA_SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 2048))
+CUDA_SHAPES: tuple[Shape, ...] = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 2048))
+LIBRARIES = ("torch", "native")
+SOURCE = Path(__file__).with_name("gemm.c")
 
 
-def steps(device: str) -> dict[tuple[int, int, int], Callable[[], object]]:
-    """One product per shape, ready to run."""
-    found: dict[tuple[int, int, int], Callable[[], object]] = {}
-    for m, n, k in CUDA_SHAPES if device.startswith("cuda") else CPU_SHAPES:
+def steps(device: str) -> dict[tuple[str, Shape], Step]:
+    """A product per library and shape, ready to be timed; without a compiler torch's alone."""
+    cuda = device.startswith("cuda")
+    library = None if cuda else _library()
+    found: dict[tuple[str, Shape], Step] = {}
+    for m, n, k in CUDA_SHAPES if cuda else CPU_SHAPES:
         a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
-        found[m, n, k] = partial(torch.mm, a, b, out=torch.empty(m, n, device=device))
+        c = torch.empty(m, n, device=device)
+        found["torch", (m, n, k)] = partial(torch.mm, a, b, out=c)
+        if library is not None:
+            found["native", (m, n, k)] = _native(library, a, b)
     return found
 
 
-def gflops(shape: tuple[int, int, int], ms: float) -> float:
-    m, n, k = shape
-    return 2 * m * n * k / ms / 1e6
+def _library() -> ctypes.CDLL | None:
+    from physml.ops.native.library import Unavailable, load
+
+    try:
+        library = load(SOURCE, torch.float32)
+    except Unavailable:
+        return None
+    library.size_of_packed.restype = ctypes.c_size_t
+    return library
+
+
+def _native(library: ctypes.CDLL, a: Tensor, b: Tensor) -> Step:
+    (m, k), n = a.shape, b.shape[1]
+    packed, c = torch.empty(library.size_of_packed(k, n)), torch.empty(m, n)
+    library.pack_dense(_address(packed), _address(b), k, n)
+
+    def step() -> Tensor:
+        library.product(m, n, k, _address(a), _address(packed), _address(c))
+        return c
+
+    return step
+
+
+def _address(x: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(x.data_ptr())
+
+
+def rates(samples: Mapping[tuple[str, Shape], Samples | str]) -> dict[str, Any]:
+    """Per library the rate of each shape, in GFLOP/s of the median, and the best one."""
+    found: dict[str, Any] = {}
+    for (library, (m, n, k)), s in samples.items():
+        if isinstance(s, Samples):
+            rate = round(2 * m * n * k / s.facts()["ms"] / 1e6, 1)
+            entry = found.setdefault(library, {"best_gflops": 0.0, "shapes": {}})
+            entry["shapes"][f"{m}x{n}x{k}"] = rate
+            entry["best_gflops"] = max(rate, entry["best_gflops"])
+    return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml import atomic
 from physml.bench import targets
+from physml.bench.gemm import LIBRARIES
 from physml.bench.report import LABELS, number, title
 from physml.bench.variants import VARIANTS
 from physml.bench.workloads import WORKLOADS
@@ -60,12 +61,10 @@ def _panel(axes: "Axes", name: str, result: Mapping[str, Any], device: str) -> N
     axes.set_yticks(list(heights), [LABELS[v] for v, _ in drawn], fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
-    rate = result.get("gemm", {}).get("best_gflops")
-    limit = result["flops"] / rate / 1e6 if rate else None
-    if limit:
-        axes.axvline(limit, color="0.25", linestyle="--", linewidth=0.9)
-    low = min([ms for _, ms in drawn] + ([limit] if limit else []))
-    axes.set_xlim(low / 1.6, max(ms for _, ms in drawn) * 2.4)
+    limits = [limit for library in LIBRARIES if (limit := targets.limit(result, library))]
+    for limit, dashes in zip(limits, ("--", ":"), strict=False):
+        axes.axvline(limit, color="0.25", linestyle=dashes, linewidth=0.9)
+    axes.set_xlim(min([ms for _, ms in drawn] + limits) / 1.6, max(ms for _, ms in drawn) * 2.4)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_title(title(name), fontsize=9)
     at = next((i for i, (v, _) in enumerate(drawn) if v == kernel), None)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from physml.bench import targets
+from physml.bench.gemm import LIBRARIES
 from physml.bench.variants import VARIANTS
 from physml.bench.workloads import WORKLOADS
 
@@ -54,9 +55,10 @@ def title(name: str) -> str:
 
 
 def times(result: Result, device: str) -> list[str]:
-    """One workload: a line per variant, with its ratio to the fast kernel and its share of the limit."""
+    """One workload: a line per variant, with its ratio to the fast kernel and its shares of the limits."""
     kernel = targets.fast(device)
     fast_ms = targets.time_of(result, kernel)
+    libraries = [library for library in LIBRARIES if targets.limit(result, library)]
     rows = []
     for variant in VARIANTS:
         facts = result["variants"].get(variant)
@@ -64,9 +66,9 @@ def times(result: Result, device: str) -> list[str]:
             continue
         label = LABELS[variant]
         if "ms" not in facts:
-            rows.append((label, "not run", *("–",) * 5))
+            rows.append((label, "not run", *("–",) * (4 + len(libraries))))
             continue
-        share = None if variant in ("lstm", "gru") else targets.share(result, variant)
+        limits = [None if variant in ("lstm", "gru") else targets.limit(result, lib) for lib in libraries]
         rows.append(
             (
                 label,
@@ -75,11 +77,12 @@ def times(result: Result, device: str) -> list[str]:
                 number(facts["wall_ms"]),
                 str(facts["n"]),
                 ratio(targets.quotient(facts["ms"], fast_ms)),
-                "–" if share is None else f"{100 * share:.0f} %",
+                *("–" if limit is None else f"{100 * limit / facts['ms']:.0f} %" for limit in limits),
             )
         )
     unit = "GPU ms" if device.startswith("cuda") else "CPU ms"
-    lines = table(("", unit, "quartiles", "wall ms", "n", f": {kernel}", "of GEMM limit"), rows)
+    shares = [f"of limit, {library} GEMM" for library in libraries]
+    lines = table(("", unit, "quartiles", "wall ms", "n", f": {kernel}", *shares), rows)
     refused = [
         f"{LABELS[v]}: {facts['not_run']}"
         for v, facts in result["variants"].items()
@@ -90,12 +93,13 @@ def times(result: Result, device: str) -> list[str]:
 
 def headline(result: Result) -> str:
     sizes = ", ".join(f"{key} {value}" for key, value in result["sizes"].items() if (key, value) != ("L", 1))
-    rate = result.get("gemm", {}).get("best_gflops")
-    limit = "" if not rate else (
-        f"; GEMM limit {number(result['flops'] / rate / 1e6)} ms"
-        f" ({number(result['flops'] / 1e9)} GFLOP at {number(rate)} GFLOP/s)"
-    )  # fmt: skip
-    return f"{sizes}{limit}. {moment(result['run'])}"
+    limits = [
+        f"{number(limit)} ms at the {number(result['gemm'][library]['best_gflops'])} GFLOP/s of {library}"
+        for library in LIBRARIES
+        if (limit := targets.limit(result, library))
+    ]
+    flops = f"{number(result['flops'] / 1e9)} GFLOP of matrix products: {', '.join(limits)}"
+    return f"{sizes}; {flops}. {moment(result['run'])}"
 
 
 def moment(run: Result) -> str:

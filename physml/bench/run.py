@@ -59,17 +59,13 @@ def timed(
     everyone: dict[str, Callable[[], object]] = {**steps, **{str(k): step for k, step in products.items()}}
     found = interleave(everyone, rounds=rounds, budget_s=budget_s, device=device)
     run["load_after"] = store.load()
-    rates = {}
-    for shape in products:
-        samples = found.pop(str(shape))
-        if isinstance(samples, Samples):
-            rates["x".join(map(str, shape))] = round(gemm.gflops(shape, samples.facts()["ms"]), 1)
+    rates = gemm.rates({key: found.pop(str(key)) for key in products})
     measured = {v: s.facts() if isinstance(s, Samples) else {"not_run": s} for v, s in found.items()}
     return {
         "sizes": workload.sizes,
         "flops": workload.flops,
         "run": run,
-        "gemm": {"best_gflops": max(rates.values(), default=None), "shapes": rates},
+        "gemm": rates,
         "variants": {v: {**measured, **refused}[v] for v in variants},
     }
 
