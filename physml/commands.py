@@ -271,14 +271,13 @@ def tables_with_state(paper: str) -> int:
 
 
 def figure(name: str, options: argparse.Namespace) -> int:
-    import dataclasses
-
     from physml import figure as figures
+    from physml.picture import write_figure
     from physml.tablespec import parse_seeds
 
     spec = figures.load_figure(figures.find_figure(name, options.paper))
     if options.seeds:
-        spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
+        spec = spec.with_seeds(parse_seeds(options.seeds))
     wanted = Wanted(spec.runs, options, spec.id)
     if options.plan:
         return _show_wanted(wanted)
@@ -286,7 +285,7 @@ def figure(name: str, options: argparse.Namespace) -> int:
     records = wanted.records()
     made = figures.collect(spec, wanted.identities, records, wanted.running(), blocked=wanted.broken)
     print("\n".join(figures.state_lines(made)))
-    print(f"written: {shown(figures.write_figure(made, results_root() / 'figures'))}")
+    print(f"written: {shown(write_figure(made, results_root() / 'figures'))}")
     return code
 
 

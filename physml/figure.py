@@ -1,7 +1,7 @@
-"""Figures: a config and the records of runs become a picture and a state line per curve. No torch, no hydra.
+"""Figures: what a config and the records of runs say of each curve. `picture` draws it. No torch, no hydra.
 
-Kinds: `curves` draws a test metric against steps, from the curve files beside the records; `histogram` the
-arrays beside a record; `trajectories` what a function of a task returns, without any run.
+Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `histogram` the
+arrays beside a record; `trajectories` what a function of tasks/ or physml/simulate/ returns, without any run.
 """
 
 import csv
@@ -9,18 +9,16 @@ import dataclasses
 import gzip
 import importlib.util
 import inspect
-import itertools
 import math
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from physml import atomic
 from physml.errors import ConfigError, RecordError, near
 from physml.paths import CONF, shown
 from physml.source import module_file
@@ -28,12 +26,10 @@ from physml.spec import build, read_yaml
 from physml.table import Record, Runs
 from physml.tablespec import Run, find_id, natural
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-
 Kind = Literal["curves", "histogram", "trajectories"]
 Scale = Literal["linear", "log"]
+Line = Literal["solid", "dashed", "dotted"]
+SIMULATIONS = ("tasks.", "physml.simulate.")  # where a function that a config names may stand
 
 
 # --- what a config says
@@ -45,14 +41,19 @@ class Series:
 
     label: str
     experiment: str | None = None
+    seeds: tuple[int, ...] = ()  # where they are others than the figure's
     array: str | None = None  # of a histogram: the name in the record's .npz file
     arguments: dict[str, Any] = field(default_factory=dict)  # of a simulation
+    line: Line = "solid"
 
 
 @dataclass(frozen=True)
 class Panel:
     title: str
     series: tuple[Series, ...]
+    y_label: str | None = None  # in place of the figure's
+    function: str | None = None  # of trajectories, in place of the figure's
+    arguments: dict[str, Any] = field(default_factory=dict)  # of every simulation in it
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,10 @@ class FigureSpec:
     metric: str | None = None  # of curves, as in the curve file: test/mse
     bins: int = 100  # of a histogram
     function: str | None = None  # of trajectories: returns (N, T, D); the first two variables are drawn
+    columns: int | None = None  # panels in a row; None: all
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
+    y_limits: tuple[float, ...] = ()  # least and greatest; none: from the data
     marks: tuple[Mark, ...] = ()
     claims: tuple[str, ...] = ()  # what the paper concludes from the figure
     notes: tuple[str, ...] = ()
@@ -97,6 +100,10 @@ class FigureSpec:
             )
         if self.kind != "trajectories" and not self.seeds:
             raise ConfigError("seeds must name at least one run; got none.")
+        if self.columns is not None and self.columns < 1:
+            raise ConfigError(f"columns must be positive; got {self.columns}.")
+        if self.y_limits and (len(self.y_limits) != 2 or not self.y_limits[0] < self.y_limits[1]):
+            raise ConfigError(f"y_limits must be a number and a greater one; got {list(self.y_limits)}.")
         for panel in self.panels:
             for series in panel.series:
                 where = f"panel {panel.title}, series {series.label}"
@@ -110,7 +117,26 @@ class FigureSpec:
     @property
     def runs(self) -> list[Run]:
         """Every run that the figure wants, each once."""
-        return [(e, j, k) for e in experiments_of(self) for j in self.splits for k in self.seeds]
+        found = [
+            (series.experiment, j, k)
+            for panel in self.panels
+            for series in panel.series
+            if series.experiment
+            for j in self.splits
+            for k in self.seeds_of(series)
+        ]
+        return list(dict.fromkeys(found))
+
+    def seeds_of(self, series: Series) -> tuple[int, ...]:
+        return series.seeds or self.seeds
+
+    def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
+        """The same figure with these seeds for every curve."""
+        panels = tuple(
+            dataclasses.replace(panel, series=tuple(dataclasses.replace(s, seeds=()) for s in panel.series))
+            for panel in self.panels
+        )
+        return dataclasses.replace(self, seeds=seeds, panels=panels)
 
 
 def load_figure(path: Path | str) -> FigureSpec:
@@ -147,7 +173,8 @@ def experiments_of(spec: FigureSpec) -> list[str]:
 class Curve:
     """What is drawn of one series, and its state. Which fields are filled depends on the figure's kind.
 
-    curves: x steps, y the mean over runs, low and high their least and greatest; each (n,).
+    curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). Where a short
+    budget or a stopping rule may end one run before another: `each`, the steps and values of every run.
     histogram: values (n,), of all runs together. trajectories: x, y (n,).
     """
 
@@ -160,10 +187,13 @@ class Curve:
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     values: np.ndarray | None = None
+    each: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    shorts: tuple[str, ...] = ()  # why budgets are short, as the records say
+    line: Line = "solid"
 
     @property
     def drawn(self) -> bool:
-        return self.y is not None or self.values is not None
+        return self.y is not None or self.values is not None or bool(self.each)
 
 
 @dataclass(frozen=True)
@@ -185,16 +215,16 @@ def collect(
     Reads the curve and array files beside the records. A damaged one is the state of its curve.
     """
     records = list(records)
-    of = {e: Runs.find(e, identities.get(e), records, spec.seeds, spec.splits) for e in experiments_of(spec)}
     panels = []
     for panel in spec.panels:
         curves = []
         for series in panel.series:
             if series.experiment is None:
-                curves.append(_simulated(spec, series))
+                curves.append(_simulated(spec, panel, series))
             else:
-                reason = (blocked or {}).get(series.experiment)
-                curves.append(_measured(spec, series, of[series.experiment], running, reason))
+                of, seeds = series.experiment, spec.seeds_of(series)
+                runs = Runs.find(of, identities.get(of), records, seeds, spec.splits)
+                curves.append(_measured(spec, series, runs, running, (blocked or {}).get(of)))
         panels.append((panel, tuple(curves)))
     return Figure(spec, tuple(panels))
 
@@ -202,25 +232,29 @@ def collect(
 def _measured(
     spec: FigureSpec, series: Series, runs: Runs, running: Collection[Run], blocked: str | None
 ) -> Curve:
-    wanted = [(split, seed) for split in spec.splits for seed in spec.seeds]
+    wanted = [(split, seed) for split in spec.splits for seed in spec.seeds_of(series)]
     done = len(runs.finished)
     found = list(runs.finished.values())
+    shorts = tuple(sorted({record["short"] for record in found if record.get("short")}))
     if any((runs.experiment, *at) in running for at in wanted):
         state = "running"
     elif done < len(wanted):
         state = runs.unfinished(len(wanted), blocked)
-    elif any(record.get("short") for record in found):
+    elif shorts:
         state = "not comparable: short budget"
     else:
         state = "complete"
-    curve = Curve(series.label, state, done, len(wanted))
+    curve = Curve(series.label, state, done, len(wanted), shorts=shorts, line=series.line)
     if not found:
         return curve
     try:
         if spec.kind == "histogram":
             values = [read_array(record, series.array or "") for record in found]
             return dataclasses.replace(curve, values=np.concatenate(values))
-        return _mean_curve(curve, [read_curve(record, spec.metric or "") for record in found])
+        paths = [read_curve(record, spec.metric or "") for record in found]
+        if shorts or len({steps[-1] for steps, _ in paths}) > 1:
+            return dataclasses.replace(curve, each=tuple(paths))
+        return _mean_curve(curve, paths)
     except RecordError as error:
         return dataclasses.replace(curve, state=f"failed: {error}")
 
@@ -278,25 +312,28 @@ def read_array(record: Record, name: str) -> np.ndarray:
         raise RecordError(f"{shown(path)} can't be read: {error}") from error
 
 
-def _simulated(spec: FigureSpec, series: Series) -> Curve:
-    arguments = {k: np.array(v, float) if isinstance(v, list) else v for k, v in series.arguments.items()}
-    function = _function(spec.function or "")
+def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
+    given = panel.arguments | series.arguments
+    arguments = {k: np.array(v, float) if isinstance(v, list) else v for k, v in given.items()}
+    name = panel.function or spec.function or ""
+    function = _function(name)
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
-        raise ConfigError(f"{spec.id}: series {series.label}: {spec.function}: {error}.") from error
+        raise ConfigError(f"{spec.id}: series {series.label}: {name}: {error}.") from error
     path = np.asarray(function(**arguments))
     if path.ndim != 3 or path.shape[2] < 2:
-        raise ConfigError(f"{spec.function} must return (N, T, D) with D of at least 2; got {path.shape}.")
-    return Curve(series.label, "simulated", x=path[0, :, 0], y=path[0, :, 1])
+        raise ConfigError(f"{name} must return (N, T, D) with D of at least 2; got {path.shape}.")
+    return Curve(series.label, "simulated", x=path[0, :, 0], y=path[0, :, 1], line=series.line)
 
 
 def _function(target: str) -> Callable[..., Any]:
-    """A function of one of our own tasks, from its file in the checkout, whatever else is called `tasks`."""
+    """A function of our own, from its file in the checkout, whatever else is called `tasks`."""
     module, _, name = target.rpartition(".")
-    if not module.startswith("tasks."):
+    if not module.startswith(SIMULATIONS):
         raise ConfigError(
-            f"function must be one of tasks/, such as tasks.lorenz96.trajectories; got {target!r}."
+            "function must be one of tasks/ or physml/simulate/, such as tasks.lorenz96.trajectories; "
+            f"got {target!r}."
         )
     file = module_file(module)
     spec = importlib.util.spec_from_file_location(f"physml_figure_{file.stem}", file)
@@ -310,12 +347,14 @@ def _function(target: str) -> Callable[..., Any]:
 
 
 def state_lines(figure: Figure) -> list[str]:
-    """One line per curve: panel, label, runs, state."""
+    """One line per curve: panel, label, runs, state; and where runs end, if one may end before another."""
     lines = []
     for panel, curves in figure.panels:
         for curve in curves:
             runs = f"{curve.done}/{curve.wanted}, " if curve.wanted else ""
-            lines.append(f"{panel.title}, {curve.label}: {runs}{curve.state}")
+            ends = ", ".join(f"{values[-1]:.2g} at step {steps[-1]:.0f}" for steps, values in curve.each)
+            line = f"{panel.title}, {curve.label}: {runs}{curve.state}"
+            lines.append(f"{line}; ends with {ends}" if ends else line)
     return lines
 
 
@@ -327,85 +366,3 @@ def figure_state(figure: Figure) -> str:
             word = curve.state.partition(" ")[0].removesuffix(":") if curve.wanted else curve.state
             words[word] = words.get(word, 0) + 1
     return ", ".join(f"{count} {word}" for word, count in words.items())
-
-
-# --- the picture
-
-
-def draw(figure: Figure) -> "Canvas":
-    """The figure as matplotlib draws it: a panel beside the other, missing curves named in the legend."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    spec = figure.spec
-    n = len(figure.panels)
-    canvas = Canvas(figsize=(4.6 * n if n > 1 else 6.4, 4.4), layout="constrained")
-    FigureCanvasAgg(canvas)
-    for axes, (panel, curves) in zip(canvas.subplots(1, n, squeeze=False)[0], figure.panels, strict=True):
-        axes.set_title(panel.title, fontsize=10)
-        axes.set_xlabel(spec.x_label)
-        axes.set_ylabel(spec.y_label)
-        axes.set_xscale(spec.x_scale)
-        axes.set_yscale(spec.y_scale)
-        _draw_panel(axes, spec, curves)
-    canvas.suptitle(f"{spec.id}: {spec.title}", fontsize=11)
-    return canvas
-
-
-def _draw_panel(axes: "Axes", spec: FigureSpec, curves: tuple[Curve, ...]) -> None:
-    edges = None
-    drawn = [curve.values for curve in curves if curve.values is not None]
-    if drawn:
-        together = np.concatenate(drawn)
-        edges = np.linspace(min(0.0, together.min()), together.max(), spec.bins + 1)
-    for i, curve in enumerate(curves):
-        colour = f"C{i}"  # the same for a label in every panel
-        said = curve.label if curve.state in ("complete", "simulated") else f"{curve.label} ({curve.state})"
-        if curve.values is not None and edges is not None:
-            axes.hist(curve.values, bins=list(edges), label=said, color=colour, alpha=0.6)
-        elif curve.y is not None and curve.x is not None:
-            axes.plot(curve.x, curve.y, label=said, color=colour, linewidth=1.2)
-            if curve.low is not None and curve.high is not None and curve.done > 1:
-                axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
-        else:
-            axes.plot([], [], label=said, color=colour, linestyle="none", marker="x")
-    if not any(curve.drawn for curve in curves):
-        axes.text(0.5, 0.5, "no run yet", transform=axes.transAxes, ha="center", va="center", color="0.5")
-    for mark, dashes in zip(spec.marks, itertools.cycle(("--", ":", "-.")), strict=False):
-        if mark.y is not None:
-            axes.axhline(mark.y, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
-        elif mark.x is not None:
-            axes.axvline(mark.x, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
-    if len(curves) > 1 or spec.marks or curves[0].state != "simulated":
-        axes.legend(fontsize=7)
-
-
-def write_figure(figure: Figure, folder: Path) -> Path:
-    """Writes <id>.png into `folder`, whole or not at all. The same records, the same bytes."""
-    path = folder / f"{figure.spec.id}.png"
-    canvas = draw(figure)
-    atomic.write(path, lambda file: canvas.savefig(file, format="png", dpi=150, metadata={"Software": None}))
-    return path
-
-
-def plot_rows(rows: list[dict[str, Any]], title: str, path: Path) -> None:
-    """The curves of one run: loss and metrics of each evaluation against steps. Whole or not at all."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    canvas = Canvas(figsize=(6.4, 4.4), layout="constrained")
-    FigureCanvasAgg(canvas)
-    axes = canvas.subplots()
-    names = [key for key in dict.fromkeys(k for row in rows for k in row) if "/" in key]
-    positive = True
-    for name in names:
-        points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
-        kept = [(step, value) for step, value in points if math.isfinite(value)]
-        positive &= all(value > 0 for _, value in kept)
-        axes.plot([step for step, _ in kept], [value for _, value in kept], label=name, linewidth=1.2)
-    axes.set_yscale("log" if positive else "linear")
-    axes.set_xlabel("training steps")
-    axes.set_title(title, fontsize=10)
-    if names:
-        axes.legend(fontsize=7)
-    atomic.write(path, lambda file: canvas.savefig(file, format="png", dpi=100, metadata={"Software": None}))

@@ -127,7 +127,7 @@ class WandbTracker:
     def _plot(self, rows: list[Row]) -> None:
         import wandb
 
-        from physml.figure import plot_rows
+        from physml.picture import plot_rows
 
         plot_rows(rows, self.label, self.folder / "curves.png")
         self.run.log({"curves": wandb.Image(str(self.folder / "curves.png"))})

@@ -10,8 +10,9 @@ from PIL import Image
 
 from physml import figure as figures
 from physml.errors import ConfigError, RecordError
-from physml.figure import Curve, Figure, FigureSpec, collect, draw, state_lines, write_figure
+from physml.figure import Curve, Figure, FigureSpec, collect, state_lines
 from physml.paths import CONF
+from physml.picture import draw, plot_rows, write_figure
 from physml.spec import build
 
 IDENTITY = "0123abcd"
@@ -98,18 +99,123 @@ def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) ->
     assert figures.figure_state(made) == "1 complete, 1 missing"
 
 
+def said(canvas: Any, panel: int = 0) -> list[str]:
+    """The words of a legend."""
+    legend = canvas.axes[panel].get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
 def test_a_picture_names_its_curves_and_those_that_are_missing(tmp_path: Path) -> None:
     canvas = draw(collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0)]))
     (axes,) = canvas.axes
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [t.get_text() for t in legend.get_texts()] == [
-        "A (partial 1/2)",
-        "B (missing)",
-        "always answering 1",
-    ]
+    assert said(canvas) == ["A (partial 1/2)", "always answering 1", "missing: B"]
     assert axes.get_yscale() == "log" and axes.get_xlabel() == "training steps"
     assert len(axes.lines[0].get_xdata()) == len(STEPS)  # type: ignore[arg-type]
+
+
+SHORT = "500 of 60,000 steps"
+
+
+def ended(folder: Path, seed: int, steps: int, **changes: Any) -> dict[str, Any]:
+    """A record whose curve ends after some steps, as a stopping rule may end it."""
+    made = record(folder, "t/a", seed, **changes)
+    path = folder / made["curve"]
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    path.write_bytes(gzip.compress("\n".join(lines[: 1 + steps // 100]).encode() + b"\n"))
+    return made
+
+
+def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp_path: Path) -> None:
+    made = collect(spec(), ids("t/a", "t/b"), [ended(tmp_path, 0, 200), ended(tmp_path, 1, 500)])
+    curve = first(made)
+    assert curve.y is None and curve.drawn
+    assert [steps[-1] for steps, _ in curve.each] == [200, 500]
+    assert state_lines(made)[0] == "T = 5, A: 2/2, complete; ends with 0.005 at step 200, 0.004 at step 500"
+    canvas = draw(made)
+    assert said(canvas) == ["A (2 runs)", "always answering 1", "missing: B"]
+    lines = [line for line in canvas.axes[0].lines if line.get_color() == "C0"]
+    assert [list(line.get_xdata())[-1] for line in lines] == [200, 200, 500, 500]  # type: ignore[arg-type]
+    assert canvas.get_supxlabel() == ""
+
+
+def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
+    """Even where all runs end at the same step they are no mean of the paper's."""
+    records = [ended(tmp_path, seed, 500, short=SHORT) for seed in range(2)]
+    made = collect(spec(), ids("t/a", "t/b"), records)
+    assert len(first(made).each) == 2 and first(made).shorts == (SHORT,)
+    canvas = draw(made)
+    assert said(canvas)[0] == "A (2 runs, short budget)"
+    assert canvas.get_supxlabel().startswith(f"Short budget: {SHORT}.")
+    assert said(draw(collect(spec(), ids("t/a"), records[:1])))[0] == "A (partial 1/2, short budget)"
+
+
+def with_own_seeds() -> FigureSpec:
+    series = [{"label": "A", "experiment": "t/a"}, {"label": "B", "experiment": "t/b", "seeds": [0]}]
+    return spec(panels=[{"title": "T = 5", "series": series}])
+
+
+def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
+    figure = with_own_seeds()
+    assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1), ("t/b", 0, 0)]
+    records = [record(tmp_path, e, seed) for e in ("t/a", "t/b") for seed in range(2)]
+    made = collect(figure, ids("t/a", "t/b"), records)
+    assert state_lines(made) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
+    assert said(draw(made)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
+
+
+def test_seeds_of_the_command_line_are_those_of_every_series() -> None:
+    assert with_own_seeds().with_seeds((7,)).runs == [("t/a", 0, 7), ("t/b", 0, 7)]
+
+
+def test_many_entries_stand_below_the_axes(tmp_path: Path) -> None:
+    series = [{"label": letter, "experiment": f"t/{letter}"} for letter in "abcdef"]
+    records = [record(tmp_path, f"t/{letter}", seed) for letter in "abcdef" for seed in range(2)]
+    made = collect(
+        spec(panels=[{"title": "T = 5", "series": series}]), ids(*(f"t/{e}" for e in "abcdef")), records
+    )
+    canvas = draw(made)
+    canvas.draw_without_rendering()
+    (axes,) = canvas.axes
+    legend = axes.get_legend()
+    assert legend is not None
+    box = legend.get_window_extent()
+    assert box.y0 >= 0 and box.y1 < axes.get_window_extent().y0
+
+
+def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
+    arguments = {"dt": 0.1, "horizon": 1.0}
+    one = {"label": "slow", "arguments": {"frequency": 1.0}}
+    other = {"label": "fast", "arguments": {"frequency": 5.0}, "line": "dashed"}
+    panels = [
+        {"title": title, "series": series, "arguments": arguments, "y_label": title}
+        for title, series in (("p", [one]), ("q", [other, one]), ("r", [other]))
+    ]
+    function = "physml.simulate.oscillators.signal"
+    figure = spec(
+        kind="trajectories", metric=None, seeds=[], marks=[], panels=panels, function=function, columns=2,
+        y_scale="linear", y_limits=[-1.5, 2.5],
+    )  # fmt: skip
+    canvas = draw(collect(figure, {}, []))
+    assert len(canvas.axes) == 4 and not canvas.axes[3].axison
+    shown = canvas.axes[:3]
+    assert [axes.get_ylabel() for axes in shown] == ["p", "q", "r"]
+    assert [axes.get_ylim() for axes in shown] == [(-1.5, 2.5)] * 3
+    lines = [[(line.get_color(), line.get_linestyle()) for line in axes.lines] for axes in shown]
+    assert lines == [[("C0", "-")], [("C1", "--"), ("C0", "-")], [("C1", "--")]]
+    assert shown[0].get_legend() is None and said(canvas, 1) == ["fast", "slow"]
+
+
+def test_a_panel_may_have_a_function_of_its_own() -> None:
+    series = {"label": "u", "arguments": {"frequency": 1.0, "dt": 0.5, "horizon": 1.0}}
+    panel = {"title": "p", "series": [series], "function": "physml.simulate.oscillators.signal"}
+    figure = spec(
+        kind="trajectories", metric=None, seeds=[], function="tasks.lorenz96.trajectories", panels=[panel]
+    )
+    curve = first(collect(figure, {}, []))
+    assert curve.x is not None and curve.y is not None
+    np.testing.assert_allclose(curve.x, np.array([0.5, 1.0]))
+    np.testing.assert_allclose(curve.y, np.cos([0.5, 1.0]))
 
 
 def test_a_picture_without_any_run_says_so() -> None:
@@ -197,7 +303,7 @@ def test_the_picture_of_one_run(tmp_path: Path) -> None:
         {"epoch": i, "step": 10 * i, "train/loss": 1 / (i + 1), "valid/rmse": None if i == 1 else 0.5}
         for i in range(4)
     ]
-    figures.plot_rows(rows, "t/a split 0 seed 0", tmp_path / "curves.png")
+    plot_rows(rows, "t/a split 0 seed 0", tmp_path / "curves.png")
     with Image.open(tmp_path / "curves.png") as image:
         image.verify()
 
@@ -219,7 +325,9 @@ def test_a_simulation_needs_no_run() -> None:
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
-        ("os.system", {"command": "true"}, "function must be one of tasks/"),
+        ("os.system", {"command": "true"}, "function must be one of tasks/ or physml/simulate/"),
+        ("physml.cli.main", {}, "function must be one of tasks/ or physml/simulate/"),
+        ("physml.simulate.oscillator.signal", {}, "Did you mean physml.simulate.oscillators"),
         ("tasks.lorenz97.trajectories", {}, "there is no module tasks.lorenz97. Did you mean tasks.lorenz96"),
         ("tasks.lorenz96.trajectory", {}, "has no function trajectory. Did you mean trajectories"),
         ("tasks.lorenz96.trajectories", {"x": 1}, "series F: tasks.lorenz96.trajectories"),
@@ -235,6 +343,9 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
     [
         ({"metric": None}, "kind curves needs a metric"),
         ({"kind": "bars"}, "kind must be one of curves, histogram, trajectories"),
+        ({"columns": 0}, "columns must be positive; got 0"),
+        ({"y_limits": [1, 0]}, r"y_limits must be a number and a greater one; got \[1.0, 0.0\]"),
+        ({"y_limits": [1]}, "y_limits must be a number and a greater one"),
         ({"seeds": []}, "seeds must name at least one run"),
         ({"marks": [{"label": "a", "x": 1, "y": 1}]}, "must have either x or y"),
         (
