@@ -15,6 +15,9 @@ EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped 
 environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders)"""
 
 
+JOBS = "runs side by side: a number, or auto (default), as many as cores, memory and GPUs have room for"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors meant for a person become one line and an exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -100,7 +103,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
     run.add_argument("--plan", action="store_true", help="show the runs with ms per step and hours, and stop")
     run.add_argument("--force", action="store_true", help="train again what is done")
-    run.add_argument("--jobs", type=_count, default=None, help="runs side by side (default: number of cores)")
+    run.add_argument("--jobs", type=_jobs, default=None, help=JOBS)
     run.add_argument(
         "--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours"
     )
@@ -141,9 +144,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--force", action="store_true", help="train again what is done")
     command.add_argument("--smoke", action="store_true", help="tiny sizes, records in a temporary folder")
     command.add_argument("--plan", action="store_true", help="show runs, ms per step and hours, and stop")
-    command.add_argument(
-        "--jobs", type=_jobs, default=None, help="runs side by side, or auto (number of cores)"
-    )
+    command.add_argument("--jobs", type=_jobs, default=None, help=JOBS)
     command.add_argument(
         "--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours"
     )
@@ -155,7 +156,7 @@ def _add_search(commands: Any) -> None:
     search.add_argument(
         "ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn"
     )
-    search.add_argument("--jobs", type=_jobs, default=None, help="trials side by side")
+    search.add_argument("--jobs", type=_jobs, default=None, help=JOBS)
     search.add_argument("--max-hours", type=_hours, default=None, help="stop after so many hours")
     search.set_defaults(command=_search)
 
@@ -208,9 +209,7 @@ def _run(options: argparse.Namespace) -> int:
     if len(specs) == 1 and options.max_hours is None:
         return _run_one(specs[0], options.force)
     planned = launch.plan(specs, force=options.force)
-    outcome = launch.carry_out(
-        planned, jobs=options.jobs or launch.default_jobs(), force=options.force, max_hours=options.max_hours
-    )
+    outcome = launch.carry_out(planned, jobs=options.jobs, force=options.force, max_hours=options.max_hours)
     from physml.commands import show_outcomes
 
     show_outcomes(planned, outcome)
@@ -247,10 +246,10 @@ def _figure(options: argparse.Namespace) -> int:
 
 def _search(options: argparse.Namespace) -> int:
     from physml import search
-    from physml.launch import default_jobs
 
-    jobs = options.jobs or default_jobs()
-    return _each(options.ids, lambda name: search.search(name, jobs=jobs, max_hours=options.max_hours))
+    return _each(
+        options.ids, lambda name: search.search(name, jobs=options.jobs, max_hours=options.max_hours)
+    )
 
 
 def _each(ids: list[str], command: Callable[[str], int]) -> int:

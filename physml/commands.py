@@ -153,7 +153,7 @@ class Wanted:
         bad_config = 2 if self.broken else 0
         outcome = launch.carry_out(
             list(planned.values()),
-            jobs=self.options.jobs or launch.default_jobs(),
+            jobs=self.options.jobs,
             force=self.options.force,
             max_hours=self.options.max_hours,
             tables=[self.id],

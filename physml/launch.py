@@ -1,24 +1,42 @@
 """Many runs: plan them, skip what is done, one process each, stop in time."""
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from physml import atomic, checkpoint, record
-from physml.errors import InputError
+from physml.errors import DataError, InputError
 from physml.lock import is_held
 from physml.paths import ROOT, results_roots, shown, work_root
-from physml.run import existing
+from physml.progress import many
+from physml.room import CONTEXT, GROWTH, MIB, Count, Machine, Needs, Room, Seat
+from physml.run import existing, pick_device
 from physml.runspec import RunSpec
 
+SMOKE = 1024  # MiB, for a run at tiny size that nothing is known of
+BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
+NOTHING_KNOWN = Needs(1, math.inf, gpu_memory=math.inf)  # it could not be tried: it runs alone
+
 State = Literal["done", "diverged", "running", "stopped", "failed", "missing"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will take, as far as it is known: time, and memory at its peak."""
+
+    ms_per_step: float | None = None
+    hours: float | None = None
+    memory_mib: float | None = None
+    gpu_mib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -27,12 +45,19 @@ class Planned:
 
     spec: RunSpec
     state: State
-    ms_per_step: float | None = None
-    hours: float | None = None
+    cost: Cost = Cost()
 
     @property
     def todo(self) -> bool:
         return self.state in ("stopped", "failed", "missing")
+
+    @property
+    def ms_per_step(self) -> float | None:
+        return self.cost.ms_per_step
+
+    @property
+    def hours(self) -> float | None:
+        return self.cost.hours
 
 
 @dataclass
@@ -61,10 +86,8 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
         state = state_of(spec)
         if force and state in ("done", "diverged"):
             state = "missing"
-        ms, hours = (None, None)
-        if state in ("stopped", "failed", "missing"):
-            ms, hours = estimate(spec, probe)
-        rows.append(Planned(spec, state, ms, hours))
+        one = Planned(spec, state)
+        rows.append(replace(one, cost=estimate(spec, probe)) if one.todo else one)
     return rows
 
 
@@ -81,79 +104,136 @@ def state_of(spec: RunSpec) -> State:
     return "stopped" if checkpoint.exists(spec.work_folder) else "missing"
 
 
-def estimate(spec: RunSpec, probe: bool) -> tuple[float | None, float | None]:
-    """(ms per step, hours) from a record of the same setting, else from a few steps, else unknown."""
-    costs = [
-        (r["cost"]["ms_per_step"], (r["cost"]["train_s"] + r["cost"]["eval_s"]) / 3600)
+def estimate(spec: RunSpec, probe: bool) -> Cost:
+    """From the last record of the same setting, else from a few steps, else unknown."""
+    made = [
+        r
         for root in results_roots()
         for path in sorted((root / "runs" / spec.place.folder).glob(f"{spec.place.identity}-*.json"))
         if (r := record.read(path)).get("cost") and r["status"] == "finished"
     ]
-    if costs:
-        return costs[-1]
-    keys = spec.config["runtime"]
-    how = "-".join(
-        [keys["device"].replace(":", "-"), *([keys["backend"]] if keys["backend"] != "auto" else [])]
+    return _of_record(made[-1]) if made else _of_probe(spec, probe)
+
+
+def _of_record(made: dict[str, Any]) -> Cost:
+    """Its memory is that of the device, of which main memory says nothing on a GPU."""
+    cost = made["cost"]
+    peak = cost.get("peak_memory_mib")
+    on_cpu = (made.get("machine") or {}).get("device") == "cpu"
+    return Cost(
+        cost["ms_per_step"],
+        (cost["train_s"] + cost["eval_s"]) / 3600,
+        *((peak, None) if on_cpu else (None, peak)),
     )
-    kept = work_root() / "probes" / f"{spec.place.identity}-{how}.json"
+
+
+def _of_probe(spec: RunSpec, probe: bool, stopped: Callable[[], bool] = lambda: False) -> Cost:
+    """Timed once, unless `stopped`; later from the file that was kept."""
+    keys = spec.config["runtime"]
+    device = keys["device"].replace(":", "-")
+    kept = (
+        work_root() / "probes" / f"{spec.place.identity}-{device}-{keys['backend']}-2.json"
+    )  # 2: with memory
     if probe and not kept.exists():
         process = _child(spec, ["--probe", str(kept)])
         try:
-            process.wait()
+            while process.poll() is None and not stopped():
+                time.sleep(0.05)
         finally:
             process.kill()  # if we were stopped meanwhile
             process.wait()
     if not kept.exists():
-        return None, None
-    timing = json.loads(kept.read_text(encoding="utf-8"))
-    return timing["ms_per_step"], timing["hours"]
+        return Cost()
+    told = json.loads(kept.read_text(encoding="utf-8"))
+    return Cost(told["ms_per_step"], told["hours"], told["memory_mib"], told["gpu_mib"])
+
+
+def threads(spec: RunSpec) -> int:
+    return int(spec.config["runtime"]["threads"])
+
+
+def size(spec: RunSpec, cost: Cost) -> Needs | None:
+    """What a run takes of the machine, by its cost; None where that does not tell the memory it will use."""
+    try:
+        device = pick_device(spec.config["runtime"]["device"])
+    except DataError:  # the run itself will say it
+        device = "cpu"
+    on_gpu = device.startswith("cuda")
+    peak = cost.gpu_mib if on_gpu else cost.memory_mib
+    if peak is None:
+        return Needs(threads(spec), SMOKE * MIB, device) if spec.config["profile"] == "smoke" else None
+    if not on_gpu:
+        return Needs(threads(spec), GROWTH * peak * MIB)
+    memory = GROWTH * (cost.memory_mib or BESIDE_GPU) * MIB
+    return Needs(threads(spec), memory, device, GROWTH * peak * MIB + CONTEXT)
+
+
+def footprint(spec: RunSpec) -> str:
+    """Equal for runs that take the same memory: they differ in nothing but floats, seed or duration."""
+    config, trainer = spec.config, spec.config["trainer"]
+    kept = [config[key] for key in ("model", "net", "task", "optim", "precision", "profile", "runtime")]
+    sizes = [trainer[key] for key in ("batch_size", "eval_batch_size")]
+    return json.dumps(_without_floats([*kept, *sizes]), sort_keys=True)
+
+
+def _without_floats(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_floats(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_floats(v) for v in value]
+    return None if isinstance(value, float) else value
 
 
 def carry_out(
     planned: list[Planned],
     *,
-    jobs: int,
+    jobs: int | None,
     force: bool = False,
     max_hours: float | None = None,
     tables: list[str] | None = None,
 ) -> Outcome:
     """Make the runs that are to do, `jobs` at a time, and never start one after `max_hours`.
 
+    jobs: None for as many as the machine has room for.
+
     Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on. A run that
     another process has begun meanwhile is passed over.
     """
-    todo = [p.spec for p in planned if p.todo]
+    todo = [p for p in planned if p.todo]
     if not todo:
         return Outcome()
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    return _Crew(todo, jobs, force, max_hours, tables or []).work()
+    room = Machine() if jobs is None else Count(jobs)
+    return _Crew(todo, room, force, max_hours, tables or []).work()
 
 
 class _Crew:
     """Processes side by side, watched until all are done."""
 
     def __init__(
-        self, todo: list[RunSpec], jobs: int, force: bool, max_hours: float | None, tables: list[str]
+        self, todo: list[Planned], room: Room, force: bool, max_hours: float | None, tables: list[str]
     ) -> None:
-        self.todo, self.jobs, self.force, self.tables = list(todo), jobs, force, tables
+        self.todo, self.room, self.force, self.tables = list(todo), room, force, tables
+        self.needs: dict[str, Needs] = {}
         self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
-        self.running: dict[str, tuple[subprocess.Popen[bytes], RunSpec]] = {}
+        self.running: dict[str, tuple[subprocess.Popen[bytes], RunSpec, Seat]] = {}
         self.outcome = Outcome()
         self.total = len(todo)
         self.asked = False  # to stop, by a signal; the handler does nothing but say so
         self.stopping = False
-        self.view = _view(self.total)
+        self.view = many(self.total)
 
     def work(self) -> Outcome:
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
         before = {s: signal.signal(s, self._ask) for s in signals}
         try:
+            self._measure()
             while self.todo or self.running:
                 self._stop_if_due()
                 self._start()
                 self._collect()
-                running = {label: _progress(spec) for label, (_, spec) in self.running.items()}
+                running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
                 self.view.show(running, len(self.outcome.codes))
                 time.sleep(0.2)
         finally:
@@ -175,33 +255,66 @@ class _Crew:
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
-        for process, _ in self.running.values():
+        for process, _, _ in self.running.values():
             process.send_signal(number)
 
     def _leave_nothing_running(self) -> None:
         """Only after an error of our own: runs must not go on without their launcher."""
         self._signal(signal.SIGTERM)
-        for process, _ in self.running.values():
+        for process, _, _ in self.running.values():
             process.wait()
 
     def _start(self) -> None:
         if self.stopping:
-            self.outcome.left += [spec.label for spec in self.todo]
+            self.outcome.left += [one.spec.label for one in self.todo]
             self.todo.clear()
-        while self.todo and len(self.running) < self.jobs:
-            spec = self.todo.pop(0)
-            if is_held(spec.work_folder):
-                self.outcome.elsewhere.append(spec.label)
-                self.view.note(f"{spec.label}: running already")
-                continue
-            try:
-                self.running[spec.label] = (_child(spec, [], self.force, self.tables), spec)
-            except OSError as error:  # a full disk, say: one run's fault, not the end of all
-                self.outcome.codes[spec.label] = 1
-                self.view.note(f"{spec.label}: cannot be started: {error}")
+        for one in list(self.todo):
+            taken = [seat for _, _, seat in self.running.values()]
+            if seat := self.room.seat(self.needs[one.spec.label], taken):
+                self.todo.remove(one)
+                self._start_one(one.spec, seat)
+
+    def _start_one(self, spec: RunSpec, seat: Seat) -> None:
+        if is_held(spec.work_folder):
+            self.outcome.elsewhere.append(spec.label)
+            self.view.note(f"{spec.label}: running already")
+            return
+        try:
+            process = _child(spec, [], self.force, self.tables, seat.environment)
+        except OSError as error:  # a full disk, say: one run's fault, not the end of all
+            self.outcome.codes[spec.label] = 1
+            self.view.note(f"{spec.label}: cannot be started: {error}")
+            return
+        seat.pid = process.pid
+        self.running[spec.label] = (process, spec, seat)
+
+    def _measure(self) -> None:
+        """What each run needs. One of each unknown size is tried for a few steps, with nothing beside it."""
+        ask = self.room.asks and self.total > 1
+        sizes: dict[str, Needs] = {}
+        unknown = []
+        for one in self.todo:
+            found = size(one.spec, one.cost) if ask else Needs(1, 0)
+            if found is None:
+                unknown.append(one.spec)
+            else:
+                sizes[footprint(one.spec)] = self.needs[one.spec.label] = found
+        for spec in unknown:
+            key = footprint(spec)
+            if key not in sizes and not self.asked:
+                sizes[key] = self._tried(spec)
+            self.needs[spec.label] = sizes.get(key, NOTHING_KNOWN)
+
+    def _tried(self, spec: RunSpec) -> Needs:
+        self.view.note(f"{spec.label}: trying a few steps, to know how much memory it takes")
+        try:
+            cost = _of_probe(spec, True, lambda: self.asked)
+        except OSError:  # the run itself will say it
+            cost = Cost()
+        return size(spec, cost) or NOTHING_KNOWN
 
     def _collect(self) -> None:
-        for label, (process, spec) in list(self.running.items()):
+        for label, (process, spec, _) in list(self.running.items()):
             code = process.poll()
             if code is None:
                 continue
@@ -213,7 +326,11 @@ class _Crew:
 
 
 def _child(
-    spec: RunSpec, extra: list[str], force: bool = False, tables: list[str] | None = None
+    spec: RunSpec,
+    extra: list[str],
+    force: bool = False,
+    tables: list[str] | None = None,
+    environment: dict[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
     """A worker in a process group of its own, so that Ctrl-C reaches it once, through us."""
     folder = spec.work_folder
@@ -221,8 +338,8 @@ def _child(
     options = {"spec": spec.to_json(), "force": force, "tables": tables or []}
     file = folder / "spec.json"
     atomic.write_json(file, options)
-    threads = str(spec.config["runtime"]["threads"])
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    n = str(threads(spec))
+    environment = {**os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, **(environment or {})}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
@@ -257,77 +374,6 @@ def _progress(spec: RunSpec) -> tuple[int, int]:
         return now["done"], now["total"]
     except (OSError, ValueError, KeyError):
         return 0, 0
-
-
-def default_jobs() -> int:
-    return max(1, len(os.sched_getaffinity(0)))
-
-
-# ---------------------------------------------------------------------------- what is seen
-
-
-class _Lines:
-    """One line per event, and one per run and minute."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.said_at = time.monotonic()
-
-    def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
-        if time.monotonic() - self.said_at > 60:
-            self.said_at = time.monotonic()
-            for label, (step, steps) in running.items():
-                self.note(f"  {label}: step {step}/{steps}")
-
-    def ended(self, label: str, code: int, why: str) -> None:
-        self.note(f"{label}: {why}")
-
-    def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        pass
-
-
-class _Bars(_Lines):
-    """A bar for all runs and one for each that is running."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__(total)
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TimeElapsedColumn(),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-        )
-        self.all = self.progress.add_task("[bold]runs", total=total)
-        self.bars: dict[str, Any] = {}
-        self.progress.start()
-
-    def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
-        self.progress.update(self.all, completed=done)
-        for label, (step, steps) in running.items():
-            if label not in self.bars:
-                self.bars[label] = self.progress.add_task(label, total=None)
-            self.progress.update(self.bars[label], completed=step, total=steps or None)
-        for label in [b for b in self.bars if b not in running]:
-            self.progress.remove_task(self.bars.pop(label))
-
-    def note(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, highlight=False)
-
-    def close(self) -> None:
-        self.progress.stop()
-
-
-def _view(total: int) -> _Lines:
-    return _Bars(total) if sys.stderr.isatty() else _Lines(total)
 
 
 def temporary_results() -> Path:

@@ -8,7 +8,10 @@ STEPS = 3
 
 
 def probe(config: dict[str, Any]) -> dict[str, Any]:
-    """Milliseconds per step, and hours for all steps and evaluations of a config. Nothing is recorded."""
+    """Milliseconds per step, hours for all steps and evaluations, and memory. Nothing is recorded.
+
+    `memory_mib` and `gpu_mib` are peaks of the process and of what torch has reserved on a GPU, 0 on a CPU.
+    """
     from physml.ops import backend
 
     with backend.running(config["runtime"]["backend"]):
@@ -22,6 +25,7 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
     from physml.data.store import Store
     from physml.evaluate import evaluate
     from physml.progress import LineReporter
+    from physml.provenance import peak_memory_mib
     from physml.run import pick_device
     from physml.stop import Stop
     from physml.train import Trainer
@@ -46,4 +50,10 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
     evaluation_s = time.perf_counter() - began
     evaluations = trainer.total_steps / max(trainer.steps_per_epoch, 1) / keys["eval_every"]
     hours = (trainer.total_steps * step_s + evaluations * evaluation_s) / 3600
-    return {"ms_per_step": round(1000 * step_s, 3), "n_steps": trainer.total_steps, "hours": round(hours, 9)}
+    return {
+        "ms_per_step": round(1000 * step_s, 3),
+        "n_steps": trainer.total_steps,
+        "hours": round(hours, 9),
+        "memory_mib": round(peak_memory_mib("cpu"), 1),
+        "gpu_mib": torch.cuda.max_memory_reserved(device) / 2**20 if device.startswith("cuda") else 0,
+    }

@@ -1,4 +1,4 @@
-"""How a run is seen: a bar with the time left on a terminal, plain lines in a file."""
+"""How runs are seen: bars with the time left on a terminal, plain lines in a file."""
 
 import json
 import sys
@@ -128,3 +128,70 @@ class _ignored_os_errors:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         return kind is not None and issubclass(kind, OSError)
+
+
+# ---------------------------------------------------------------------------- many runs
+
+
+class ManyLines:
+    """One line per event, and one per run and minute."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.said_at = time.monotonic()
+
+    def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
+        if time.monotonic() - self.said_at > 60:
+            self.said_at = time.monotonic()
+            for label, (step, steps) in running.items():
+                self.note(f"  {label}: step {step}/{steps}")
+
+    def ended(self, label: str, code: int, why: str) -> None:
+        self.note(f"{label}: {why}")
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class ManyBars(ManyLines):
+    """A bar for all runs and one for each that is running."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(),
+            TextColumn("eta"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self.all = self.progress.add_task("[bold]runs", total=total)
+        self.bars: dict[str, Any] = {}
+        self.progress.start()
+
+    def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
+        self.progress.update(self.all, completed=done)
+        for label, (step, steps) in running.items():
+            if label not in self.bars:
+                self.bars[label] = self.progress.add_task(label, total=None)
+            self.progress.update(self.bars[label], completed=step, total=steps or None)
+        for label in [b for b in self.bars if b not in running]:
+            self.progress.remove_task(self.bars.pop(label))
+
+    def note(self, text: str) -> None:
+        self.progress.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        self.progress.stop()
+
+
+def many(total: int) -> ManyLines:
+    return ManyBars(total) if sys.stderr.isatty() else ManyLines(total)

@@ -57,7 +57,7 @@ def load_search(name: str) -> SearchSpec:
     return spec
 
 
-def search(name: str, *, jobs: int, max_hours: float | None = None) -> int:
+def search(name: str, *, jobs: int | None, max_hours: float | None = None) -> int:
     """Run all trials, write all of them to results/search, and the best into the experiment file."""
     spec = load_search(name)
     points = draw(spec)

@@ -89,7 +89,7 @@ class Started:
 
     def __init__(self, function: Callable[..., int], arguments: list[str], output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        self.output = output
+        self.arguments, self.output = arguments, output
         roots = {k: v for k, v in os.environ.items() if k.startswith(("PHYSML_", "WANDB_", "NETRC"))}
         self.process = server().Process(
             target=run_child.enter, args=(function, arguments, roots, str(output))

@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import threading
 import time
 
 import pytest
 import run_harness as h
 
-from physml import launch, record
+from physml import launch, paths, progress, record, room
 from physml.errors import ConfigError, InputError
 from physml.launch import Outcome
 
@@ -78,7 +79,7 @@ def test_settings_that_share_a_folder_are_told_apart():
 def test_runs_side_by_side_and_a_second_start(forked, monkeypatch):
     specs = h.specs_of(h.odd("seed=0,1,2", "model.d_hidden=4,5", step_s=0.01))
     at_once = []
-    monkeypatch.setattr(launch._Lines, "show", lambda self, running, done: at_once.append(len(running)))
+    monkeypatch.setattr(progress.ManyLines, "show", lambda self, running, done: at_once.append(len(running)))
     outcome = launch.carry_out(launch.plan(specs), jobs=2)
     assert max(at_once) == 2
     assert outcome.codes == {spec.label: 0 for spec in specs} and outcome.exit_code == 0
@@ -90,6 +91,97 @@ def test_runs_side_by_side_and_a_second_start(forked, monkeypatch):
 def test_jobs_must_be_positive():
     with pytest.raises(InputError, match="jobs must be at least 1; got 0"):
         launch.carry_out(launch.plan([h.spec_of(h.odd())]), jobs=0)
+
+
+# ---------------------------------------------------------------------------- as many as fit
+
+
+def full(*overrides, **arguments):
+    """Runs of which nothing is known: for tiny sizes a guess would do."""
+    return ["profile=full" if o == "profile=smoke" else o for o in h.odd(*overrides, **arguments)]
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine of `cores` CPUs and `mib` of free memory, of which its processes are seen to hold none."""
+
+    def made(cores, mib):
+        monkeypatch.setattr(room, "cores", lambda: cores)
+        monkeypatch.setattr(room, "free_memory", lambda: mib * room.MIB)
+        monkeypatch.setattr(room, "resident", lambda pid: 0.0)
+
+    return made
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """How many runs were seen side by side."""
+    seen = []
+    monkeypatch.setattr(progress.ManyLines, "show", lambda self, running, done: seen.append(len(running)))
+    return seen
+
+
+def probes(forked):
+    return sum("--probe" in process.arguments for process in forked)
+
+
+def test_auto_fills_the_cores(forked, machine, at_once):
+    machine(3, 100_000)
+    specs = h.specs_of(h.odd("seed=0,1,2,3", step_s=0.02))
+    assert launch.carry_out(launch.plan(specs), jobs=None).exit_code == 0
+    assert max(at_once) == 3 and probes(forked) == 0
+
+
+def test_runs_of_two_threads_take_two_cores(forked, machine, at_once):
+    machine(3, 100_000)
+    specs = h.specs_of(h.odd("seed=0,1", "runtime.threads=2"))
+    assert launch.carry_out(launch.plan(specs), jobs=None).exit_code == 0
+    assert max(at_once) == 1
+
+
+def test_auto_starts_no_more_than_fit_into_memory(forked, machine, at_once):
+    """A record tells what a run of the setting takes; two do not fit into 1.5 of that."""
+    machine(4, 100_000)
+    done, *others = h.specs_of(h.odd("seed=0,1,2"))
+    machine(4, 1.5 * room.GROWTH * h.make(done)["cost"]["peak_memory_mib"])
+    assert launch.carry_out(launch.plan(others), jobs=None).exit_code == 0
+    assert max(at_once) == 1 and probes(forked) == 0
+    assert launch.carry_out(launch.plan(others, force=True), jobs=2, force=True).exit_code == 0
+    assert max(at_once) == 2  # said by a person
+
+
+def test_of_each_unknown_size_one_is_tried(forked, machine, at_once, capsys):
+    machine(4, 100_000)
+    specs = h.specs_of(full("seed=0,1", "model.d_hidden=4,5", "optim.lr=0.1,0.01"))
+    assert launch.carry_out(launch.plan(specs), jobs=None).exit_code == 0
+    assert probes(forked) == 2 and max(at_once) > 1
+    assert capsys.readouterr().err.count("trying a few steps, to know how much memory it takes") == 2
+    kept = [json.loads(path.read_text()) for path in (paths.work_root() / "probes").iterdir()]
+    assert all(100 < one["memory_mib"] < 10_000 and one["gpu_mib"] == 0 for one in kept)
+
+
+def test_what_cannot_be_tried_runs_alone(forked, machine, at_once):
+    machine(4, 100_000)
+    specs = h.specs_of(full("seed=0,1", trouble="load"))
+    assert launch.carry_out(launch.plan(specs), jobs=None).exit_code == 1
+    assert max(at_once) <= 1 and states(specs) == ["failed", "failed"]
+
+
+def test_one_run_is_not_tried_first(forked, machine):
+    machine(4, 100_000)
+    assert launch.carry_out(launch.plan([h.spec_of(full())]), jobs=None).exit_code == 0
+    assert probes(forked) == 0
+
+
+def test_a_stop_while_one_is_tried(forked, machine, monkeypatch):
+    """The trial is ended, and nothing is started after it."""
+    machine(4, 100_000)
+    stop = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(progress.ManyLines, "note", lambda self, text: "trying" in text and stop.start())
+    specs = h.specs_of(full("seed=0,1", step_s=600))
+    outcome = launch.carry_out(launch.plan(specs), jobs=None)
+    assert outcome.exit_code == 75 and outcome.left == [spec.label for spec in specs]
+    assert [process.poll() for process in forked] == [-signal.SIGKILL]
 
 
 def test_one_that_fails_does_not_stop_the_others(tmp_path):
@@ -205,7 +297,7 @@ def test_an_error_of_the_launcher_leaves_nothing_running(forked, monkeypatch):
         if all(begun(spec) for spec in specs):
             raise BrokenPipeError
 
-    monkeypatch.setattr(launch._Lines, "show", broken)
+    monkeypatch.setattr(progress.ManyLines, "show", broken)
     with pytest.raises(BrokenPipeError):
         launch.carry_out(launch.plan(specs), jobs=2)
     assert [process.poll() for process in forked] == [75, 75]
