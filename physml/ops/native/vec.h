@@ -47,15 +47,10 @@ static inline void store_part(real *p, vec x, int n) { memcpy(p, &x, (size_t)n *
 
 static inline vec pick(mask where, vec a, vec b) { return (vec)((where & (mask)a) | (~where & (mask)b)); }
 
-/* Written per number, which compilers turn into one instruction. NaN in x stays. */
-static inline vec vec_min(vec x, vec most) {
-    for (int i = 0; i < VL; i++) x[i] = most[i] < x[i] ? most[i] : x[i];
-    return x;
-}
-static inline vec vec_max(vec x, vec least) {
-    for (int i = 0; i < VL; i++) x[i] = least[i] > x[i] ? least[i] : x[i];
-    return x;
-}
+/* NaN in x stays. As a loop over the numbers of a vec this would be one instruction by itself, but GCC takes such
+ * loops apart where they are inlined. */
+static inline vec vec_min(vec x, vec most) { return pick(x > most, most, x); }
+static inline vec vec_max(vec x, vec least) { return pick(x < least, least, x); }
 
 /* x P(x^2) / Q(x^2), fitted for the least relative error; beyond 7.95 tanh is 1 - 3e-7 at the least. */
 static inline vec tanh_float(vec x) {
