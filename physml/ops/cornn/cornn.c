@@ -53,6 +53,16 @@ static length least(length x, length y) { return x < y ? x : y; }
 
 static void copy(real *to, const real *from, length n) { memcpy(to, from, n * sizeof(real)); }
 
+/* Has n numbers fetched that are read, or (expect_new) written, a step later: rows of two steps lie apart, which
+   no processor foresees. */
+static inline void expect(const real *p, length n) {
+    for (length i = 0; i < n; i += 64 / (length)sizeof(real)) __builtin_prefetch(p + i);
+}
+
+static inline void expect_new(const real *p, length n) {
+    for (length i = 0; i < n; i += 64 / (length)sizeof(real)) __builtin_prefetch(p + i, 1);
+}
+
 static void clear(real *p, length n) { memset(p, 0, n * sizeof(real)); }
 
 /* The vector at h of a row of n numbers, which may end inside it. */
@@ -89,9 +99,12 @@ static length forward_scratch(const Shape *s) { return s->n_tile * (s->ld_operan
 static void forward_step(const Forward *w, length n, length row, length rows, real *operands, real *forces) {
     const Shape *s = &w->s;
     const length P = s->n_padded, H = s->n_hidden, at = n * s->n_batch + row;
+    const length next = n + 1 < s->n_steps; /* 0: nothing comes, so what is here is fetched once more */
     for (length i = 0; i < rows; i++) {
         real *operand = operands + i * s->ld_operand;
-        copy(operand + 2 * P, w->u + (row + i) * w->u_row + n * w->u_step, s->d_in);
+        const real *u = w->u + (row + i) * w->u_row + n * w->u_step;
+        copy(operand + 2 * P, u, s->d_in);
+        expect(u + next * w->u_step, s->d_in);
         if (w->states && n % s->n_block == 0)
             copy(w->states + (n / s->n_block * s->n_batch + row + i) * 2 * P, operand, 2 * P);
     }
@@ -100,6 +113,8 @@ static void forward_step(const Forward *w, length n, length row, length rows, re
         real *operand = operands + i * s->ld_operand, *force = forces + i * s->ld_force;
         real *saved = w->forces ? w->forces + (at + i) * P : force;
         real *output = w->outputs + (at + i) * H;
+        if (w->forces) expect_new(saved + next * s->n_batch * P, P);
+        expect_new(output + next * s->n_batch * H, H);
         for (length h = 0; h < P; h += VL) {
             const vec f = vec_tanh(load(force + h));
             vec y = load(operand + h), z = load(operand + P + h);
@@ -223,10 +238,14 @@ static void find_operands(const Backward *w, length begin, length steps, length 
 static void backward_step(const Backward *w, length n, length row, length rows, real *d_states, real *p) {
     const Shape *s = &w->s;
     const length P = s->n_padded, H = s->n_hidden, at = n * s->n_batch + row;
+    const length next = n > 0;
     for (length i = 0; i < rows; i++) {
         real *d_state = d_states + i * s->ld_state, *push = p + i * s->ld_force;
         const real *force = w->forces + (at + i) * P;
         const real *d_output = w->d_outputs ? w->d_outputs + (row + i) * w->d_row + n * w->d_step : NULL;
+        expect(force - next * s->n_batch * P, P);
+        if (d_output) expect(d_output - next * w->d_step, H);
+        expect(w->u + (row + i) * w->u_row + n * w->u_step, s->d_in); /* for find_operands */
         for (length h = 0; h < P; h += VL) {
             const vec f = load(force + h);
             vec gy = load(d_state + h), gz = load(d_state + P + h);

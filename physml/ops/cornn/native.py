@@ -18,7 +18,7 @@ from physml.ops.native.pool import empty
 from physml.ops.once import once
 
 SOURCE = Path(__file__).with_name("cornn.c")
-TILE = 48  # rows of the batch that a thread takes through time together
+TILE = 40  # rows of the batch that a thread takes through time together
 BLOCK = 384  # rows times steps in a block of the backward pass: their operands stay in cache
 PARALLEL = 2e7  # multiplications of a pass above which threads are worth being started
 
@@ -162,9 +162,7 @@ def backward(
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
     d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
     sizes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
-    d_weights = [
-        u.new_empty(size) if want else None for size, want in zip(sizes, want_weights, strict=True)
-    ]
+    d_weights = [u.new_empty(size) if want else None for size, want in zip(sizes, want_weights, strict=True)]
     code = library.cornn_backward(
         n_threads,
         _integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
@@ -187,9 +185,9 @@ def _threads(n_batch: int, n_steps: int, d_in: int, n_hidden: int) -> int:
 
 
 def _tile(n_batch: int, n_threads: int) -> int:
-    """Rows in a tile: as equal as can be among those of a thread, at most TILE."""
+    """Rows in a tile: those of a thread shared out evenly, in eights, as gemm.h likes them; at most TILE."""
     rows = -(-n_batch // n_threads)
-    return -(-rows // -(-rows // TILE))
+    return min(rows, -(-rows // -(-rows // TILE) // 8) * 8)
 
 
 def _rows(x: Tensor) -> Tensor:
