@@ -1,6 +1,7 @@
 """The state of this machine for physml: what is there, what is missing, how to get it.
 
-Changes nothing, asks nobody, needs no network. Every check stands alone, so a broken package is one line.
+Changes nothing but the cache of compiled code, asks nobody, needs no network. Every check stands alone, so a
+broken package is one line.
 """
 
 import importlib
@@ -181,6 +182,29 @@ def _compilers() -> Iterator[Row]:
         yield Row(topic, "C", "none found", "note", "Not needed: everything runs in plain torch then.")
 
 
+def _backends() -> Iterator[Row]:
+    """Of the recurrences; tried on LEM, for a compiler that is there may still fail."""
+    import torch
+
+    from physml.ops import lem
+    from physml.paths import cache_root
+
+    u, y, V, b = torch.zeros(1, 1, 1), torch.zeros(1, 1), torch.zeros(4, 1), torch.zeros(4)
+    tensors = (u, y, y, torch.zeros(3, 1), y, V, b)
+    yield Row("backends", "torch", "works everywhere")
+    hints = {"native": "Not needed: torch computes then, slower.", "triton": "For GPUs; not needed."}
+    for name, device in {"native": "cpu", "triton": "cuda"}.items():
+        if device == "cuda" and not torch.cuda.is_available():
+            yield Row("backends", name, "there is no GPU", "note", hints[name])
+        elif reason := lem.OP.refusal(name, tuple(x.to(device) for x in tensors)):
+            yield Row("backends", name, reason, "note", hints[name])
+        else:
+            where = (
+                f"compiled at first use, kept in {cache_root() / 'native'}" if name == "native" else "works"
+            )
+            yield Row("backends", name, where)
+
+
 def _data() -> Iterator[Row]:
     from physml.data.store import Store  # here, for it imports numpy, which may be what is broken
 
@@ -271,6 +295,7 @@ CHECKS: dict[str, Callable[[], Iterator[Row]]] = {
     "packages": _packages,
     "devices": _torch,
     "compilers": _compilers,
+    "backends": _backends,
     "data": _data,
     "disk": _disk,
     "tracker": _tracker,

@@ -99,6 +99,17 @@ def test_without_a_compiler_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) 
     assert [(row.name, row.state) for row in doctor._compilers()] == [("C", "note")]
 
 
+def test_backends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = rows("backends")
+    assert found["torch"].state == "ok"
+    if shutil.which("cc"):
+        assert found["native"].value == f"compiled at first use, kept in {tmp_path / 'cache' / 'native'}"
+    monkeypatch.setenv("CC", "/nonexistent")
+    row = rows("backends")["native"]
+    assert row.state == "note"
+    assert row.value == "no C compiler: CC=/nonexistent is not there"
+
+
 def test_data_roots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert rows("data")["PHYSML_DATA"].state == "note"
     (tmp_path / "cache" / "generated").mkdir(parents=True)

@@ -100,14 +100,14 @@ class Op:
 
     def _chosen(self, asked: str, tensors: tuple[Tensor, ...], plain: str | None) -> str:
         if asked != "auto":
-            if reason := self._refusal(asked, tensors, plain):
+            if reason := self.refusal(asked, tensors, plain):
                 raise InputError(
                     f"{self.name} with backend={asked!r}: {reason}. Use backend='auto', the fastest that can."
                 )
             return asked
         wish = _run.wish
         if wish != "auto":
-            reason = self._refusal(wish, tensors, plain)
+            reason = self.refusal(wish, tensors, plain)
             if reason is None:
                 return wish
             return self._instead(self._fastest(tensors, plain, but=wish), f"runtime.backend={wish}: {reason}")
@@ -118,12 +118,12 @@ class Op:
         fast = FASTEST.get(tensors[0].device.type)
         if fast is None or fast == but or plain is not None or not self.has(fast):
             return safe
-        reason = self._refusal(fast, tensors)
+        reason = self.refusal(fast, tensors)
         if reason is not None:
             return self._instead(safe, reason)
         return fast if self._pays(fast, tensors) else safe
 
-    def _refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
+    def refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
         """Why this backend can't compute this; None if it can."""
         if plain is not None and backend != "reference":
             return plain

@@ -1,12 +1,14 @@
 """What the run-wide choice of a backend does to a run, and what the record says of it."""
 
+import json
+import shutil
 import signal
 from typing import get_args, get_type_hints
 
 import pytest
 import run_harness as h
 
-from physml import cli, probe
+from physml import cli, launch, paths, probe
 from physml.errors import InputError
 from physml.ops import backend
 from physml.schema import RuntimeKeys
@@ -52,6 +54,32 @@ def test_a_fall_back_is_one_line_in_the_log():
     made = h.make(spec)
     assert made["status"] == "finished" and "triton" not in made["backend"]
     assert len([line for line in log_of(spec).splitlines() if "lem: runtime.backend=triton: " in line]) == 1
+
+
+def test_without_a_compiler_a_run_ends_with_one_line_more(monkeypatch, capsys):
+    """LEM computes in C where it can; where it can't, the same run is made by torch."""
+    monkeypatch.setenv("CC", "/nonexistent")
+    spec = h.spec_of(lem("runtime.device=cpu"))
+    assert cli.main(["run", *lem("runtime.device=cpu")]) == 0
+    assert json.loads(spec.record_path.read_text())["backend"] == "torch"
+    (line,) = log_of(spec).splitlines()
+    assert line.endswith("lem: no C compiler: CC=/nonexistent is not there. Backend torch computes it.")
+
+
+def test_a_layer_that_demands_c_says_why_there_is_none(monkeypatch, capsys):
+    monkeypatch.setenv("CC", "/nonexistent")
+    assert cli.main(["run", *lem("model.backend=native", "runtime.device=cpu")]) == 2
+    assert "lem with backend='native': no C compiler" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_runs_that_start_at_once_compile_once(forked):
+    specs = h.specs_of(lem("seed=0,1", "runtime.device=cpu"))
+    outcome = launch.carry_out(launch.plan(specs), jobs=2)
+    assert outcome.exit_code == 0
+    assert [json.loads(spec.record_path.read_text())["backend"] for spec in specs] == ["native"] * 2
+    assert [log_of(spec) for spec in specs] == ["", ""]
+    assert len(list((paths.cache_root() / "native").glob("lem-float-*.so"))) == 1
 
 
 def test_a_layer_that_demands_what_cannot_be_done_stops_the_run(capsys):

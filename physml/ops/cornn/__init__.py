@@ -6,9 +6,9 @@ from physml.ops.backend import BACKENDS, Op
 from physml.ops.cornn import function, reference
 from physml.ops.cornn.reference import Number
 
-__all__ = ["BACKENDS", "cornn"]
+__all__ = ["BACKENDS", "OP", "cornn"]
 
-_cornn = Op(__name__, reference=reference.cornn, torch=function.cornn)
+OP = Op(__name__, reference=reference.cornn, torch=function.cornn)
 
 
 def cornn(
@@ -32,7 +32,7 @@ def cornn(
     epsilon are tensors that is "reference", which alone knows their gradients.
     """
     learned = any(isinstance(x, Tensor) for x in (dt, gamma, epsilon))
-    return _cornn(
+    return OP(
         *(u, y, z, W, Wcal, V, b),
         dt=dt,
         gamma=gamma,

@@ -6,9 +6,9 @@ from physml.ops.backend import BACKENDS, Op
 from physml.ops.lem import function, reference
 from physml.ops.lem.reference import Clip
 
-__all__ = ["BACKENDS", "lem"]
+__all__ = ["BACKENDS", "OP", "lem"]
 
-_lem = Op(__name__, reference=reference.lem, torch=function.lem)
+OP = Op(__name__, reference=reference.lem, torch=function.lem)
 
 
 def lem(
@@ -28,4 +28,4 @@ def lem(
 
     `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all.
     """
-    return _lem(u, y, z, W, Wy, V, b, dt=dt, clip=clip, backend=backend)
+    return OP(u, y, z, W, Wy, V, b, dt=dt, clip=clip, backend=backend)
