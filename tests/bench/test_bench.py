@@ -1,0 +1,304 @@
+"""The bench: it counts what it says, compares like with like, and loses no result. No time is asserted."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from physml.bench import accuracy, gemm, growth, memory, plot, report, run, store, targets
+from physml.bench.official import OfficialLoop
+from physml.bench.rounds import Samples, interleave, plan
+from physml.bench.variants import VARIANTS, Step, batch, layer
+from physml.bench.workloads import WORKLOADS, Workload
+
+SMALL = {"T": 5, "B": 3, "D": 2, "H": 7}
+OFFICIAL = [w for w in WORKLOADS if w.name in ("cornn-psmnist-128", "cornn-ncifar", "lem-fhn")]
+by_name = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    return tmp_path / "bench"
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole bench at tiny sizes."""
+    monkeypatch.setattr(run, "WORKLOADS", tuple(w.with_sizes(SMALL) for w in WORKLOADS))
+    monkeypatch.setattr(growth, "MIDDLE", tuple(w.with_sizes(SMALL) for w in growth.MIDDLE))
+    monkeypatch.setattr(growth, "SWEEPS", {"T": (2, 4)})
+
+
+# ---------------------------------------------------------------------------- what is compared
+
+
+@pytest.mark.parametrize("workload", OFFICIAL, ids=lambda w: w.name)
+def test_the_loop_of_the_official_code_is_the_same_map(workload: Workload) -> None:
+    workload = workload.with_sizes(SMALL)
+    own = layer(workload, "reference")
+    loop = OfficialLoop(own).double()  # type: ignore[arg-type]
+    u = batch(workload)[0].double()
+    (wanted, last), (got, end) = own.double()(u), loop(u)
+    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(end, last, rtol=1e-12, atol=1e-12)
+
+
+@by_name
+def test_operations_are_those_that_torch_counts(workload: Workload) -> None:
+    workload = workload.with_sizes(SMALL)
+    step = Step(workload, "reference")
+    with FlopCounterMode(display=False) as counter:
+        step()
+    at_rest = {"cornn": 2, "lem": 3, "unicornn": 0}[workload.recurrence]  # products with the first state,
+    no_gradient = 2 * workload.B * at_rest * workload.H**2  # which needs no gradient
+    assert counter.get_total_flops() == workload.flops - no_gradient
+
+
+def test_the_limits_of_known_cases() -> None:
+    """Milliseconds at 101 GFLOP/s."""
+    limits = {w.name: round(w.flops / 101e6) for w in WORKLOADS}
+    assert limits == {
+        "cornn-psmnist-128": 184,
+        "cornn-psmnist-256": 734,
+        "cornn-ncifar": 243,
+        "lem-smnist": 393,
+        "lem-fhn": 2,
+        "lem-eigenworms": 39,
+        "lem-ptb": 5183,
+        "unicornn-psmnist": 196,
+        "unicornn-eigenworms": 10,
+    }
+
+
+@by_name
+def test_every_variant_has_the_same_weights_and_batch(workload: Workload) -> None:
+    workload = workload.with_sizes(SMALL)
+    found = accuracy.errors(workload, ["reference", "torch"], "cpu")
+    assert all(entry["error"] < 1e-4 for entry in found.values()), found
+
+
+def test_a_wrong_gradient_is_seen() -> None:
+    workload = WORKLOADS[0].with_sizes(SMALL)
+    gradients = Step(workload, "reference").gradients()
+    wrong = {**gradients, "b": gradients["b"] * 1.01}
+    assert accuracy.worst(wrong, gradients) == {"error": 0.01, "parameter": "b"}
+
+
+def test_products_of_the_kernels_are_products() -> None:
+    library = gemm._library()
+    if library is None:
+        pytest.skip("no C compiler")
+    a, b = torch.randn(13, 40), torch.randn(40, 96)
+    torch.testing.assert_close(gemm._native(library, a, b)(), a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_no_compiler_is_a_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CC", "/nonexistent")
+    assert run.main(["--quick", "--workload", "lem-fhn", "--passes", "time"]) == 0
+    out = capsys.readouterr().out
+    assert "native: backend='native'" in out or "no C compiler" in out
+    assert "GFLOP/s of torch" in out and "of native" not in out
+
+
+# ---------------------------------------------------------------------------- rounds
+
+
+def test_slow_ones_get_fewer_samples_but_three() -> None:
+    assert plan({"fast": 0.02, "slow": 7.0, "middle": 2.0}, 9, 30.0) == {"fast": 9, "slow": 3, "middle": 5}
+    assert plan({"slow": 7.0}, 1, 1.0) == {"slow": 1}
+
+
+def test_everyone_runs_in_turn_and_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("physml.bench.rounds.plan", lambda *_: {"a": 6, "b": 3})
+    order = []
+
+    def sample(step: Callable[[], object], *_: object) -> tuple[float, float]:
+        step()
+        return 1.0, 50.0
+
+    def broken() -> None:
+        raise RuntimeError("out of memory\nand much more")
+
+    monkeypatch.setattr("physml.bench.rounds.sample", sample)
+    steps: dict[str, Callable[[], object]] = {
+        "a": lambda: order.append("a"),
+        "broken": broken,
+        "b": lambda: order.append("b"),
+    }
+    found = interleave(steps, rounds=6, budget_s=1)
+    assert found["broken"] == "out of memory"
+    assert "".join(order) == "ab" + "a" + "ba" + "a" + "ba" + "a" + "ba"  # the first call is a warm-up
+    a, b = found["a"], found["b"]
+    assert isinstance(a, Samples) and isinstance(b, Samples)
+    assert (a.facts()["n"], b.facts()["n"], a.facts()["ms"], a.facts()["wall_ms"]) == (6, 3, 1.0, 50.0)
+
+
+def test_the_first_call_of_a_slow_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("physml.bench.rounds.sample", lambda *_: (7000.0, 7000.0))
+    found = interleave({"slow": lambda: None}, rounds=9, budget_s=1)["slow"]
+    assert isinstance(found, Samples)
+    assert (found.facts()["n"], found.calls) == (3, 1)
+
+
+def test_a_slope_is_an_exponent() -> None:
+    assert growth.slope((1, 2, 4), (3.0, 12.0, 48.0)) == 2.0
+
+
+# ---------------------------------------------------------------------------- targets
+
+
+def times(**ms: float) -> dict[str, Any]:
+    return {variant: {"ms": value} for variant, value in ms.items()}
+
+
+def test_verdicts() -> None:
+    result = {
+        "flops": 90_000_000,
+        "gemm": {"torch": {"best_gflops": 100.0}, "native": {"best_gflops": 200.0}},
+        "variants": times(official=200, reference=1000, native=1, torch=100, lstm=3),
+        "threads": {"variants": {"native": {"1": {"wall_ms": 10.0}, "2": {"wall_ms": 6.0}}}},
+        "memory": {"variants": {"native": {"mib": 50.0}, "official": {"mib": 99.0}, "lstm": {"mib": 50.1}}},
+    }
+    rows = targets.judged({"cornn-psmnist-256": result}, "cpu")
+    found = {row["what"]: row for row in rows if row["workload"] == "cornn-psmnist-256"}
+    assert {what: (row["reached"], row["verdict"]) for what, row in found.items()} == {
+        "plain loop : native, time": (200.0, "met"),
+        "nn.LSTM : native, time": (3.0, "met"),
+        "GEMM limit (torch) : native, time": (0.9, "met"),
+        "GEMM limit (best) : native, time": (0.45, "not met"),
+        "plain loop : torch, time": (2.0, "met"),
+        "native, 1 thread : 2 threads, wall time": (1.667, "not met"),
+        "native : plain loop, peak memory": (0.505, "not met"),
+        "native : nn.LSTM, peak memory": (0.998, "not met"),
+    }
+
+
+def test_without_an_official_loop_the_reference_is_the_loop() -> None:
+    result = {"variants": {**times(reference=60, native=1), "official": {"not_run": "CUDA alone"}}}
+    rows = targets.judged({"unicornn-eigenworms": result}, "cpu")
+    row = next(r for r in rows if r["workload"] == "unicornn-eigenworms" and "loop : native" in r["what"])
+    assert (row["reached"], row["verdict"]) == (60.0, "met")
+
+
+def test_what_did_not_run_is_not_met_either() -> None:
+    assert {row["verdict"] for row in targets.judged({}, "cpu")} == {"not run"}
+    assert {row["verdict"] for row in targets.judged({}, "cuda")} == {"not run"}
+    assert {t.workload for t in (*targets.CPU, *targets.CUDA)} == {w.name for w in WORKLOADS}
+
+
+# ---------------------------------------------------------------------------- results
+
+
+def test_a_machine_class_names_no_host() -> None:
+    assert store.machine_class({"cpu": "AMD EPYC", "cores": 2}) == "cpu-amd-epyc-2-cores"
+    assert store.machine_class({"cpu": "x", "cores": 16, "gpu": "NVIDIA H200"}) == "gpu-nvidia-h200"
+    name = store.machine_class({"cpu": "Intel(R) Xeon(R) Gold 6230 @ 2.10GHz", "cores": 40})
+    assert name == "cpu-intel-xeon-gold-6230-2-10ghz-40-cores"
+    assert os.uname().nodename not in json.dumps(store.machine("cpu"))
+
+
+def test_a_run_of_one_workload_updates_its_part_alone(
+    results: Path, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(memory, "measure", lambda *_: {"mib": 1.0})
+    options = ["--rounds", "1", "--budget-s", "0"]
+    assert run.main([*options, "--workload", "lem-fhn,cornn-psmnist-128"]) == 0
+    (path,) = results.glob("*.json")
+    first = store.read(path)
+    assert set(first["workloads"]) == {"lem-fhn", "cornn-psmnist-128"}
+    fhn = first["workloads"]["lem-fhn"]
+    assert set(fhn["variants"]) == set(VARIANTS)
+    assert fhn["variants"]["reference"]["n"] == 1
+    assert "not_run" in fhn["variants"]["triton"]
+    assert set(fhn) == {"sizes", "flops", "run", "gemm", "variants", "memory", "errors"}
+    assert {"date", "code", "torch", "threads", "load_before", "load_after"} <= set(fhn["run"])
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    text = path.with_suffix(".md").read_text(encoding="utf-8")
+    assert "## LEM FitzHugh-Nagumo H16" in text and "| reference loop" in text
+
+    packing = {"rows": [{"jobs": 1, "runs_per_hour": 10.0}, {"jobs": 2, "runs_per_hour": 19.5}]}
+    store.write(path, {**first, "packing": packing})
+    assert run.main([*options, "--workload", "lem-fhn", "--passes", "memory"]) == 0
+    second = store.read(path)
+    assert second["packing"] == packing
+    assert second["workloads"]["cornn-psmnist-128"] == first["workloads"]["cornn-psmnist-128"]
+    assert second["workloads"]["lem-fhn"]["variants"] == fhn["variants"]
+    assert "runs_per_hour" in path.with_suffix(".md").read_text(encoding="utf-8")
+    assert "Written: " in capsys.readouterr().out
+
+
+def test_the_passes_over_threads_and_growth(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "THREADS_FROM", 1)
+    arguments = ["--rounds", "1", "--budget-s", "0", "--passes", "threads,growth"]
+    result = run.bench(run.parser().parse_args([*arguments, "--no-write"]))
+    cells = result["workloads"]["lem-smnist"]["threads"]["variants"]
+    assert {"wall_ms", "n"} <= set(cells["lstm"]["1"]) & set(cells["lstm"]["2"])
+    assert torch.get_num_threads() == 1
+    sweep = result["growth"]["recurrences"]["LEM"]["T"]
+    assert sweep["sizes"] == [2, 4]
+    assert len(sweep["variants"]["official"]["ms"]) == 2
+    text = report.markdown({**result, "targets": []}, "cpu")
+    assert "## Threads" in text and "## Growth" in text
+
+
+def test_a_choice_of_variants_and_tiny_sizes_are_printed_only(
+    results: Path, small: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--workload", "lem-fhn", "--passes", "time", "--rounds", "1", "--budget-s", "0"]
+    assert run.main([*options, "--variants", "reference,lstm"]) == 0
+    assert run.main([*options, "--quick"]) == 0
+    assert not results.exists()
+    assert capsys.readouterr().out.count("othing was written") == 2
+
+
+def test_a_damaged_or_foreign_file_is_not_overwritten(results: Path, small: None) -> None:
+    path = store.path_of(store.machine_class(store.machine("cpu")))
+    path.parent.mkdir(parents=True)
+    for content in ("{", '{"schema": 99}'):
+        path.write_text(content, encoding="utf-8")
+        arguments = ["--workload", "lem-fhn", "--passes", "time", "--rounds", "1", "--budget-s", "0"]
+        assert run.main(arguments) == 2
+        assert path.read_text(encoding="utf-8") == content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--workload", "lem-fnh"], "Did you mean lem-fhn"),
+        (["--variants", "nativ"], "Did you mean native?"),
+        (["--rounds", "0"], "at least 1"),
+        pytest.param(
+            ["--device", "cuda"],
+            "needs a GPU",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_mistakes_are_told(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], results: Path
+) -> None:
+    assert run.main(arguments) == 2
+    assert said in capsys.readouterr().err
+    assert not results.exists()
+
+
+def test_peak_memory_is_that_of_the_pass() -> None:
+    """The reference keeps about ten arrays (T, B, H) for its backward, 8 MiB each."""
+    workload = dataclasses.replace(WORKLOADS[0], T=64, B=128, H=256)
+    found = memory.measure(workload, "reference", "cpu")
+    assert 40 < found["mib"] < 400
+    assert "CUDA alone" in memory.measure(WORKLOADS[-1].with_sizes(SMALL), "official", "cpu")["not_run"]
+
+
+def test_without_matplotlib_there_is_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    result = {"machine": {}, "workloads": {"lem-fhn": {"variants": times(native=1.0), "flops": 1}}}
+    assert not plot.write(tmp_path / "a.png", result, "cpu")
+    assert list(tmp_path.iterdir()) == []
