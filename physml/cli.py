@@ -1,11 +1,13 @@
-"""The command line. Only argparse is imported here; each command imports what it needs."""
+"""The command line. Nothing slow is imported here; each command imports what it needs."""
 
 import argparse
+import contextlib
 import logging
 import os
 import re
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from physml import __version__
@@ -25,7 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             options = parsed(arguments)
             command: Callable[[argparse.Namespace], int] = options.command
-            return command(options)
+            with _stops_like_ctrl_c():
+                return command(options)
         finally:
             sys.stdout.flush()  # here, where a closed pipe is no error
     except PhysmlError as error:
@@ -41,6 +44,20 @@ def main(arguments: list[str] | None = None) -> int:
         place = f"{error.filename}: " if error.filename else ""
         print(f"error: {place}{error.strerror or error}.", file=sys.stderr)
         return 2
+
+
+@contextlib.contextmanager
+def _stops_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM and SIGUSR1 end a command as Ctrl-C does, until a run takes them over to leave a checkpoint."""
+    before = {}
+    with contextlib.suppress(ValueError):  # not the main thread: signals stay as they are
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:

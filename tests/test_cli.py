@@ -1,10 +1,13 @@
 """The command line: exit codes, messages for people, what is imported, what is printed into pipes."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,6 +149,24 @@ def test_a_process_ends_with_the_same_code_and_no_traceback(arguments: tuple[str
     assert (made.returncode, made.stdout) == (2, "")
     assert "Did you mean" in made.stderr
     assert "Traceback" not in made.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_stop_before_anything_has_begun_is_one_line(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, own_roots: Path, number: int
+) -> None:
+    """Configs take a second to compose, and others' code in there must not swallow the stop."""
+
+    def compose(overrides: list[str]) -> None:
+        with contextlib.suppress(Exception):
+            os.kill(os.getpid(), number)
+            time.sleep(30)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr("physml.compose.compose", compose)
+    assert physml("run", *TINY) == (75, "", "stopped.\n")
+    assert signal.getsignal(number) is before
+    assert not list(own_roots.iterdir())
 
 
 def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roots: Path) -> None:
