@@ -111,7 +111,7 @@ def forward(
     numbers: tuple[float, ...],
     saved: bool,
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...], int]:
-    """The result; what is saved, the forces and the states before each block (blocks, B, 2P); steps per block."""
+    """The result; what is saved: forces, and states before each block (blocks, B, 2P); steps in a block."""
     library = _library(u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(b)
@@ -158,7 +158,7 @@ def backward(
     d_outputs = None if d_outputs is None else _rows(d_outputs)
     given = [None if x is None else x.contiguous() for x in (W, Wcal, V, forces, states)]
     incoming = [None if x is None else x.contiguous() for x in (d_y_last, d_z_last)]
-    want_u, _, _, *want_weights = ctx.needs_input_grad[:7]
+    want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[:7]
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
     d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
     sizes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
@@ -172,7 +172,8 @@ def backward(
         *map(_pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights)),
     )
     _check(code)
-    return None if d_u is None else d_u.transpose(0, 1), d_y, d_z, *d_weights
+    d_input = None if d_u is None else d_u.transpose(0, 1)
+    return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights
 
 
 def _library(dtype: torch.dtype) -> ctypes.CDLL:
