@@ -1,110 +1,29 @@
 /* LEM, forward and backward. B rows of a batch, T steps, D features, H hidden units; the map: reference.py.
  *
- * Widths. P is H rounded up to whole vectors: every block of H columns has room for P, and what is beyond H is 0.
+ * P is H rounded up to whole vectors: a block of H columns has room for P, and what is beyond H is 0.
  * One row of a step's operands is x = [y_{n-1} | u_n | 1 | z_n], so that each half step is one product that takes
- * in the input and the bias:
- *     [z 1 2] of step n = x[y u 1] by weights "first" (gates * P rows, P + D + 1)
- *     [y]     of step n = x[u 1 z] by weights "second" (P rows, D + 1 + P)
- * and the gradients of all weights are two products with the same operands.
+ * in input and bias; W is padded and joined with V and b for that.
  *
- * The batch goes in groups of rows that a whole thread works on: all steps of a group, then the next group. While
- * its weights lie in cache, a group is as small as a tile of the product, and its states never leave L1.
+ * The batch goes in groups of rows: a thread computes all steps of a group, then those of the next, so that states
+ * and pre-activations stay in the nearest cache; the weights come from the next ones.
  *
  * Kept for the backward pass: path (T, B, P), the states y after each step, which is also the output; and, group
- * by group, for every step and row: [z | tanh | step of z | step of y | tanh of y], each P; without gates
+ * after group, for every step and row, [z | tanh | step of z | step of y | tanh of y], each P; without gates
  * [z | tanh | tanh of y].
  *
- * Backward: for each group, steps in blocks from the last to the first. A block collects x and the gradients of
- * the pre-activations in scratch memory that stays in L2; then it is added to the gradients of the weights, of which
- * each thread has its own, added up in a fixed order at the end. Saved memory is only read.
+ * Backward: for each group, steps in blocks from the last to the first. A block collects the gradients of the
+ * pre-activations, and the operands that do not already lie in rows, in memory that stays in cache; then its
+ * products are added to the gradients of the weights. Each thread has its own of these; they are added up in a
+ * fixed order at the end. What was kept is only read.
  */
 
 #include "gemm.h"
+#include "lem.h"
 #include "threads.h"
-#include "vec.h"
 
-#include <stdint.h>
-
-enum { OUT_OF_MEMORY = 1 };
-
-/* All of a call. Strides count reals. Absent tensors are NULL. */
-typedef struct {
-    int64_t n_batch, n_steps, d_in, n_hidden, gated, clipped, group, block, n_threads;
-    double dt, low, high;
-    const real *u, *y, *z, *W, *Wy, *V, *b; /* all but u contiguous */
-    real *path, *kept, *last_y, *last_z;
-    const real *d_outputs, *d_last_y, *d_last_z;
-    real *d_u, *d_y, *d_z, *d_W, *d_Wy, *d_V, *d_b; /* d_u (T, B, D) */
-    int64_t u_batch, u_step, u_feature, d_batch, d_step, d_unit;
-} lem_call;
-
-/* What follows from the sizes. */
-typedef struct {
-    int T, B, D, H, P, group, n_groups, n_shares;
-    int first, all;         /* columns of pre-activations: of the first half step, of both */
-    int k_first, k_second;  /* columns of x that go into each half step; the second begins at P */
-    int ld_x, ld_pre, kept; /* lengths of rows */
-    real dt, low, high;
-} plan;
-
-/* A length of rows for at least n reals: whole vectors, an odd number of them, as rows 4 KiB apart share few lines
- * of a cache. */
-static int padded(int n) { return (int)(whole((size_t)n) / VL | 1) * VL; }
-
-static plan planned(const lem_call *call) {
-    plan s = {.T = (int)call->n_steps, .B = (int)call->n_batch, .D = (int)call->d_in, .H = (int)call->n_hidden};
-    s.P = (int)whole((size_t)s.H);
-    s.group = (int)call->group;
-    s.n_groups = (s.B + s.group - 1) / s.group;
-    s.n_shares = call->n_threads < s.n_groups ? (int)call->n_threads : s.n_groups;
-    s.first = call->gated ? 3 * s.P : s.P;
-    s.all = s.first + s.P;
-    s.k_first = s.P + s.D + 1;
-    s.k_second = s.D + 1 + s.P;
-    s.ld_x = padded(s.P + s.k_second);
-    s.ld_pre = padded(s.all);
-    s.kept = s.all + s.P;
-    s.dt = (real)call->dt, s.low = (real)call->low, s.high = (real)call->high;
-    return s;
-}
-
-/* How many reals a vector holds: what the caller rounds H up to. */
+/* How many reals a vector holds, what P is a multiple of; and how many a row of `kept`. */
 int lem_vector(void) { return VL; }
-
-/* ---- weights ---- */
-
-/* Rows of gates, H each, between the caller's matrix and one with P rows per gate and rows of length ld. The
- * backward pass has no b, and needs none. */
-static void spread(real *to, int ld, const real *from, int columns, int n_gates, const plan *s) {
-    for (int g = 0; from && g < n_gates; g++)
-        for (int i = 0; i < s->H; i++)
-            memcpy(to + (size_t)(g * s->P + i) * ld, from + (size_t)(g * s->H + i) * columns,
-                   (size_t)columns * sizeof(real));
-}
-
-static void gather(real *to, const real *from, int ld, int columns, int n_gates, const plan *s) {
-    for (int g = 0; g < n_gates; g++)
-        for (int i = 0; i < s->H; i++)
-            memcpy(to + (size_t)(g * s->H + i) * columns, from + (size_t)(g * s->P + i) * ld,
-                   (size_t)columns * sizeof(real));
-}
-
-/* The two matrices as the products want them, rows [W V b] and [V b Wy]; `first` has room for both. */
-static real *joined(const lem_call *call, const plan *s) {
-    const size_t size = (size_t)s->first * s->k_first + (size_t)s->P * s->k_second;
-    real *first = reals(size), *second = first + (size_t)s->first * s->k_first;
-    if (!first) return NULL;
-    memset(first, 0, size * sizeof(real));
-    const int n_first = s->first / s->P;
-    const real *V = call->V + (size_t)n_first * s->H * s->D, *b = call->b ? call->b + (size_t)n_first * s->H : NULL;
-    spread(first, s->k_first, call->W, s->H, n_first, s);
-    spread(first + s->P, s->k_first, call->V, s->D, n_first, s);
-    spread(first + s->P + s->D, s->k_first, call->b, 1, n_first, s);
-    spread(second, s->k_second, V, s->D, 1, s);
-    spread(second + s->D, s->k_second, b, 1, 1, s);
-    spread(second + s->D + 1, s->k_second, call->Wy, s->H, 1, s);
-    return first;
-}
+int lem_kept(int n_hidden, int gated) { return kept_length(n_hidden, gated); }
 
 /* ---- forward ---- */
 
@@ -115,15 +34,6 @@ typedef struct {
     int failed;
 } forward_work;
 
-static void fetch_input(real *x, const lem_call *call, const plan *s, int row, int n_rows, int n) {
-    const real *u = call->u + row * call->u_batch + n * call->u_step;
-    for (int r = 0; r < n_rows; r++, x += s->ld_x, u += call->u_batch) {
-        for (int d = 0; d < s->D; d++)
-            x[s->P + d] = u[d * call->u_feature];
-        x[s->P + s->D] = 1;
-    }
-}
-
 static inline vec clamped(vec step, int clipped, const plan *s) {
     return clipped ? vec_min(vec_max(step, splat(s->low)), splat(s->high)) : step;
 }
@@ -132,7 +42,7 @@ static inline vec clamped(vec step, int clipped, const plan *s) {
 static inline __attribute__((always_inline)) void half_z(real *x, const real *pre, real *kept, int n_rows,
                                                          const plan *s, const int gated, const int clipped) {
     const int P = s->P;
-    for (int r = 0; r < n_rows; r++, x += s->ld_x, pre += s->ld_pre, kept += s->kept) {
+    for (int r = 0; r < n_rows; r++, x += s->ld_x, pre += s->ld_pre, kept += s->ld_kept) {
         real *z = x + P + s->D + 1;
         for (int j = 0; j < P; j += VL) {
             const vec tanh_z = vec_tanh(load(pre + j)), old = load(z + j);
@@ -154,7 +64,7 @@ static inline __attribute__((always_inline)) void half_z(real *x, const real *pr
 static inline __attribute__((always_inline)) void half_y(real *x, const real *pre, real *kept, real *path,
                                                          int n_rows, const plan *s, const int gated) {
     const int P = s->P;
-    for (int r = 0; r < n_rows; r++, x += s->ld_x, pre += s->ld_pre, kept += s->kept, path += P) {
+    for (int r = 0; r < n_rows; r++, x += s->ld_x, pre += s->ld_pre, kept += s->ld_kept, path += P) {
         for (int j = 0; j < P; j += VL) {
             const vec tanh_y = vec_tanh(load(pre + j)), old = load(x + j);
             const vec step = gated ? load(kept + 3 * P + j) : splat(s->dt);
@@ -176,9 +86,9 @@ static void forward_group(const forward_work *work, int row, int n_rows, real *x
         memcpy(z + (size_t)r * s->ld_x, call->z + (size_t)(row + r) * s->H, (size_t)s->H * sizeof(real));
     }
     for (int n = 0; n < s->T; n++) {
-        real *path = call->path + ((size_t)n * s->B + row) * s->P, *kept = spare;
-        if (call->kept) kept = call->kept + ((size_t)row * s->T + (size_t)n * n_rows) * s->kept;
-        fetch_input(x, call, s, row, n_rows, n);
+        real *path = call->path + ((size_t)n * s->B + row) * s->P;
+        real *kept = call->kept ? kept_at(call, s, row, n_rows, n) : spare;
+        fetch_input(x + s->P, s->ld_x, call, s, row, n_rows, n);
         gemm(n_rows, s->first, s->k_first, x, s->ld_x, work->first, pre, s->ld_pre, 0);
         if (!call->gated) half_z(x, pre, kept, n_rows, s, 0, 0);
         else if (call->clipped) half_z(x, pre, kept, n_rows, s, 1, 1);
@@ -196,7 +106,7 @@ static void forward_group(const forward_work *work, int row, int n_rows, real *x
 static void forward_share(void *shared, int share, int n_shares) {
     forward_work *work = shared;
     const plan *s = &work->s;
-    real *x = reals((size_t)s->group * (s->ld_x + s->ld_pre + s->kept));
+    real *x = reals((size_t)s->group * (s->ld_x + s->ld_pre + s->ld_kept));
     if (!x) {
         work->failed = 1;
         return;
@@ -230,124 +140,135 @@ int lem_forward(const lem_call *call) {
 typedef struct {
     const lem_call *call;
     plan s;
-    int block;                                   /* steps */
-    const real *to_z, *to_y, *to_u, *second_to_u; /* packed: from gradients of pre-activations back */
-    real *d_first, *d_second;                    /* each share's, rows of length ld_x */
+    int block;                         /* steps */
+    const real *to_z, *to_y, *to_u[2]; /* packed: from gradients of pre-activations back */
+    real *gradients;                   /* of the weights, each share's */
+    int ld_P;
+    size_t n_W, n_Wy, n_V; /* sizes of a share's three: (first, ld_P), (P, ld_P), (D + 1, ld_pre) */
     int failed;
 } backward_work;
 
-/* A thread's scratch memory: for a group the gradients of the states and the first z, each (group, P); for a block
- * of its steps the operands, the gradients of the pre-activations and of the input. */
+/* A thread's memory. Of a group, (group, P): gradients of the states, those from outside, the first states. Of a
+ * block of its steps: gradients of pre-activations, [u 1], the old y, gradients of the input. At the end its
+ * gradients of the weights, that of [V b] transposed.
+ */
 typedef struct {
-    real *d_y, *d_z, *z, *x, *pre, *d_u;
+    real *d_y, *d_z, *d_output, *first_y, *first_z, *pre, *u, *y, *d_u, *d_W, *d_Wy, *d_V;
 } scratch;
 
-static void add_incoming(real *d_y, const lem_call *call, const plan *s, int row, int n_rows, int n) {
+/* The rows (n_rows, P) of a step's gradient from outside, *ld apart: as they lie there, or copied. */
+static const real *incoming(const lem_call *call, const plan *s, real *copy, int row, int n_rows, int n,
+                            ptrdiff_t *ld) {
+    *ld = s->P;
+    if (!call->d_outputs) return copy; /* zero */
     const real *d = call->d_outputs + row * call->d_batch + n * call->d_step;
-    const int in_vectors = call->d_unit == 1 ? s->H / VL * VL : 0;
-    for (int r = 0; r < n_rows; r++, d += call->d_batch, d_y += s->P) {
-        for (int j = 0; j < in_vectors; j += VL)
-            store(d_y + j, load(d_y + j) + load(d + j));
-        for (int j = in_vectors; j < s->H; j++)
-            d_y[j] += d[j * call->d_unit];
+    if (call->d_unit == 1 && s->H == s->P) {
+        *ld = call->d_batch;
+        return d;
     }
+    for (int r = 0; r < n_rows; r++)
+        for (int j = 0; j < s->H; j++)
+            copy[(size_t)r * s->P + j] = d[r * call->d_batch + j * call->d_unit];
+    return copy;
 }
 
-/* The operands of a step once more. */
-static void fetch_operands(real *x, const lem_call *call, const plan *s, const real *kept, int row, int n_rows,
-                           int n) {
-    fetch_input(x, call, s, row, n_rows, n);
-    for (int r = 0; r < n_rows; r++, x += s->ld_x, kept += s->kept) {
-        if (n) memcpy(x, call->path + ((size_t)(n - 1) * s->B + row + r) * s->P, (size_t)s->P * sizeof(real));
-        else memcpy(x, call->y + (size_t)(row + r) * s->H, (size_t)s->H * sizeof(real));
-        memcpy(x + s->P + s->D + 1, kept, (size_t)s->P * sizeof(real));
+/* Through half a step: the gradients of its pre-activations from that of the new state; returns what reaches the
+ * old state beside the product. A step that is clipped does not move.
+ */
+static inline __attribute__((always_inline)) vec half_back(vec d, vec tanh, vec step, vec old, real *d_tanh,
+                                                           real *d_step, const plan *s, const int gated,
+                                                           const int clipped) {
+    const vec moved = d * step;
+    store(d_tanh, moved * (1 - tanh * tanh));
+    if (gated) {
+        const vec slope = moved * (tanh - old) * (1 - step * (1 / s->dt));
+        store(d_step, clipped ? pick((step > s->low) & (step < s->high), slope, (vec){0}) : slope);
     }
+    return d - moved;
 }
 
-/* Through half a step. d_state, the gradient of the new state, becomes what reaches the old one beside the product;
- * d_tanh and d_step get the gradients of the pre-activations. A step that is clipped does not move. */
-static inline __attribute__((always_inline)) void
-half_back(real *d_state, real *d_tanh, real *d_step, const real *tanh, const real *steps, const real *old, int ld_old,
-          int n_rows, const plan *s, const int gated, const int clipped) {
-    for (int r = 0; r < n_rows; r++) {
-        for (int j = 0; j < s->P; j += VL) {
-            const vec d = load(d_state + j), t = load(tanh + j), step = gated ? load(steps + j) : splat(s->dt);
-            const vec moved = d * step;
-            store(d_tanh + j, moved * (1 - t * t));
-            store(d_state + j, d - moved);
-            if (!gated) continue;
-            const vec slope = moved * (t - load(old + j)) * (1 - step * (1 / s->dt));
-            store(d_step + j, clipped ? pick((step > s->low) & (step < s->high), slope, (vec){0}) : slope);
-        }
-        d_state += s->P, d_tanh += s->ld_pre, d_step += s->ld_pre, tanh += s->kept, steps += s->kept, old += ld_old;
-    }
-}
-
-static inline __attribute__((always_inline)) void step_back(const backward_work *work, const scratch *m, real *x,
-                                                            real *pre, int row, int n_rows, int n, const int gated,
+static inline __attribute__((always_inline)) void step_back(const backward_work *work, const scratch *m, int row,
+                                                            int n_rows, int n, int at, const int gated,
                                                             const int clipped) {
     const lem_call *call = work->call;
     const plan *s = &work->s;
-    const int P = s->P;
-    const real *kept = call->kept + ((size_t)row * s->T + (size_t)n * n_rows) * s->kept;
-    const real *old_z = n ? kept - (size_t)n_rows * s->kept : m->z;
-    fetch_operands(x, call, s, kept, row, n_rows, n);
-    if (call->d_outputs) add_incoming(m->d_y, call, s, row, n_rows, n);
-    half_back(m->d_y, pre + s->first, pre + 2 * P, kept + (gated ? 4 : 2) * P, kept + 3 * P, x, s->ld_x, n_rows, s,
-              gated, clipped);
-    gemm(n_rows, P, P, pre + s->first, s->ld_pre, work->to_z, m->d_z, P, 1);
-    half_back(m->d_z, pre, pre + P, kept + P, kept + 2 * P, old_z, n ? s->kept : P, n_rows, s, gated, clipped);
-    gemm(n_rows, P, s->first, pre, s->ld_pre, work->to_y, m->d_y, P, 1);
+    const int P = s->P, first = gated ? 3 * P : P;
+    const vec dt = splat(s->dt);
+    ptrdiff_t ld_d;
+    const real *d = incoming(call, s, m->d_output, row, n_rows, n, &ld_d);
+    const real *kept = kept_at(call, s, row, n_rows, n), *values = kept;
+    const real *old = n ? call->path + ((size_t)(n - 1) * s->B + row) * P : m->first_y;
+    real *pre = m->pre + (size_t)at * s->ld_pre, *to = pre, *y = m->y + (size_t)at * work->ld_P, *state = m->d_y;
+    for (int r = 0; r < n_rows; r++) {
+        for (int j = 0; j < P; j += VL) {
+            const vec old_y = load(old + j), step = gated ? load(values + 3 * P + j) : dt;
+            const vec tanh_y = load(values + (gated ? 4 : 2) * P + j);
+            store(y + j, old_y);
+            store(state + j, half_back(load(state + j) + load(d + j), tanh_y, step, old_y, to + first + j,
+                                       to + 2 * P + j, s, gated, clipped));
+        }
+        old += P, state += P, d += ld_d, values += s->ld_kept, to += s->ld_pre, y += work->ld_P;
+    }
+    gemm(n_rows, P, P, pre + first, s->ld_pre, work->to_z, m->d_z, P, 1);
+    const int ld_old = n ? s->ld_kept : P;
+    old = n ? kept - (size_t)n_rows * s->ld_kept : m->first_z, values = kept, to = pre, state = m->d_z;
+    for (int r = 0; r < n_rows; r++) {
+        for (int j = 0; j < P; j += VL)
+            store(state + j, half_back(load(state + j), load(values + P + j), gated ? load(values + 2 * P + j) : dt,
+                                       load(old + j), to + j, to + P + j, s, gated, clipped));
+        old += ld_old, state += P, values += s->ld_kept, to += s->ld_pre;
+    }
+    gemm(n_rows, P, first, pre, s->ld_pre, work->to_y, m->d_y, P, 1);
 }
 
-/* What a block of n_steps, from `begin` on, gives to weights and input. */
-static void gather_block(const backward_work *work, const scratch *m, int share, int row, int n_rows, int begin,
-                         int n_steps) {
+/* What a block of n_steps from `begin` on gives to weights and input. */
+static void gather_block(const backward_work *work, const scratch *m, int row, int n_rows, int begin, int n_steps) {
     const lem_call *call = work->call;
     const plan *s = &work->s;
-    const int n = n_steps * n_rows, rest = s->D + 1;
-    const int from = call->d_W ? 0 : s->P, inputs = call->d_V || call->d_b;
-    const int columns = (inputs ? s->k_first : s->P) - from, from_2 = inputs ? 0 : rest;
-    real *d_first = work->d_first + (size_t)share * s->first * s->ld_x;
-    real *d_second = work->d_second + (size_t)share * s->P * s->ld_x;
-    gemm_tn(s->first, columns, n, m->pre, s->ld_pre, m->x + from, s->ld_x, d_first + from, s->ld_x);
-    gemm_tn(s->P, (call->d_Wy ? s->k_second : rest) - from_2, n, m->pre + s->first, s->ld_pre,
-            m->x + s->P + from_2, s->ld_x, d_second + from_2, s->ld_x);
+    const int n = n_steps * n_rows, ld_u = (int)whole((size_t)s->D);
+    const real *d_first = m->pre, *d_second = m->pre + s->first;
+    if (call->d_W) gemm_tn(s->first, s->P, n, d_first, s->ld_pre, m->y, work->ld_P, m->d_W, work->ld_P);
+    if (call->d_Wy)
+        gemm_tn(s->P, s->P, n, d_second, s->ld_pre, kept_at(call, s, row, n_rows, begin), s->ld_kept, m->d_Wy,
+                work->ld_P);
+    if (call->d_V || call->d_b) {
+        for (int k = 0; k < n_steps; k++)
+            fetch_input(m->u + (size_t)k * n_rows * (s->D + 1), s->D + 1, call, s, row, n_rows, begin + k);
+        gemm_tn(s->D + 1, s->all, n, m->u, s->D + 1, m->pre, s->ld_pre, m->d_V, s->ld_pre);
+    }
     if (!call->d_u) return;
-    const int ld = (int)whole((size_t)s->D);
-    gemm(n, s->D, s->first, m->pre, s->ld_pre, work->to_u, m->d_u, ld, 0);
-    gemm(n, s->D, s->P, m->pre + s->first, s->ld_pre, work->second_to_u, m->d_u, ld, 1);
+    gemm(n, s->D, s->first, d_first, s->ld_pre, work->to_u[0], m->d_u, ld_u, 0);
+    gemm(n, s->D, s->P, d_second, s->ld_pre, work->to_u[1], m->d_u, ld_u, 1);
     for (int k = 0; k < n; k++)
-        memcpy(call->d_u + ((size_t)(begin + k / n_rows) * s->B + row + k % n_rows) * s->D, m->d_u + (size_t)k * ld,
+        memcpy(call->d_u + ((size_t)(begin + k / n_rows) * s->B + row + k % n_rows) * s->D, m->d_u + (size_t)k * ld_u,
                (size_t)s->D * sizeof(real));
 }
 
-static void backward_group(const backward_work *work, const scratch *m, int share, int row, int n_rows) {
+static void backward_group(const backward_work *work, const scratch *m, int row, int n_rows) {
     const lem_call *call = work->call;
     const plan *s = &work->s;
-    const size_t H = (size_t)s->H * sizeof(real);
-    memset(m->d_y, 0, (size_t)3 * s->group * s->P * sizeof(real)); /* d_y, d_z, z */
-    memset(m->x, 0, (size_t)work->block * s->group * s->ld_x * sizeof(real));
+    const size_t size = (size_t)s->H * sizeof(real);
+    memset(m->d_y, 0, (size_t)5 * s->group * s->P * sizeof(real)); /* up to first_z */
     for (int r = 0; r < n_rows; r++) {
         const size_t to = (size_t)r * s->P, at = (size_t)(row + r) * s->H;
-        if (call->d_last_y) memcpy(m->d_y + to, call->d_last_y + at, H);
-        if (call->d_last_z) memcpy(m->d_z + to, call->d_last_z + at, H);
-        memcpy(m->z + to, call->z + at, H);
+        if (call->d_last_y) memcpy(m->d_y + to, call->d_last_y + at, size);
+        if (call->d_last_z) memcpy(m->d_z + to, call->d_last_z + at, size);
+        memcpy(m->first_y + to, call->y + at, size);
+        memcpy(m->first_z + to, call->z + at, size);
     }
     for (int end = s->T, begin; end > 0; end = begin) {
         begin = end > work->block ? end - work->block : 0;
         for (int n = end - 1; n >= begin; n--) {
-            real *x = m->x + (size_t)(n - begin) * n_rows * s->ld_x;
-            real *pre = m->pre + (size_t)(n - begin) * n_rows * s->ld_pre;
-            if (!call->gated) step_back(work, m, x, pre, row, n_rows, n, 0, 0);
-            else if (call->clipped) step_back(work, m, x, pre, row, n_rows, n, 1, 1);
-            else step_back(work, m, x, pre, row, n_rows, n, 1, 0);
+            const int at = (n - begin) * n_rows;
+            if (!call->gated) step_back(work, m, row, n_rows, n, at, 0, 0);
+            else if (call->clipped) step_back(work, m, row, n_rows, n, at, 1, 1);
+            else step_back(work, m, row, n_rows, n, at, 1, 0);
         }
-        gather_block(work, m, share, row, n_rows, begin, end - begin);
+        gather_block(work, m, row, n_rows, begin, end - begin);
     }
     for (int r = 0; r < n_rows; r++) {
-        memcpy(call->d_y + (size_t)(row + r) * s->H, m->d_y + (size_t)r * s->P, H);
-        memcpy(call->d_z + (size_t)(row + r) * s->H, m->d_z + (size_t)r * s->P, H);
+        memcpy(call->d_y + (size_t)(row + r) * s->H, m->d_y + (size_t)r * s->P, size);
+        memcpy(call->d_z + (size_t)(row + r) * s->H, m->d_z + (size_t)r * s->P, size);
     }
 }
 
@@ -355,39 +276,40 @@ static void backward_share(void *shared, int share, int n_shares) {
     backward_work *work = shared;
     const plan *s = &work->s;
     const size_t states = (size_t)s->group * s->P, rows = (size_t)work->block * s->group;
-    scratch m = {.d_y = reals(3 * states + rows * (s->ld_x + s->ld_pre + whole((size_t)s->D)))};
-    if (!m.d_y) {
+    scratch m = {.pre = reals(5 * states + rows * (s->ld_pre + work->ld_P + whole((size_t)s->D) + s->D + 1))};
+    if (!m.pre) {
         work->failed = 1;
         return;
     }
-    m.d_z = m.d_y + states, m.z = m.d_z + states;
-    m.x = m.z + states, m.pre = m.x + rows * s->ld_x, m.d_u = m.pre + rows * s->ld_pre;
+    m.y = m.pre + rows * s->ld_pre, m.d_u = m.y + rows * work->ld_P;
+    m.d_y = m.d_u + rows * whole((size_t)s->D), m.d_z = m.d_y + states, m.d_output = m.d_z + states;
+    m.first_y = m.d_output + states, m.first_z = m.first_y + states, m.u = m.first_z + states;
+    m.d_W = work->gradients + share * (work->n_W + work->n_Wy + work->n_V);
+    m.d_Wy = m.d_W + work->n_W, m.d_V = m.d_Wy + work->n_Wy;
     for (int g = first_row(s->n_groups, share, n_shares); g < first_row(s->n_groups, share + 1, n_shares); g++) {
         const int row = g * s->group, left = s->B - row;
-        backward_group(work, &m, share, row, left < s->group ? left : s->group);
+        backward_group(work, &m, row, left < s->group ? left : s->group);
     }
-    free(m.d_y);
+    free(m.pre);
 }
 
-/* The weights' gradients: the shares' sum, in their order, as the caller has them. */
-static void reduce(const lem_call *call, const plan *s, real *d_first, real *d_second) {
-    const size_t n_first = (size_t)s->first * s->ld_x, n_second = (size_t)s->P * s->ld_x;
-    for (int share = 1; share < s->n_shares; share++) {
-        for (size_t i = 0; i < n_first; i++)
-            d_first[i] += d_first[share * n_first + i];
-        for (size_t i = 0; i < n_second; i++)
-            d_second[i] += d_second[share * n_second + i];
-    }
-    const int gates = s->first / s->P;
-    if (call->d_W) gather(call->d_W, d_first, s->ld_x, s->H, gates, s);
-    if (call->d_Wy) gather(call->d_Wy, d_second + s->D + 1, s->ld_x, s->H, 1, s);
-    if (call->d_V) {
-        gather(call->d_V, d_first + s->P, s->ld_x, s->D, gates, s);
-        gather(call->d_V + (size_t)gates * s->H * s->D, d_second, s->ld_x, s->D, 1, s);
-    }
-    if (call->d_b) {
-        gather(call->d_b, d_first + s->P + s->D, s->ld_x, 1, gates, s);
-        gather(call->d_b + (size_t)gates * s->H, d_second + s->D, s->ld_x, 1, 1, s);
+/* The sum of the shares, in their order, as the caller has the weights. */
+static void reduce(const backward_work *work) {
+    const lem_call *call = work->call;
+    const plan *s = &work->s;
+    const size_t size = work->n_W + work->n_Wy + work->n_V;
+    real *sum = work->gradients;
+    for (int share = 1; share < s->n_shares; share++)
+        for (size_t i = 0; i < size; i += VL)
+            store(sum + i, load(sum + i) + load(sum + share * size + i));
+    gather(call->d_W, sum, work->ld_P, s->H, s->first / s->P, s);
+    gather(call->d_Wy, sum + work->n_W, work->ld_P, s->H, 1, s);
+    const real *d_V = sum + work->n_W + work->n_Wy, *d_b = d_V + (size_t)s->D * s->ld_pre;
+    for (int i = 0; i < s->all / s->P * s->H; i++) {
+        const int at = i / s->H * s->P + i % s->H;
+        for (int d = 0; call->d_V && d < s->D; d++)
+            call->d_V[(size_t)i * s->D + d] = d_V[(size_t)d * s->ld_pre + at];
+        if (call->d_b) call->d_b[i] = d_b[at];
     }
 }
 
@@ -395,26 +317,27 @@ int lem_backward(const lem_call *call) {
     backward_work work = {.call = call, .s = planned(call)};
     const plan *s = &work.s;
     work.block = (int)call->block < s->T ? (int)call->block : s->T;
+    work.ld_P = padded(s->P);
+    work.n_W = (size_t)s->first * work.ld_P, work.n_Wy = (size_t)s->P * work.ld_P;
+    work.n_V = (size_t)(s->D + 1) * s->ld_pre;
     const size_t n_z = packed_size(s->P, s->P), n_y = packed_size(s->first, s->P);
-    const size_t n_u = packed_size(s->first, s->D), n_2 = packed_size(s->P, s->D);
-    const size_t n_first = (size_t)s->first * s->ld_x, n_second = (size_t)s->P * s->ld_x;
-    const size_t n_gradients = (n_first + n_second) * s->n_shares;
-    real *first = joined(call, s), *packed = reals(n_z + n_y + n_u + n_2), *gradients = reals(n_gradients);
-    if (first && packed && gradients) {
+    const size_t n_u = packed_size(s->first, s->D), n_gradients = (work.n_W + work.n_Wy + work.n_V) * s->n_shares;
+    real *first = joined(call, s), *packed = reals(n_z + n_y + n_u + packed_size(s->P, s->D));
+    work.gradients = reals(n_gradients);
+    if (first && packed && work.gradients) {
         const real *second = first + (size_t)s->first * s->k_first;
         real *to_y = packed + n_z, *to_u = to_y + n_y, *second_to_u = to_u + n_u;
         pack(packed, second + s->D + 1, s->P, s->P, s->k_second, 1);
         pack(to_y, first, s->first, s->P, s->k_first, 1);
         pack(to_u, first + s->P, s->first, s->D, s->k_first, 1);
         pack(second_to_u, second, s->P, s->D, s->k_second, 1);
-        work.to_z = packed, work.to_y = to_y, work.to_u = to_u, work.second_to_u = second_to_u;
-        memset(gradients, 0, n_gradients * sizeof(real));
-        work.d_first = gradients, work.d_second = gradients + n_first * s->n_shares;
+        work.to_z = packed, work.to_y = to_y, work.to_u[0] = to_u, work.to_u[1] = second_to_u;
+        memset(work.gradients, 0, n_gradients * sizeof(real));
         in_threads(backward_share, &work, s->n_shares);
-        reduce(call, s, work.d_first, work.d_second);
+        reduce(&work);
     } else work.failed = 1;
     free(first);
     free(packed);
-    free(gradients);
+    free(work.gradients);
     return work.failed ? OUT_OF_MEMORY : 0;
 }

@@ -5,7 +5,6 @@ One call per pass. Here memory is laid out and autograd is served; all arithmeti
 
 import ctypes
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from physml.ops.native.library import Unavailable, load
 from physml.ops.once import once
 
 SOURCE = Path(__file__).with_name("lem.c")
+HEADER = SOURCE.with_suffix(".h")
 SIZES = ("n_batch", "n_steps", "d_in", "n_hidden", "gated", "clipped", "group", "block", "n_threads")
 TENSORS = ("u", "y", "z", "W", "Wy", "V", "b")
 KEPT = ("path", "kept")
@@ -27,9 +27,9 @@ RESULTS = ("last_y", "last_z")
 INCOMING = ("d_outputs", "d_last_y", "d_last_z")
 STRIDES = ("u_batch", "u_step", "u_feature", "d_batch", "d_step", "d_unit")
 
-ROWS = 8  # of the batch in a group: as many as a register tile has
+ROWS = 32  # of the batch in a group: whole register tiles, and their states stay in the nearest cache
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
-MANY_ROWS = 64  # in a group if there are more
+MANY_ROWS = 128  # in a group if there are more
 BLOCK = 1 << 17  # numbers in a block of steps of the backward pass
 MIN_WORK = 5e7  # multiplications in a step that are worth a second thread
 
@@ -51,7 +51,7 @@ class Call(ctypes.Structure):
             setattr(self, name, None if x is None else x.data_ptr())
 
     def run(self, function: str, dtype: torch.dtype) -> None:
-        if getattr(load(SOURCE, dtype), function)(ctypes.byref(self)):
+        if getattr(_library(dtype), function)(ctypes.byref(self)):
             raise MemoryError(f"{function}: no memory for the scratch space of LEM's native backend")
 
 
@@ -60,7 +60,7 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
     if u.device.type != "cpu":
         return f"backend native runs on a CPU; got a tensor on {u.device}"
     try:
-        load(SOURCE, u.dtype)
+        _library(u.dtype)
     except Unavailable as reason:
         return str(reason)
     return None
@@ -71,10 +71,8 @@ def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
     return True
 
 
-@cache
-def _vector(dtype: torch.dtype) -> int:
-    """How many numbers a vector register holds."""
-    return int(load(SOURCE, dtype).lem_vector())
+def _library(dtype: torch.dtype) -> ctypes.CDLL:
+    return load(SOURCE, dtype, HEADER)
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
@@ -85,7 +83,7 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
     if n_batch * n_rows * n_hidden < MIN_WORK:
         n_threads = 1
     near = n_rows * (n_hidden + d_in) * u.element_size() <= NEAR
-    group = min(n_batch, ROWS if near else MANY_ROWS)
+    group = min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
     low, high = clip or (0.0, 0.0)
     call = Call(
         n_batch=n_batch,
@@ -113,13 +111,16 @@ def _forward(
     u, *others = tensors
     others = [x.contiguous() for x in others]
     (n_batch, n_steps, _), n_hidden = u.shape, others[0].shape[1]
-    vector = _vector(u.dtype)
+    vector = _library(u.dtype).lem_vector()
     width = -(-n_hidden // vector) * vector
     call = _call((u, *others), dt, clip, torch.get_num_threads())
     path = pool.empty((n_steps, n_batch, width), u.dtype)
     last_y, last_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    n_kept = 5 if call.gated else 3
-    kept = pool.empty((n_steps * n_batch * n_kept * width,), u.dtype) if keep else None
+    kept = (
+        pool.empty((n_steps * n_batch, _library(u.dtype).lem_kept(n_hidden, call.gated)), u.dtype)
+        if keep
+        else None
+    )
     call.point((*KEPT, *RESULTS), (path, kept, last_y, last_z))
     call.run("lem_forward", u.dtype)
     return path, kept, last_y, last_z
