@@ -114,19 +114,23 @@ def moment(run: Result) -> str:
 
 
 def target_table(rows: Iterable[Result]) -> list[str]:
-    return table(
-        ("workload", "what", "goal", "reached", ""),
-        (
-            (
-                title(row["workload"]),
-                row["what"],
-                f"{row['sign']} {row['goal']:g}",
-                ratio(row["reached"]),
-                row["verdict"],
-            )
-            for row in rows
-        ),
-    )
+    """Workloads down, kinds of targets across: what was reached and, in brackets, the goal."""
+    rows = list(rows)
+    kinds = list(dict.fromkeys(row["what"] for row in sorted(rows, key=_place)))
+    cells = {(row["workload"], row["what"]): _cell(row) for row in rows}
+    names = dict.fromkeys(row["workload"] for row in rows)
+    return table(("", *kinds), ([title(n), *(cells.get((n, kind), "") for kind in kinds)] for n in names))
+
+
+def _place(row: Result) -> int:
+    return list(targets.WORDS).index(row["kind"])
+
+
+def _cell(row: Result) -> str:
+    goal = f"({row['sign']} {row['goal']:g})"
+    if row["reached"] is None:
+        return f"not run {goal}"
+    return f"{ratio(row['reached'])} {goal}{' ✗' if row['verdict'] == 'not met' else ''}"
 
 
 def _thread_table(results: Mapping[str, Result]) -> list[str]:
@@ -202,7 +206,11 @@ def markdown(result: Result, device: str) -> str:
         "",
         "## Targets",
         "",
-        f"{words.count('met')} met, {words.count('not met')} not met, {words.count('not run')} not run.",
+        f"{words.count('met')} met, {words.count('not met')} not met (✗), {words.count('not run')} not run.",
+        "The goal stands in brackets. loop: as the official code has it, else the reference; LSTM: nn.LSTM",
+        "of as many units and layers; GEMM: the time that all matrix products would take at the best rate",
+        "measured in the same run, of torch's products or of all; threads: wall time; memory: peak added by",
+        f"{targets.fast(device)}. The other ratios are of CPU or GPU time.",
         "",
         *target_table(rows),
     ]

@@ -11,9 +11,10 @@ import torch
 from physml import atomic
 from physml.bench import accuracy, gemm, growth, memory, plot, report, store, targets
 from physml.bench.rounds import Samples, interleave, reason
-from physml.bench.variants import BACKENDS, VARIANTS, Step
+from physml.bench.variants import VARIANTS, Step
 from physml.bench.workloads import WORKLOADS, Workload
 from physml.errors import InputError, PhysmlError, near
+from physml.ops.backend import BACKENDS
 from physml.paths import shown
 
 PASSES = ("time", "threads", "memory", "errors", "growth")

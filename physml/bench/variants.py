@@ -9,8 +9,8 @@ from physml.errors import InputError
 from physml.models.cornn import CoRNN
 from physml.models.lem import LEM
 from physml.models.unicornn import UnICORNN
+from physml.ops.backend import BACKENDS
 
-BACKENDS = ("reference", "torch", "native", "triton")
 VARIANTS = ("official", *BACKENDS, "lstm", "gru")
 SEED = 20261121
 

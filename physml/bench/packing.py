@@ -1,0 +1,122 @@
+"""Runs per hour, one at a time and as many as fit: `python -m physml.bench.packing`.
+
+Runs of one experiment with few epochs, as processes of the launcher, in a temporary results folder. Each way
+begins with its data at hand; both are tried in turn. Runs per hour are by the clock, which others on the
+machine disturb; processor seconds per run are not, and tell what runs side by side cost each other.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from physml import atomic, launch, room
+from physml.bench import store
+from physml.commands import checked_specs
+from physml.compose import compose
+from physml.errors import PhysmlError, RunFailed
+from physml.paths import shown
+from physml.run import pick_device
+from physml.runspec import RunSpec
+
+EXPERIMENT = "lem/fitzhugh_nagumo-lem"
+WAYS: dict[str, int | None] = {"one at a time": 1, "auto": None}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        result = measure(options.experiment, options.runs, options.epochs, options.rounds, options.override)
+    except PhysmlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    path = store.path_of(f"packing-{store.machine_class(result['machine'])}")
+    atomic.write_json(path, result)
+    print(text(result))
+    print(f"written: {shown(path)}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m physml.bench.packing", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("override", nargs="*", metavar="KEY=VALUE", help="runtime.device=cuda, say")
+    parser.add_argument("--experiment", default=EXPERIMENT)
+    parser.add_argument("--runs", type=int, default=0, help="in each round (default: two per core)")
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=2)
+    return parser
+
+
+def measure(experiment: str, n: int, epochs: int, rounds: int, overrides: Sequence[str]) -> dict[str, Any]:
+    """Seconds by the clock and of the processors for n runs, each way, in every round."""
+    n = n or 2 * room.cores()
+    keys = [f"experiment={experiment}", f"trainer.epochs={epochs}", "tracker=none", *overrides]
+    specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
+    device = pick_device(specs[0].config["runtime"]["device"])
+    result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine(device)}
+    result |= {"experiment": experiment, "overrides": list(overrides), "epochs": epochs, "runs": n}
+    result |= {"moment": store.moment(device, specs[0].config["runtime"]["threads"])}
+    result |= {"cores": room.cores(), "ways": {way: [] for way in WAYS}}
+    with _own_roots():
+        _timed(specs[-1:], 1)  # data are made, code is compiled, and the memory of a run is known
+        for _ in range(rounds):
+            for way, jobs in WAYS.items():
+                result["ways"][way].append(_timed(specs[:-1], jobs))
+                _forget(specs[:-1])
+    return result
+
+
+@contextmanager
+def _own_roots() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in ("PHYSML_RESULTS", "PHYSML_RUNS")}
+    with tempfile.TemporaryDirectory(prefix="physml-packing-") as folder:
+        os.environ |= {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name)
+                os.environ |= {name: value} if value else {}
+
+
+def _timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
+    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    outcome = launch.carry_out(launch.plan(specs), jobs=jobs)
+    clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if outcome.exit_code:
+        raise RunFailed(f"not all runs came to their end: {outcome.codes}.")
+    processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    return {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
+
+
+def _forget(specs: list[RunSpec]) -> None:
+    """The records, so that the next way makes the same runs; that of the first run stays."""
+    for spec in specs:
+        spec.record_path.unlink()
+
+
+def text(result: dict[str, Any]) -> str:
+    lines = [
+        f"{result['experiment']}, {result['epochs']} epochs, {result['runs']} runs, {result['cores']} cores"
+    ]
+    rates = {}
+    for way, rounds in result["ways"].items():
+        clock_s = statistics.median(one["clock_s"] for one in rounds)
+        processor_s = statistics.median(one["processor_s"] for one in rounds)
+        rates[way] = result["runs"] / clock_s * 3600
+        each = processor_s / result["runs"]
+        lines.append(f"  {way:14} {rates[way]:7.0f} runs per hour, {each:6.1f} processor seconds per run")
+    lines.append(f"  auto against one at a time: {rates['auto'] / rates['one at a time']:.2f}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
