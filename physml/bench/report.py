@@ -1,5 +1,6 @@
 """A results file in words: tables in Markdown, for the terminal too."""
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -168,23 +169,18 @@ def _growth_table(growth: Result) -> list[str]:
     return table(("", "axis", "sizes", "ms", "slope"), rows)
 
 
-def _packing(entry: Any) -> list[str]:
-    """Runs per hour, as it was measured: rows of like keys become a table, single facts lines."""
-    rows = entry.get("rows", []) if isinstance(entry, Mapping) else entry
-    lines = []
-    if rows:
-        heads = list(rows[0])
-        lines += table(heads, ([_plain(row.get(head)) for head in heads] for row in rows))
-    if isinstance(entry, Mapping):
-        facts = {k: v for k, v in entry.items() if k not in ("rows", "run")}
-        lines += ["", *(f"- {key}: {_plain(value)}" for key, value in facts.items())] if facts else []
-        if "run" in entry:
-            lines += ["", moment(entry["run"])]
-    return lines
-
-
-def _plain(value: Any) -> str:
-    return number(value, 4) if isinstance(value, float) else "–" if value is None else str(value)
+def _packing(entry: Result) -> list[str]:
+    """Runs per hour, one at a time and packed, as `physml.bench.packing` measured them."""
+    rows = []
+    for way, rounds in entry["ways"].items():
+        clock_s, processor_s = (
+            statistics.median(one[key] for one in rounds) for key in ("clock_s", "processor_s")
+        )
+        per_hour = 3600 * entry["runs"] / clock_s
+        rows.append((way, number(per_hour), number(processor_s / entry["runs"]), str(len(rounds))))
+    what = f"{entry['experiment']}, {entry['epochs']} epochs, {entry['runs']} runs on {entry['cores']} cores."
+    heads = ("", "runs per hour", "processor s per run", "n")
+    return [f"{what} {moment(entry['moment'])}", "", *table(heads, rows)]
 
 
 def markdown(result: Result, device: str) -> str:

@@ -183,6 +183,9 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
 
 def _write(path: Path, new: dict[str, Any], device: str) -> None:
     merged = store.merge(store.read(path), new)
+    packing = store.path_of(f"packing-{new['class']}")
+    if packing.exists():
+        merged["packing"] = store.read(packing)
     merged["targets"] = targets.judged(merged["workloads"], device)
     store.write(path, merged)
     atomic.write_text(path.with_suffix(".md"), report.markdown(merged, device))

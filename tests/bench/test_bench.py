@@ -235,14 +235,18 @@ def test_a_run_of_one_workload_updates_its_part_alone(
     text = path.with_suffix(".md").read_text(encoding="utf-8")
     assert "## LEM FitzHugh-Nagumo H16" in text and "| reference loop" in text
 
-    packing = {"rows": [{"jobs": 1, "runs_per_hour": 10.0}, {"jobs": 2, "runs_per_hour": 19.5}]}
-    store.write(path, {**first, "packing": packing})
+    ways = {"one at a time": [{"clock_s": 360.0, "processor_s": 340.0}]}
+    packing = {"schema": 1, "experiment": "lem/x", "epochs": 20, "runs": 4, "cores": 2, "ways": ways}
+    packing["moment"] = fhn["run"]
+    store.write(store.path_of(f"packing-{path.stem}"), packing)
     assert run.main([*options, "--workload", "lem-fhn", "--passes", "memory"]) == 0
     second = store.read(path)
     assert second["packing"] == packing
     assert second["workloads"]["cornn-psmnist-128"] == first["workloads"]["cornn-psmnist-128"]
     assert second["workloads"]["lem-fhn"]["variants"] == fhn["variants"]
-    assert "runs_per_hour" in path.with_suffix(".md").read_text(encoding="utf-8")
+    assert (
+        "| one at a time |            40 |                  85 |   1 |" in path.with_suffix(".md").read_text()
+    )
     assert "Written: " in capsys.readouterr().out
 
 
