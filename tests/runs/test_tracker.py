@@ -15,7 +15,7 @@ import run_harness as h
 import wandb
 from wandb.proto import wandb_internal_pb2 as pb
 
-from physml import figure, record, tracker
+from physml import picture, record, tracker
 
 OFFLINE = "tracker.kind=wandb"
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
@@ -127,7 +127,7 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
 
     monkeypatch.setattr(wandb, "init", init)
     if moment == "plot":
-        monkeypatch.setattr(figure, "plot_rows", plot)
+        monkeypatch.setattr(picture, "plot_rows", plot)
     caplog.set_level(logging.WARNING)
     made = h.make(h.spec_of(h.odd(OFFLINE)))
     assert h.numbers(made) == h.numbers(want)
