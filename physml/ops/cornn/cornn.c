@@ -81,6 +81,22 @@ static inline void advance(const Shape *s, vec f, vec *y, vec *z) {
     *y += s->dt * *z;
 }
 
+/* [W | Wcal | V | b], (P, K): row i goes to f_i. NULL: no memory. */
+static real *joined(const Shape *s, const real *W, const real *Wcal, const real *V, const real *b) {
+    const length P = s->n_padded, H = s->n_hidden, D = s->d_in, K = s->n_operand;
+    real *rows = reals(P * K);
+    if (!rows) return NULL;
+    clear(rows, P * K);
+    for (length i = 0; i < H; i++) {
+        real *row = rows + i * K;
+        copy(row, W + i * H, H);
+        copy(row + P, Wcal + i * H, H);
+        copy(row + 2 * P, V + i * D, D);
+        row[K - 1] = b[i];
+    }
+    return rows;
+}
+
 /* ---- Forward ---- */
 
 typedef struct {
@@ -149,43 +165,23 @@ static void forward_rows(void *shared, int share, int n_shares) {
     }
 }
 
-/* W and Wcal (H, H), V (H, D) and b (H), transposed and packed for the step: (K, P). NULL: no memory. */
-static real *step_weights(const Shape *s, const real *W, const real *Wcal, const real *V, const real *b) {
-    const length P = s->n_padded, H = s->n_hidden, D = s->d_in, K = s->n_operand;
-    real *plain = reals(K * P), *packed = reals(packed_size(K, P));
-    if (plain && packed) {
-        clear(plain, K * P);
-        for (length i = 0; i < H; i++) {
-            for (length j = 0; j < H; j++) {
-                plain[j * P + i] = W[i * H + j];
-                plain[(P + j) * P + i] = Wcal[i * H + j];
-            }
-            for (length j = 0; j < D; j++) plain[(2 * P + j) * P + i] = V[i * D + j];
-            plain[(K - 1) * P + i] = b[i];
-        }
-        pack(packed, plain, K, P, P, 1);
-    } else {
-        free(packed);
-        packed = NULL;
-    }
-    free(plain);
-    return packed;
-}
-
 /* sizes: B, T, D, H, steps in a block, rows in a tile. constants: dt, a, c, d. strides of u: row, step. */
 int cornn_forward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
                   const long long strides[2], const real *y, const real *z, const real *W, const real *Wcal,
                   const real *V, const real *b, real *outputs, real *y_last, real *z_last, real *forces,
                   real *states) {
     const Shape s = shape_of(sizes, constants);
-    real *weights = step_weights(&s, W, Wcal, V, b), *scratch = reals(n_threads * forward_scratch(&s));
-    const int code = weights && scratch ? 0 : OUT_OF_MEMORY;
+    real *plain = joined(&s, W, Wcal, V, b), *weights = reals(packed_size(s.n_operand, s.n_padded));
+    real *scratch = reals(n_threads * forward_scratch(&s));
+    const int code = plain && weights && scratch ? 0 : OUT_OF_MEMORY;
     if (!code) {
+        pack(weights, plain, s.n_operand, s.n_padded, 1, s.n_operand);
         Forward w = {.s = s, .u = u, .y = y, .z = z, .u_row = strides[0], .u_step = strides[1],
                      .weights = weights, .outputs = outputs, .y_last = y_last, .z_last = z_last,
                      .forces = forces, .states = states, .scratch = scratch};
         in_threads(forward_rows, &w, n_threads);
     }
+    free(plain);
     free(weights);
     free(scratch);
     return code;
@@ -300,26 +296,6 @@ static void backward_rows(void *shared, int share, int n_shares) {
     }
 }
 
-/* [W | Wcal | V], or without V, packed for a step back: (P, n_columns). NULL: no memory. */
-static real *back_weights(const Shape *s, length n_columns, const real *W, const real *Wcal, const real *V) {
-    const length P = s->n_padded, H = s->n_hidden;
-    real *plain = reals(P * n_columns), *packed = reals(packed_size(P, n_columns));
-    if (plain && packed) {
-        clear(plain, P * n_columns);
-        for (length i = 0; i < H; i++) {
-            copy(plain + i * n_columns, W + i * H, H);
-            copy(plain + i * n_columns + P, Wcal + i * H, H);
-            copy(plain + i * n_columns + 2 * P, V + i * s->d_in, n_columns - 2 * P);
-        }
-        pack(packed, plain, P, n_columns, n_columns, 1);
-    } else {
-        free(packed);
-        packed = NULL;
-    }
-    free(plain);
-    return packed;
-}
-
 /* Adds what all threads found to that of the first, in their order. */
 static void sum_shares(real *d_weights, length n, int n_shares) {
     for (int share = 1; share < n_shares; share++)
@@ -336,7 +312,7 @@ static void transpose(real *to, const real *from, length ld, length n_hidden, le
    d_z_last where no gradient comes in; d_u and d_W to d_b where none is wanted. */
 int cornn_backward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
                    const long long strides[4], const real *W, const real *Wcal, const real *V,
-                   const real *forces, const real *states, const real *d_outputs, const real *d_y_last,
+                   const real *b, const real *forces, const real *states, const real *d_outputs, const real *d_y_last,
                    const real *d_z_last, real *d_u, real *d_y, real *d_z, real *d_W, real *d_Wcal, real *d_V,
                    real *d_b) {
     const Shape s = shape_of(sizes, constants);
@@ -348,11 +324,12 @@ int cornn_backward(int n_threads, const long long sizes[6], const double constan
     w.first = d_W ? 0 : d_Wcal ? P : 2 * P;
     w.beyond = d_V || d_b ? K : d_Wcal ? 2 * P : d_W ? P : 0;
     const int wanted = w.first < w.beyond;
-    real *weights = back_weights(&s, w.n_columns, W, Wcal, V), *scratch = reals(n_threads * backward_scratch(&s));
-    real *d_weights = wanted ? reals(n_threads * K * ld) : NULL;
-    const int code = weights && scratch && (d_weights || !wanted) ? 0 : OUT_OF_MEMORY;
+    real *plain = joined(&s, W, Wcal, V, b), *weights = reals(packed_size(P, w.n_columns));
+    real *scratch = reals(n_threads * backward_scratch(&s)), *d_weights = reals(wanted ? n_threads * K * ld : 0);
+    const int code = plain && weights && scratch && d_weights ? 0 : OUT_OF_MEMORY;
     if (!code) {
-        w.weights = weights, w.scratch = scratch, w.d_weights = d_weights;
+        pack(weights, plain, P, w.n_columns, K, 1);
+        w.weights = weights, w.scratch = scratch, w.d_weights = wanted ? d_weights : NULL;
         if (wanted) clear(d_weights, n_threads * K * ld);
         in_threads(backward_rows, &w, n_threads);
     }
@@ -363,6 +340,7 @@ int cornn_backward(int n_threads, const long long sizes[6], const double constan
         transpose(d_V, d_weights + 2 * P * ld, ld, s.n_hidden, s.d_in);
         transpose(d_b, d_weights + (K - 1) * ld, ld, s.n_hidden, 1);
     }
+    free(plain);
     free(weights);
     free(scratch);
     free(d_weights);

@@ -1,7 +1,7 @@
 """coRNN in C: cornn.c, which tells the algorithm. Axes: B batch, T time, D features, H hidden units.
 
 Here are the buffers and what autograd is told. Saved for the backward pass are the forces (T, B, P) and the
-states before each block of steps; P is H rounded up to whole vectors.
+states before each block of steps; P is H rounded up to whole vectors. The path itself is not: it is the user's.
 """
 
 import ctypes
@@ -40,8 +40,8 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether it is faster here than `function.cornn`: at every size that was measured."""
-    return True
+    """Whether it is faster than `function.cornn`: large weights must be packed, too much work for few steps."""
+    return n_steps > 3 or n_hidden < 512
 
 
 def cornn(
@@ -88,7 +88,7 @@ class CoRNNNative(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         result, kept, ctx.n_block = forward(u, y, z, W, Wcal, V, b, numbers, saved=True)
         ctx.numbers = numbers
-        ctx.save_for_backward(u, W, Wcal, V, *kept)
+        ctx.save_for_backward(u, W, Wcal, V, b, *kept)
         ctx.set_materialize_grads(False)
         return result
 
@@ -147,7 +147,7 @@ def backward(
     ctx: Any, d_outputs: Tensor | None, d_y_last: Tensor | None, d_z_last: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     """Gradients of u, y, z, W, Wcal, V and b; None where none is wanted."""
-    u, W, Wcal, V, forces, states = ctx.saved_tensors
+    u, W, Wcal, V, b, forces, states = ctx.saved_tensors
     library = _library(u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(W)
@@ -156,7 +156,7 @@ def backward(
     n_block = ctx.n_block
     u = _rows(u)
     d_outputs = None if d_outputs is None else _rows(d_outputs)
-    given = [None if x is None else x.contiguous() for x in (W, Wcal, V, forces, states)]
+    given = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
     incoming = [None if x is None else x.contiguous() for x in (d_y_last, d_z_last)]
     want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[:7]
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
