@@ -3,7 +3,8 @@
 Axes: B batch, T time, D features, H hidden units, L layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, cast
 
 import torch
@@ -17,6 +18,13 @@ from physml.ops.backend import CHOICES
 from physml.ops.sequence import sequence, start, steady
 
 State = tuple[Tensor, Tensor]
+Path = tuple[Tensor, Tensor | None]  # y of all steps (B, T, H), and the mask (B, H) on what goes up
+Project = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
+
+
+def plain_project(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None) -> Tensor:
+    """`physml.ops.unicornn.project`, as it is printed."""
+    return F.linear(x if mask is None else x * mask.unsqueeze(1), V, b)
 
 
 class _Oscillators(nn.Module):
@@ -49,10 +57,10 @@ class _Oscillators(nn.Module):
     def step(self) -> Tensor:
         return self.dt * torch.sigmoid(self.c)
 
-    def push(self, below: Tensor, skipped: Tensor | None) -> Tensor:
+    def push(self, below: Path, skipped: Path | None, project: Project) -> Tensor:
         """V y^{l-1} + b, and Lambda y^{l-S-1} with it where a skip ends; (B, T, H)."""
-        x = F.linear(below, self.V, self.b)
-        return x if skipped is None else x + F.linear(skipped, self.Lambda)
+        x = project(below[0], self.V, self.b, below[1])
+        return x if skipped is None else x + project(skipped[0], self.Lambda, None, skipped[1])
 
 
 class UnICORNN(nn.Module):
@@ -131,18 +139,18 @@ class UnICORNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[State, ...] | None = None) -> tuple[Tensor, tuple[State, ...]]:
         u = sequence(u, self.d_in, self._stack()[0].V)
-        paths, states = [u], []
+        paths: list[Path] = [(u, None)]
+        states = []
         with steady(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
-                push = layer.push(paths[k], self._pick(paths, k))
+                push = layer.push(paths[k], self._pick(paths, k), self._project())
                 path, y, z = ops.unicornn(
                     push, y, z, layer.w, layer.step(), alpha=self.alpha, backend=self.backend
                 )
                 states.append((y, z))
-                if self.training and self.dropout > 0:
-                    path = path * F.dropout(path.new_ones(path.shape[0], 1, self.d_out), self.dropout)
-                paths.append(path)
-        return paths[-1], tuple(states)
+                paths.append((path, self._mask(path)))
+        path, mask = paths[-1]
+        return path if mask is None else path * mask.unsqueeze(1), tuple(states)
 
     def invert(self, u: Tensor, state: tuple[State, ...]) -> tuple[State, ...]:
         """All states from the last one and the input (thesis 3.7).
@@ -156,13 +164,14 @@ class UnICORNN(nn.Module):
                 "the masks of dropout are not kept, so nothing can be inverted. Call eval() first."
             )
         u = sequence(u, self.d_in, self._stack()[0].V)
-        paths, states = [u], []
+        paths: list[Path] = [(u, None)]
+        states = []
         with steady(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
-                push = layer.push(paths[k], self._pick(paths, k))
+                push = layer.push(paths[k], self._pick(paths, k), self._project())
                 path_y, path_z = ops.unicornn_inverse(push, y, z, layer.w, layer.step(), alpha=self.alpha)
                 states.append((path_y, path_z))
-                paths.append(path_y[:, 1:])
+                paths.append((path_y[:, 1:], None))
         return tuple(states)
 
     def symbols(self) -> list[dict[str, Tensor]]:
@@ -179,7 +188,15 @@ class UnICORNN(nn.Module):
         """Which path, counted from u = 0, the skip brings to the layer with index k."""
         return None if self.residual_skip is None or k < self.residual_skip else k - self.residual_skip
 
-    def _pick(self, paths: list[Tensor], k: int) -> Tensor | None:
+    def _project(self) -> Project:
+        return plain_project if self.backend == "reference" else partial(ops.project, backend=self.backend)
+
+    def _mask(self, path: Tensor) -> Tensor | None:
+        if not self.training or self.dropout == 0:
+            return None
+        return F.dropout(path.new_ones(path.shape[0], self.d_out), self.dropout)
+
+    def _pick(self, paths: list[Path], k: int) -> Path | None:
         skipped = self._skipped(k)
         return None if skipped is None else paths[skipped]
 

@@ -59,6 +59,11 @@ def running(wish: str) -> Iterator[None]:
         _run = before
 
 
+def asked(backend: str) -> str:
+    """What a layer's keyword comes to: itself, or for "auto" what the run wishes, be it "auto" again."""
+    return _run.wish if backend == "auto" else backend
+
+
 def ran() -> tuple[str, ...]:
     """The backends that were used in this process since the run began, or since `reset`."""
     return tuple(sorted(_run.used))

@@ -1,0 +1,173 @@
+"""What the layer below sends up, for all steps. Axes: B batch, T time, D features, H hidden units.
+
+`F.linear` on (B, T, D) copies what lies time first in memory, as every path does here, into and out of each
+product, forward and backward; it takes fresh memory for each result, and is slow at the gradient of a V with
+a few columns. `projection.c` says how C does it.
+"""
+
+from ctypes import CDLL, c_int, c_ssize_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.backend import asked
+from physml.ops.native import library, pool
+
+SOURCE = Path(__file__).with_name("projection.c")
+BLOCK = 1 << 17  # numbers of the masked input that torch makes at once: 512 KiB in float32
+WORTH_A_THREAD = 1 << 24  # products below which a thread costs more than it brings
+
+
+def project(
+    x: Tensor, V: Tensor, b: Tensor | None = None, mask: Tensor | None = None, *, backend: str = "auto"
+) -> Tensor:
+    """V (mask x) + b, time first in memory; differentiable as often as wanted.
+
+    Shapes: x (B, T, D), V (H, D), b (H,), mask (B, D), the same at all steps -> (B, T, H).
+    backend: "auto" and "native" compute in C where there is a library, everything else in torch.
+    """
+    rows = x.transpose(0, 1).contiguous()
+    native = asked(backend) in ("auto", "native") and x.device.type == "cpu" and _available(x.dtype)
+    return _Project.apply(rows, V.contiguous(), b, mask, native).transpose(0, 1)
+
+
+class _Project(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None, native: bool
+    ) -> Tensor:
+        ctx.save_for_backward(x, V, mask)
+        ctx.native = native
+        out = _room(x, V.shape[0])
+        if native:
+            _forward(x, V, b, mask, out)
+            return out
+        for steps in _blocks(x, mask):
+            rows, room = _masked(x[steps], mask).flatten(0, 1), out[steps].flatten(0, 1)
+            if b is None:
+                torch.mm(rows, V.t(), out=room)
+            else:
+                torch.addmm(b, rows, V.t(), out=room)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        x, V, mask = ctx.saved_tensors
+        needs_x, needs_V, needs_b, _, _ = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # create_graph=True: nothing may be written in place
+            d_x = _masked(d_out @ V, mask) if needs_x else None
+            d_V = d_out.flatten(0, 1).t() @ _masked(x, mask).flatten(0, 1) if needs_V else None
+            return d_x, d_V, d_out.sum((0, 1)) if needs_b else None, None, None
+        d_x = _room(x, V.shape[1]) if needs_x else None
+        gradients = _backward if ctx.native else _torch_backward
+        d_V, d_b = gradients(x, V, mask, d_out.contiguous(), d_x, needs_V, needs_b)
+        return d_x, d_V, d_b, None, None
+
+
+Gradients = tuple[Tensor | None, Tensor | None]  # of V and b
+
+
+def _room(like: Tensor, width: int) -> Tensor:
+    shape = (*like.shape[:2], width)
+    return pool.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
+
+
+def _masked(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x if mask is None else x * mask
+
+
+def _blocks(x: Tensor, mask: Tensor | None) -> list[slice]:
+    """Steps to treat at once: all of them, or with a mask as many as stay in cache."""
+    n_steps = x.shape[0]
+    n = n_steps if mask is None else max(1, BLOCK // x[0].numel())
+    return [slice(begin, begin + n) for begin in range(0, n_steps, n)]
+
+
+def _torch_backward(
+    x: Tensor,
+    V: Tensor,
+    mask: Tensor | None,
+    d_out: Tensor,
+    d_x: Tensor | None,
+    needs_V: bool,
+    needs_b: bool,
+) -> Gradients:
+    d_V_t = torch.zeros_like(V).t() if needs_V else None
+    for steps in _blocks(x, mask):
+        rows = d_out[steps].flatten(0, 1)
+        if d_x is not None:
+            torch.mm(rows, V, out=d_x[steps].flatten(0, 1))
+            if mask is not None:
+                d_x[steps] *= mask
+        if d_V_t is not None:
+            # As D rows: BLAS is several times slower at H rows of a few numbers each.
+            d_V_t += _masked(x[steps], mask).flatten(0, 1).t() @ rows
+    d_b = d_out.flatten(0, 1).sum(0) if needs_b else None
+    return None if d_V_t is None else d_V_t.t(), d_b
+
+
+@cache
+def _typed(made: CDLL) -> CDLL:
+    sizes = [*[c_ssize_t] * 4, c_int]
+    made.forward.argtypes = [*[c_void_p] * 5, *sizes]
+    made.backward.argtypes = [*[c_void_p] * 7, *sizes]
+    return made
+
+
+def _library(dtype: torch.dtype) -> CDLL:
+    return _typed(library.load(SOURCE, dtype))
+
+
+def _available(dtype: torch.dtype) -> bool:
+    """The recurrence, which needs a compiler too, tells why not."""
+    try:
+        _library(dtype)
+    except library.Unavailable:
+        return False
+    return True
+
+
+def _sizes(x: Tensor, V: Tensor) -> tuple[int, int, int, int, int]:
+    """T B, B, D, H and the number of threads."""
+    n_steps, n_batch, d_in = x.shape
+    worth = x.numel() * V.shape[0] >= WORTH_A_THREAD
+    return n_steps * n_batch, n_batch, d_in, V.shape[0], torch.get_num_threads() if worth else 1
+
+
+def _address(x: Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr()
+
+
+def _done(status: int) -> None:
+    if status:
+        raise MemoryError("UnICORNN's native projection got no memory for its blocks.")
+
+
+def _forward(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None, out: Tensor) -> None:
+    b = None if b is None else b.contiguous()
+    addresses = map(_address, (x, mask, V, b, out))
+    _done(_library(x.dtype).forward(*addresses, *_sizes(x, V)))
+
+
+def _backward(
+    x: Tensor,
+    V: Tensor,
+    mask: Tensor | None,
+    d_out: Tensor,
+    d_x: Tensor | None,
+    needs_V: bool,
+    needs_b: bool,
+) -> Gradients:
+    made, sizes = _library(x.dtype), _sizes(x, V)
+    (n_hidden, d_in), n_threads = V.shape, sizes[-1]
+    wide = -(-n_hidden // made.vector_length()) * made.vector_length()
+    d_V = x.new_zeros(n_threads, d_in, wide) if needs_V else None
+    d_b = x.new_zeros(n_threads, wide) if needs_b else None
+    _done(made.backward(*map(_address, (x, mask, V, d_out, d_x, d_V, d_b)), *sizes))
+    return (
+        None if d_V is None else d_V.sum(0)[:, :n_hidden].t(),
+        None if d_b is None else d_b.sum(0)[:n_hidden],
+    )
