@@ -1,30 +1,30 @@
 /* coRNN forward and backward. Axes: B batch, T time, D features, H hidden units.
-
-   z_n = a z_{n-1} + c f_n - d y_{n-1},  y_n = y_{n-1} + dt z_n,  f_n = tanh(W y_{n-1} + Wcal z_{n-1} + V u_n + b)
-
-   A row of state is kept as the operand [y_{n-1} | z_{n-1} | u_n | 1] of K = 2P + D + 1 numbers, where P is H
-   rounded up to whole vectors. So a step is one product with packed weights (K, P) that take in input and bias,
-   and the gradients of all weights are one product of operands and gradients of pre-activations. What fills
-   P up is 0 and stays 0.
-
-   A thread owns rows of the batch. It takes them in tiles, few enough for a tile's state to stay in cache, and
-   runs a tile through all steps. Saved are the forces f and, once in a block of steps, the states: backward
-   finds the others in a block by the arithmetic of the forward pass. A step back, with gy and gz for the
-   gradients of y_n and z_n, is
-
-   gz += dt gy,  p_n = c (1 - f_n^2) gz,  [gy | gz] = [gy - d gz | a gz] + p_n [W | Wcal]
-
-   and p_n V, the gradient of u_n, comes out of the same product. After a block its operands and its p, still in
-   cache, give the weights' gradients. These are summed per thread and then in the order of the threads: as many
-   threads, the same bits. */
+ *
+ * f_n = tanh(W y_{n-1} + Wcal z_{n-1} + V u_n + b)
+ * z_n = a z_{n-1} + c f_n - d y_{n-1},  y_n = y_{n-1} + dt z_n
+ *
+ * A row of state is kept as the operand [y_{n-1} | z_{n-1} | u_n | 1] of K = 2P + D + 1 numbers, where P is H
+ * rounded up to whole vectors. So a step is one product with packed weights (K, P), input and bias included,
+ * and the gradients of all weights are one product of operands and gradients of pre-activations. What fills P
+ * up is 0 and stays 0.
+ *
+ * A thread owns rows of the batch. It takes them in tiles, few enough for a tile's state to stay in cache,
+ * and runs a tile through all steps. Saved are the forces f and, once in a block of steps, the states: backward
+ * finds the others in a block by the arithmetic of the forward pass. A step back, with gy and gz for the
+ * gradients of y_n and z_n, is
+ *
+ * gz += dt gy,  p_n = c (1 - f_n^2) gz,  [gy | gz] = [gy - d gz | a gz] + p_n [W | Wcal]
+ *
+ * and p_n V, the gradient of u_n, comes out of the same product. After a block its operands and its p, still
+ * in cache, give the weights' gradients. These are summed per thread and then in the order of the threads: as
+ * many threads, the same bits.
+ */
 
 #include "gemm.h"
+#include "rows.h"
 #include "threads.h"
-#include "vec.h"
 
 #define OUT_OF_MEMORY 1
-
-typedef ptrdiff_t length;
 
 typedef struct {
     length n_batch, n_steps, d_in, n_hidden; /* B, T, D, H */
@@ -33,9 +33,6 @@ typedef struct {
     length ld_operand, ld_force, ld_state;   /* from row to row of operands; of f and p; of [gy | gz | gu] */
     real dt, a, c, d;
 } Shape;
-
-/* Room for n numbers, an odd number of vectors: rows a power of 2 apart would share few sets of the cache. */
-static length row_length(length n) { return (((length)whole(n) / VL) | 1) * VL; }
 
 static Shape shape_of(const long long sizes[6], const double constants[4]) {
     Shape s = {.n_batch = sizes[0], .n_steps = sizes[1], .d_in = sizes[2], .n_hidden = sizes[3],
@@ -47,32 +44,6 @@ static Shape shape_of(const long long sizes[6], const double constants[4]) {
     s.ld_state = row_length(2 * s.n_padded + s.d_in);
     s.dt = constants[0], s.a = constants[1], s.c = constants[2], s.d = constants[3];
     return s;
-}
-
-static length least(length x, length y) { return x < y ? x : y; }
-
-static void copy(real *to, const real *from, length n) { memcpy(to, from, n * sizeof(real)); }
-
-/* Has n numbers fetched that are read, or (expect_new) written, a step later: rows of two steps lie apart, which
-   no processor foresees. */
-static inline void expect(const real *p, length n) {
-    for (length i = 0; i < n; i += 64 / (length)sizeof(real)) __builtin_prefetch(p + i);
-}
-
-static inline void expect_new(const real *p, length n) {
-    for (length i = 0; i < n; i += 64 / (length)sizeof(real)) __builtin_prefetch(p + i, 1);
-}
-
-static void clear(real *p, length n) { memset(p, 0, n * sizeof(real)); }
-
-/* The vector at h of a row of n numbers, which may end inside it. */
-static inline vec load_end(const real *row, length h, length n) {
-    return h + VL <= n ? load(row + h) : load_part(row + h, (int)(n - h));
-}
-
-static inline void store_end(real *row, length h, length n, vec x) {
-    if (h + VL <= n) store(row + h, x);
-    else store_part(row + h, x, (int)(n - h));
 }
 
 /* The state after a step from the one before. Both passes call this: they must agree to the last digit. */
@@ -106,7 +77,7 @@ typedef struct {
     const real *weights;    /* (K, P), packed */
     real *outputs;          /* (T, B, H) */
     real *y_last, *z_last;  /* (B, H) */
-    real *forces, *states;  /* (T, B, P); [y | z] before each block, (blocks, B, 2P). NULL: nothing is saved */
+    real *forces, *states;  /* (T, B, P); [y | z] before each block, (blocks, B, 2P). NULL: not saved */
     real *scratch;          /* per thread */
 } Forward;
 
@@ -193,23 +164,24 @@ typedef struct {
     Shape s;
     const real *u, *forces, *states;
     length u_row, u_step;
-    const real *weights;           /* [W | Wcal | V], or without V where u needs no gradient: (P, columns), packed */
+    const real *weights;             /* [W | Wcal | V], without V if u is not wanted: (P, n_columns), packed */
     length n_columns;
-    const real *d_outputs;         /* (B, T, H) with its strides, or NULL */
+    const real *d_outputs;           /* (B, T, H) with its strides, or NULL */
     length d_row, d_step;
     const real *d_y_last, *d_z_last; /* (B, H) or NULL */
-    real *d_u, *d_y, *d_z;         /* (T, B, D) or NULL; (B, H) */
-    length first, beyond;          /* which rows of d_weights are wanted */
-    real *d_weights;               /* of [W^T; Wcal^T; V^T; b], (K, ld_force) per thread; NULL: none is wanted */
-    real *scratch;                 /* per thread */
+    real *d_u, *d_y, *d_z;           /* (T, B, D) or NULL; (B, H) */
+    length first, beyond;            /* which rows of d_weights are wanted */
+    real *d_weights;                 /* of [W^T; Wcal^T; V^T; b], (K, ld_force) per thread, or NULL */
+    real *scratch;                   /* per thread */
 } Backward;
 
 static length backward_scratch(const Shape *s) {
     return s->n_tile * (s->n_block * (s->ld_operand + s->ld_force) + s->ld_state);
 }
 
-/* The operands of steps begin.. of a block, step after step, found again from the state before it. */
-static void find_operands(const Backward *w, length begin, length steps, length row, length rows, real *operands) {
+/* The operands of a block, step after step, found again from the state before it. */
+static void find_operands(const Backward *w, length begin, length steps, length row, length rows,
+                          real *operands) {
     const Shape *s = &w->s;
     const length P = s->n_padded, ld = s->ld_operand;
     for (length i = 0; i < rows; i++)
@@ -296,12 +268,6 @@ static void backward_rows(void *shared, int share, int n_shares) {
     }
 }
 
-/* Adds what all threads found to that of the first, in their order. */
-static void sum_shares(real *d_weights, length n, int n_shares) {
-    for (int share = 1; share < n_shares; share++)
-        for (length i = 0; i < n; i++) d_weights[i] += d_weights[share * n + i];
-}
-
 /* to (H, n), or NULL, from n rows of its transpose. */
 static void transpose(real *to, const real *from, length ld, length n_hidden, length n) {
     for (length i = 0; to && i < n_hidden; i++)
@@ -311,21 +277,22 @@ static void transpose(real *to, const real *from, length ld, length n_hidden, le
 /* As cornn_forward. strides: of u, row and step, and of d_outputs. What may be NULL: d_outputs, d_y_last and
    d_z_last where no gradient comes in; d_u and d_W to d_b where none is wanted. */
 int cornn_backward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
-                   const long long strides[4], const real *W, const real *Wcal, const real *V,
-                   const real *b, const real *forces, const real *states, const real *d_outputs, const real *d_y_last,
+                   const long long strides[4], const real *W, const real *Wcal, const real *V, const real *b,
+                   const real *forces, const real *states, const real *d_outputs, const real *d_y_last,
                    const real *d_z_last, real *d_u, real *d_y, real *d_z, real *d_W, real *d_Wcal, real *d_V,
                    real *d_b) {
     const Shape s = shape_of(sizes, constants);
     const length P = s.n_padded, K = s.n_operand, ld = s.ld_force;
-    Backward w = {.s = s, .u = u, .forces = forces, .states = states, .u_row = strides[0], .u_step = strides[1],
-                  .n_columns = 2 * P + (d_u ? s.d_in : 0), .d_outputs = d_outputs, .d_row = strides[2],
-                  .d_step = strides[3], .d_y_last = d_y_last, .d_z_last = d_z_last, .d_u = d_u, .d_y = d_y,
-                  .d_z = d_z};
+    Backward w = {.s = s, .u = u, .forces = forces, .states = states, .u_row = strides[0],
+                  .u_step = strides[1], .n_columns = 2 * P + (d_u ? s.d_in : 0), .d_outputs = d_outputs,
+                  .d_row = strides[2], .d_step = strides[3], .d_y_last = d_y_last, .d_z_last = d_z_last,
+                  .d_u = d_u, .d_y = d_y, .d_z = d_z};
     w.first = d_W ? 0 : d_Wcal ? P : 2 * P;
     w.beyond = d_V || d_b ? K : d_Wcal ? 2 * P : d_W ? P : 0;
     const int wanted = w.first < w.beyond;
     real *plain = joined(&s, W, Wcal, V, b), *weights = reals(packed_size(P, w.n_columns));
-    real *scratch = reals(n_threads * backward_scratch(&s)), *d_weights = reals(wanted ? n_threads * K * ld : 0);
+    real *scratch = reals(n_threads * backward_scratch(&s));
+    real *d_weights = reals(wanted ? n_threads * K * ld : 0);
     const int code = plain && weights && scratch && d_weights ? 0 : OUT_OF_MEMORY;
     if (!code) {
         pack(weights, plain, P, w.n_columns, K, 1);
