@@ -67,15 +67,18 @@ def sample(step: Callable[[], object], calls: int, device: str) -> tuple[float, 
 
 
 def plan(costs: Mapping[str, float], rounds: int, budget_s: float) -> dict[str, int]:
-    """How many samples of `costs` seconds each: equal shares of the budget, AT_LEAST up to `rounds`.
+    """How many samples of `costs` seconds each: up to `rounds`, the slower sharing what the faster leave.
 
     Example:
-        >>> plan({"fast": 0.02, "slow": 7.0}, rounds=9, budget_s=40.0)
-        {'fast': 9, 'slow': 3}
+        >>> plan({"fast": 0.02, "slow": 7.0}, rounds=9, budget_s=30.0)
+        {'fast': 9, 'slow': 4}
     """
-    share = budget_s / max(len(costs), 1)
-    least = min(AT_LEAST, rounds)
-    return {name: min(rounds, max(least, int(share / max(cost, 1e-9)))) for name, cost in costs.items()}
+    counts, left = dict.fromkeys(costs, 0), budget_s
+    for k, name in enumerate(sorted(costs, key=lambda name: costs[name])):
+        share = left / (len(costs) - k)
+        counts[name] = min(rounds, max(AT_LEAST, int(share / max(costs[name], 1e-9))))
+        left = max(0.0, left - counts[name] * costs[name])
+    return counts
 
 
 def interleave(
@@ -90,9 +93,9 @@ def interleave(
         except Exception as error:  # one that fails must not take the others with it
             found[name] = reason(error)
             continue
-        once = first[1] / 1000
-        calls = max(1, math.ceil(SAMPLE_S / max(once, 1e-6)))
-        costs[name], done[name] = once * calls, int(once > SLOW_S)
+        busy, once = first[0] / 1000, first[1] / 1000
+        calls = max(1, math.ceil(SAMPLE_S / max(busy, 1e-6)))
+        costs[name], done[name] = once * calls, int(busy > SLOW_S)
         found[name] = Samples(calls, *([x] * done[name] for x in first))
     counts = {name: n - done[name] for name, n in plan(costs, rounds, budget_s).items()}
     names = list(counts)

@@ -114,7 +114,8 @@ def test_no_compiler_is_a_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_slow_ones_get_fewer_samples_but_three() -> None:
-    assert plan({"fast": 0.02, "slow": 7.0, "middle": 2.0}, 9, 30.0) == {"fast": 9, "slow": 3, "middle": 5}
+    assert plan({"slow": 7.0, "fast": 0.02, "middle": 2.0}, 9, 35.0) == {"slow": 3, "fast": 9, "middle": 8}
+    assert plan({"slow": 1.0, "slower": 2.0}, 9, 20.0) == {"slow": 9, "slower": 5}
     assert plan({"slow": 7.0}, 1, 1.0) == {"slow": 1}
 
 
