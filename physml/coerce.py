@@ -1,13 +1,16 @@
-"""Values of a config as the annotations of a class want them."""
+"""Values of YAML as annotations want them; a misspelt, missing or ill-typed key is refused by its name."""
 
+import dataclasses
 import inspect
 import math
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, InputError, near
+
+T = TypeVar("T")
 
 
 def coerce(value: Any, hint: Any, where: str) -> Any:
@@ -37,6 +40,8 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
     simple = {float: _float, int: _int, bool: _bool, str: _str}
     if hint in simple:
         return simple[hint](value, where)
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value, where)  # type: ignore[arg-type]
     kind = origin or hint
     if kind in (list, tuple, Sequence, Iterable, Collection):
         if not isinstance(value, list | tuple):
@@ -50,6 +55,41 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
     if inspect.isclass(kind) and not _may_be(value, kind):
         raise ConfigError(f"{where} must be {kind.__name__}; got {value!r}.")
     return value
+
+
+def build(cls: type[T], data: Any, where: str) -> T:
+    """An instance of a dataclass from the mapping `data`, and of those inside it.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Point:
+        ...     x: float
+        ...     y: float = 0.0
+        >>> build(Point, {"x": 1}, "point")
+        Point(x=1.0, y=0.0)
+        >>> build(Point, {"z": 1}, "point")
+        Traceback (most recent call last):
+        ...
+        physml.errors.ConfigError: point: there is no key z. Known: x, y.
+    """
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where} must be a mapping; got {data!r}.")
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            raise ConfigError(f"{where}: there is no key {key}. {near(str(key), fields)}")
+    for name, field in fields.items():
+        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if needed and name not in data:
+            raise ConfigError(f"{where}: the key {name} is missing.")
+    hints = typing.get_type_hints(cls)
+    values = {key: coerce(value, hints[key], f"{where}.{key}") for key, value in data.items()}
+    try:
+        return cls(**values)
+    except ConfigError:
+        raise
+    except InputError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _may_be(value: Any, kind: type) -> bool:
@@ -68,6 +108,8 @@ def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
     if value is None and type(None) in options:
         return None
     options = tuple(o for o in options if o is not type(None))
+    if isinstance(value, dict):  # so that the complaint is about the keys of the mapping
+        options = tuple(o for o in options if dataclasses.is_dataclass(o) or get_origin(o) is dict) or options
     exact = [o for o in options if inspect.isclass(o) and type(value) is o]
     errors = []
     for option in (*exact, *options):
@@ -92,9 +134,9 @@ def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], whe
     if kind is tuple and args and args[-1] is not Ellipsis:
         if len(args) != len(value):
             raise ConfigError(f"{where} must have {len(args)} entries; got {list(value)}.")
-        return tuple(coerce(v, a, where) for v, a in zip(value, args, strict=True))
+        return tuple(coerce(v, a, f"{where}[{i}]") for i, (v, a) in enumerate(zip(value, args, strict=True)))
     inner = args[0] if args else Any
-    items = [coerce(v, inner, where) for v in value]
+    items = [coerce(v, inner, f"{where}[{i}]") for i, v in enumerate(value)]
     return tuple(items) if kind is tuple else items
 
 

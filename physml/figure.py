@@ -19,10 +19,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from physml.coerce import build
 from physml.errors import ConfigError, RecordError, near
 from physml.paths import CONF, shown
 from physml.source import module_file
-from physml.spec import build, read_yaml
+from physml.spec import read_yaml
 from physml.table import Record, Runs
 from physml.tablespec import Run, find_id, natural
 

@@ -11,13 +11,14 @@ from typing import Any
 import yaml
 
 from physml import atomic, launch
+from physml.coerce import build
 from physml.compose import HEADER, compose
 from physml.errors import ConfigError, RunFailed, near
 from physml.paths import CONF, results_root, shown, work_root
 from physml.record import Place
 from physml.run import existing
 from physml.runspec import RunSpec
-from physml.spec import build, read_yaml
+from physml.spec import read_yaml
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from physml.check import non_negative
+from physml.coerce import build
 from physml.errors import ConfigError, near
 from physml.paths import CONF
-from physml.spec import build, read_yaml
+from physml.spec import read_yaml
 from physml.stats import Published
 
 Run = tuple[str, int, int]  # experiment, split, seed

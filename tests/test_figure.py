@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from physml import figure as figures
+from physml.coerce import build
 from physml.errors import ConfigError, RecordError
 from physml.figure import Curve, Figure, FigureSpec, collect, state_lines
 from physml.paths import CONF
 from physml.picture import draw, plot_rows, write_figure
-from physml.spec import build
 
 IDENTITY = "0123abcd"
 STEPS = np.arange(100, 600, 100)
@@ -342,7 +342,7 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
     ("change", "message"),
     [
         ({"metric": None}, "kind curves needs a metric"),
-        ({"kind": "bars"}, "kind must be one of curves, histogram, trajectories"),
+        ({"kind": "bars"}, "kind must be one of 'curves', 'histogram', 'trajectories'"),
         ({"columns": 0}, "columns must be positive; got 0"),
         ({"y_limits": [1, 0]}, r"y_limits must be a number and a greater one; got \[1.0, 0.0\]"),
         ({"y_limits": [1]}, "y_limits must be a number and a greater one"),

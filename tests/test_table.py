@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from physml import tablespec as tables
+from physml.coerce import build
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 from physml.render import FORMS, HEADS, blocks, claim_lines, fact_lines, render_console, write_table
-from physml.spec import build
 from physml.stats import N_FOR_VERDICT
 from physml.table import Table, collect, table_state
 from physml.tablespec import TableSpec
@@ -383,7 +383,7 @@ def claim(**keys: Any) -> dict[str, Any]:
         ({"seeds": 3}, "seeds must be a list; got 3"),
         ({"seeds": ["a"]}, r"seeds\[0\] must be a whole number; got 'a'"),
         ({"title": 3}, "title must be text; got 3"),
-        ({"spread": "split"}, "spread must be one of runs, splits; got 'split'. Did you mean splits"),
+        ({"spread": "split"}, "spread must be one of 'runs', 'splits'; got 'split'. Did you mean splits"),
         (claim(column="official", order=[{"better": "agree", "than": ["worse"]}]), "there is no row agree"),
         (claim(order=[{"better": "agrees", "than": ["worse"]}]), "claim: there is no column ''"),
         (claim(column="clean", ties=[{"rows": ["agrees"], "margin": 0.1}]), "must be two labels"),
@@ -399,7 +399,7 @@ def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str)
     [
         ({"metric": "rmse"}, "metric must look like test/rmse"),
         ({"scale": 0}, "scale must be positive"),
-        ({"better": "smaller"}, "better must be one of lower, higher"),
+        ({"better": "smaller"}, "better must be one of 'lower', 'higher'"),
         ({"margin": 1.0, "relative_margin": 0.1}, "exclude each other"),
         ({"margin": -1.0}, "margin must not be negative"),
         ({"scale": True}, "scale must be a number; got True"),
