@@ -30,7 +30,7 @@ WAYS: dict[str, int | None] = {"one at a time": 1, "auto": None}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     try:
         result = measure(options.experiment, options.runs, options.epochs, options.rounds, options.override)
     except PhysmlError as error:
