@@ -1,4 +1,4 @@
-"""`python -m physml.bench.packing`: makes the runs it says, keeps them out of the results, writes one file."""
+"""`python -m physml.bench.packing` makes the runs it says, keeps them out of the results, writes one file."""
 
 import json
 import os
