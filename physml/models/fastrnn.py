@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import positive
 from physml.ops.drive import drive
 from physml.ops.fastgrnn.function import fastgrnn
-from physml.ops.residual_tanh.function import residual_tanh
+from physml.ops.residual_tanh import residual_tanh
 from physml.ops.sequence import sequence, start, steady
 
 

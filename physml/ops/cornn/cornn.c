@@ -9,9 +9,9 @@
  * up is 0 and stays 0.
  *
  * A thread owns rows of the batch. It takes them in tiles, few enough for a tile's state to stay in cache,
- * and runs a tile through all steps. Saved are the forces f and, once in a block of steps, the states: backward
- * finds the others in a block by the arithmetic of the forward pass. A step back, with gy and gz for the
- * gradients of y_n and z_n, is
+ * and runs a tile through all steps. Saved are the forces f and, once in a block of steps, the states:
+ * backward finds the others in a block by the arithmetic of the forward pass. A step back, with gy and gz for
+ * the gradients of y_n and z_n, is
  *
  * gz += dt gy,  p_n = c (1 - f_n^2) gz,  [gy | gz] = [gy - d gz | a gz] + p_n [W | Wcal]
  *
@@ -164,7 +164,7 @@ typedef struct {
     Shape s;
     const real *u, *forces, *states;
     length u_row, u_step;
-    const real *weights;             /* [W | Wcal | V], without V if u is not wanted: (P, n_columns), packed */
+    const real *weights;             /* [W | Wcal | V], V only if d_u is wanted: (P, n_columns), packed */
     length n_columns;
     const real *d_outputs;           /* (B, T, H) with its strides, or NULL */
     length d_row, d_step;

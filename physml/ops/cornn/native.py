@@ -4,7 +4,6 @@ Here are the buffers and what autograd is told. Saved for the backward pass are 
 states before each block of steps; P is H rounded up to whole vectors. The path of y is not needed.
 """
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from torch import Tensor
 
 from physml.errors import InputError
 from physml.ops.cornn.function import constants
-from physml.ops.native.library import Unavailable, load
+from physml.ops.native import call
+from physml.ops.native.library import load
 from physml.ops.native.pool import empty
 from physml.ops.once import once
 
@@ -25,18 +25,7 @@ PARALLEL = 2e7  # multiplications of a pass above which threads are worth being 
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
     """Why native code can't compute this case; None if it can."""
-    for x in (u, *others):
-        if x.device.type != "cpu":
-            return f"backend native runs on a CPU; got a tensor on {x.device}"
-        if x.dtype != u.dtype:
-            return f"backend native needs one dtype for all; got {u.dtype} and {x.dtype}"
-        if x.numel() == 0:
-            return f"backend native needs no empty tensor; got one of shape {tuple(x.shape)}"
-    try:
-        _library(u.dtype)
-    except Unavailable as reason:
-        return str(reason)
-    return None
+    return call.refusal(SOURCE, u, *others)
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
@@ -112,11 +101,11 @@ def forward(
     saved: bool,
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...], int]:
     """The result; what is saved: forces, and states before each block (blocks, B, 2P); steps in a block."""
-    library = _library(u.dtype)
+    library = load(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(b)
-    n_threads = _threads(n_batch, n_steps, d_in, n_hidden)
-    n_tile = _tile(n_batch, n_threads)
+    n_threads = call.threads(n_batch, _work(u, n_hidden), PARALLEL)
+    n_tile = call.tile(n_batch, n_threads, TILE)
     n_block = max(1, min(n_steps, BLOCK // n_tile))
     outputs = empty((n_steps, n_batch, n_hidden), u.dtype)
     y_last, z_last = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
@@ -128,18 +117,18 @@ def forward(
             empty((n_steps, n_batch, n_padded), u.dtype),
             empty((-(-n_steps // n_block), n_batch, 2 * n_padded), u.dtype),
         )
-    u = _rows(u)
+    u = call.in_rows(u)
     given = [x.contiguous() for x in (y, z, W, Wcal, V, b)]
     made = (outputs, y_last, z_last, *(kept or (None, None)))
     code = library.cornn_forward(
         n_threads,
-        _integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
-        _reals(*numbers),
-        _pointer(u),
-        _integers(*u.stride()[:2]),
-        *map(_pointer, (*given, *made)),
+        call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        call.reals(*numbers),
+        call.pointer(u),
+        call.integers(*u.stride()[:2]),
+        *map(call.pointer, (*given, *made)),
     )
-    _check(code)
+    call.check(code, "coRNN")
     return (outputs.transpose(0, 1), y_last, z_last), kept, n_block
 
 
@@ -148,14 +137,14 @@ def backward(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of u, y, z, W, Wcal, V and b; None where none is wanted."""
     u, W, Wcal, V, b, forces, states = ctx.saved_tensors
-    library = _library(u.dtype)
+    library = load(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(W)
-    n_threads = _threads(n_batch, n_steps, d_in, n_hidden)
-    n_tile = _tile(n_batch, n_threads)
+    n_threads = call.threads(n_batch, _work(u, n_hidden), PARALLEL)
+    n_tile = call.tile(n_batch, n_threads, TILE)
     n_block = ctx.n_block
-    u = _rows(u)
-    d_outputs = None if d_outputs is None else _rows(d_outputs)
+    u = call.in_rows(u)
+    d_outputs = None if d_outputs is None else call.in_rows(d_outputs)
     given = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
     incoming = [None if x is None else x.contiguous() for x in (d_y_last, d_z_last)]
     want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[:7]
@@ -165,49 +154,17 @@ def backward(
     d_weights = [u.new_empty(size) if want else None for size, want in zip(sizes, want_weights, strict=True)]
     code = library.cornn_backward(
         n_threads,
-        _integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
-        _reals(*ctx.numbers),
-        _pointer(u),
-        _integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
-        *map(_pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights)),
+        call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        call.reals(*ctx.numbers),
+        call.pointer(u),
+        call.integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
+        *map(call.pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights)),
     )
-    _check(code)
+    call.check(code, "coRNN")
     d_input = None if d_u is None else d_u.transpose(0, 1)
     return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights
 
 
-def _library(dtype: torch.dtype) -> ctypes.CDLL:
-    return load(SOURCE, dtype)
-
-
-def _threads(n_batch: int, n_steps: int, d_in: int, n_hidden: int) -> int:
-    work = float(n_batch) * n_steps * n_hidden * (2 * n_hidden + d_in)
-    return min(torch.get_num_threads(), n_batch) if work >= PARALLEL else 1
-
-
-def _tile(n_batch: int, n_threads: int) -> int:
-    """Rows in a tile: those of a thread shared out evenly, in eights, as gemm.h likes them; at most TILE."""
-    rows = -(-n_batch // n_threads)
-    return min(rows, -(-rows // -(-rows // TILE) // 8) * 8)
-
-
-def _rows(x: Tensor) -> Tensor:
-    """x (B, T, N) with its last axis in one piece, copied only if need be."""
-    return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
-
-
-def _pointer(x: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if x is None else x.data_ptr())
-
-
-def _integers(*numbers: int) -> ctypes.Array[ctypes.c_longlong]:
-    return (ctypes.c_longlong * len(numbers))(*numbers)
-
-
-def _reals(*numbers: float) -> ctypes.Array[ctypes.c_double]:
-    return (ctypes.c_double * len(numbers))(*numbers)
-
-
-def _check(code: int) -> None:
-    if code:
-        raise MemoryError("coRNN in C found no memory for its weights and blocks.")
+def _work(u: Tensor, n_hidden: int) -> float:
+    """Multiplications of a forward pass."""
+    return float(u.shape[0] * u.shape[1]) * n_hidden * (2 * n_hidden + u.shape[2])

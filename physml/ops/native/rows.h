@@ -1,4 +1,4 @@
-/* Rows of numbers in memory: where they start, how they are copied, fetched early, and end inside a vector. */
+/* Rows of numbers: how far they lie apart, how they are copied, fetched early, and end inside a vector. */
 #ifndef PHYSML_ROWS_H
 #define PHYSML_ROWS_H
 

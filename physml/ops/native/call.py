@@ -1,0 +1,59 @@
+"""What native recurrences need around a call into C."""
+
+import ctypes
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from physml.ops.native.library import Unavailable, load
+
+
+def refusal(source: Path, *tensors: Tensor) -> str | None:
+    """Why C from `source` can't take these tensors; None if it can."""
+    first = tensors[0]
+    for x in tensors:
+        if x.device.type != "cpu":
+            return f"backend native runs on a CPU; got a tensor on {x.device}"
+        if x.dtype != first.dtype:
+            return f"backend native needs one dtype for all; got {first.dtype} and {x.dtype}"
+        if x.numel() == 0:
+            return f"backend native can't work on empty tensors; got one of shape {tuple(x.shape)}"
+    try:
+        load(source, first.dtype)
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def threads(n_rows: int, work: float, worth: float) -> int:
+    """How many threads share the rows of a batch: one if there is less `work` in all than is `worth` more."""
+    return min(torch.get_num_threads(), n_rows) if work >= worth else 1
+
+
+def tile(n_rows: int, n_threads: int, most: int) -> int:
+    """Rows that a thread takes through time together: as many in each tile, in eights as gemm.h has it."""
+    rows = -(-n_rows // n_threads)
+    return min(rows, -(-rows // -(-rows // most) // 8) * 8)
+
+
+def in_rows(x: Tensor) -> Tensor:
+    """x (.., .., N), copied only if its last axis is not in one piece."""
+    return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
+
+
+def pointer(x: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if x is None else x.data_ptr())
+
+
+def integers(*numbers: int) -> ctypes.Array[ctypes.c_longlong]:
+    return (ctypes.c_longlong * len(numbers))(*numbers)
+
+
+def reals(*numbers: float) -> ctypes.Array[ctypes.c_double]:
+    return (ctypes.c_double * len(numbers))(*numbers)
+
+
+def check(code: int, name: str) -> None:
+    if code:
+        raise MemoryError(f"{name} in C: no memory for packed weights and blocks of steps.")
