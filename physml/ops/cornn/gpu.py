@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from physml.ops.cornn.function import constants
-from physml.ops.drive import drive
 from physml.ops.gpu.available import refusal as unavailable
+from physml.ops.gpu.inputs import drive, rows
 from physml.ops.gpu.launch import on_device, packed, plan
 from physml.ops.once import once
 
@@ -41,12 +41,12 @@ def _steps(
     """f (T, B, H), paths of y and z (T + 1, B, H), the state before first, and the last z."""
     from physml.ops.gpu import cornn_kernels, cornn_steps
 
-    x = drive(u.float(), V.float(), b.float()).contiguous()
+    x = drive(u, V, b)
     n_steps, n_batch, n_hidden = x.shape
     path_y = x.new_empty(n_steps + 1, n_batch, n_hidden)
     path_z = x.new_empty(n_steps + 1 if saved else 1, n_batch, n_hidden)
     path_y[0], path_z[0] = y, z
-    how = plan(n_batch, n_hidden, 2, False, W)
+    how = plan(n_batch, n_hidden, 2, W)
     with on_device(x):
         if how is None:
             return x, path_y, path_z, cornn_steps.forward(x, path_y, path_z, W, Wcal, numbers, saved)
@@ -73,7 +73,7 @@ def _steps_back(
     from physml.ops.gpu import cornn_kernels, cornn_steps
 
     n_steps, n_batch, n_hidden = forces.shape
-    how = plan(n_batch, n_hidden, 2, True, W)
+    how = plan(n_batch, n_hidden, 2, W)
     with on_device(forces):
         if how is None:
             return cornn_steps.backward(forces, d_outputs, d_y, d_z, W, Wcal, numbers)
@@ -127,16 +127,16 @@ class CoRNNFunction(torch.autograd.Function):
                 state.copy_(gradient)
         d_y, d_z = states
         delta = _steps_back(forces, d_outputs, d_y, d_z, W, Wcal, ctx.numbers)
-        rows = delta.flatten(0, 1)
-        d_u = (rows @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
+        flat = delta.flatten(0, 1)
+        d_u = (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
         found = (
             d_u,
             d_y if need_y else None,
             d_z if need_z else None,
-            rows.t() @ path_y[:-1].flatten(0, 1) if need_W else None,
-            rows.t() @ path_z[:-1].flatten(0, 1) if need_Wcal else None,
-            rows.t() @ u.float().transpose(0, 1).flatten(0, 1) if need_V else None,
-            rows.sum(0) if need_b else None,
+            flat.t() @ path_y[:-1].flatten(0, 1) if need_W else None,
+            flat.t() @ path_z[:-1].flatten(0, 1) if need_Wcal else None,
+            flat.t() @ rows(u) if need_V else None,
+            flat.sum(0) if need_b else None,
         )
         return (*(None if x is None else x.to(u.dtype) for x in found), None)
 

@@ -74,7 +74,7 @@ class Plan:
         return {**asdict(self), "num_stages": 1}
 
 
-def plan(n_batch: int, n_hidden: int, n_matrices: int, backward: bool, weight: Tensor) -> Plan | None:
+def plan(n_batch: int, n_hidden: int, n_matrices: int, weight: Tensor) -> Plan | None:
     """How `n_matrices` weight matrices (H, H) go into one kernel; None where products in cuBLAS are better.
 
     Rows: a program per sequence, which multiplies in plain float32. A thread has at most 255 registers, so
@@ -90,7 +90,7 @@ def plan(n_batch: int, n_hidden: int, n_matrices: int, backward: bool, weight: T
         return Plan(True, how, n_matrices, 16, block, 4 if block <= 64 else 8)
     if block > 128 or n_batch > 8 * n_programs:
         return None
-    kept = n_matrices if block <= 64 or n_matrices == 2 else 1 if backward else 2
+    kept = n_matrices if block <= 64 else 2
     return Plan(False, how, kept, 1, block, {16: 1, 32: 1, 64: 4 if n_matrices == 2 else 8, 128: 8}[block])
 
 

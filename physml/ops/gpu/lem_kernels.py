@@ -200,16 +200,13 @@ def backward(
         grad_z += product(delta_y, kept_y if KEPT > 0 else tl.load(w_y), DOT, PRECISION)
         if GATED:
             delta_z, delta_1 = through_gate(tanh_z, step_z, old_z, grad_z, dt, low, high, CLIP)
-            from_z = product(delta_z, kept_z if KEPT > 1 else tl.load(w_z), DOT, PRECISION)
             grad_y -= step_y * grad_y
-            grad_y += from_z + products(
-                delta_1,
-                kept_1 if KEPT > 2 else tl.load(w_1),
-                delta_2,
-                kept_2 if KEPT > 3 else tl.load(w_2),
-                DOT,
-                PRECISION,
-            )
+            grad_y += product(delta_z, kept_z if KEPT > 1 else tl.load(w_z), DOT, PRECISION)
+            if KEPT > 3:
+                grad_y += products(delta_1, kept_1, delta_2, kept_2, DOT, PRECISION)
+            else:  # one after the other: there is no room for two matrices on their way
+                grad_y += product(delta_1, kept_1 if KEPT > 2 else tl.load(w_1), DOT, PRECISION)
+                grad_y += product(delta_2, tl.load(w_2), DOT, PRECISION)
             grad_z -= step_z * grad_z
             tl.store(delta + n_hidden, delta_1, mask=here)
             tl.store(delta + 2 * n_hidden, delta_2, mask=here)

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.drive import drive
 from physml.ops.gpu.available import refusal as unavailable
+from physml.ops.gpu.inputs import drive, rows
 from physml.ops.gpu.launch import on_device, packed, plan
 from physml.ops.lem.reference import Clip
 from physml.ops.once import once
@@ -47,13 +47,13 @@ def _steps(
     """Values (T, B, R), paths of y and z (T + 1, B, H), the state before first, and the last z."""
     from physml.ops.gpu import lem_kernels, lem_steps
 
-    x = drive(u.float(), V.float(), b.float()).contiguous()
+    x = drive(u, V, b)
     (n_steps, n_batch, _), n_hidden = x.shape, len(Wy)
     path_y = x.new_empty(n_steps + 1, n_batch, n_hidden)
     path_z = x.new_empty(n_steps + 1 if saved else 1, n_batch, n_hidden)
     path_y[0], path_z[0] = y, z
     matrices = _matrices(W, Wy)
-    how = plan(n_batch, n_hidden, len(matrices), False, W)
+    how = plan(n_batch, n_hidden, len(matrices), W)
     with on_device(x):
         if how is None:
             return x, path_y, path_z, lem_steps.forward(x, path_y, path_z, W, Wy, dt, clip, saved)
@@ -86,7 +86,7 @@ def _steps_back(
 
     (n_steps, n_batch, _), n_hidden = values.shape, len(Wy)
     matrices = _matrices(W, Wy)
-    how = plan(n_batch, n_hidden, len(matrices), True, W)
+    how = plan(n_batch, n_hidden, len(matrices), W)
     with on_device(values):
         if how is None:
             return lem_steps.backward(values, path_y, path_z, d_outputs, d_y, d_z, W, Wy, dt, clip)
@@ -143,16 +143,16 @@ class LEMFunction(torch.autograd.Function):
                 state.copy_(gradient)
         d_y, d_z = states
         delta = _steps_back(values, path_y, path_z, d_outputs, d_y, d_z, W, Wy, ctx.dt, ctx.clip)
-        rows, split = delta.flatten(0, 1), len(W)
-        d_u = (rows @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
+        flat, split = delta.flatten(0, 1), len(W)
+        d_u = (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
         found = (
             d_u,
             d_y if need_y else None,
             d_z if need_z else None,
-            rows[:, :split].t() @ path_y[:-1].flatten(0, 1) if need_W else None,
-            rows[:, split:].t() @ path_z[1:].flatten(0, 1) if need_Wy else None,
-            rows.t() @ u.float().transpose(0, 1).flatten(0, 1) if need_V else None,
-            rows.sum(0) if need_b else None,
+            flat[:, :split].t() @ path_y[:-1].flatten(0, 1) if need_W else None,
+            flat[:, split:].t() @ path_z[1:].flatten(0, 1) if need_Wy else None,
+            flat.t() @ rows(u) if need_V else None,
+            flat.sum(0) if need_b else None,
         )
         return (*(None if x is None else x.to(u.dtype) for x in found), None, None)
 
