@@ -15,6 +15,7 @@ from torch import Tensor
 
 from physml.ops.backend import asked
 from physml.ops.native import library, pool
+from physml.ops.sequence import steady
 
 SOURCE = Path(__file__).with_name("projection.c")
 BLOCK = 1 << 17  # numbers of the masked input that torch makes at once: 512 KiB in float32
@@ -55,6 +56,11 @@ class _Project(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        with steady(d_out):  # backward may be called under autocast
+            return _Project._backward(ctx, d_out)
+
+    @staticmethod
+    def _backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         x, V, mask = ctx.saved_tensors
         needs_x, needs_V, needs_b, _, _ = ctx.needs_input_grad
         if torch.is_grad_enabled():  # create_graph=True: nothing may be written in place

@@ -1,0 +1,374 @@
+"""Fast ways to compute UnICORNN against the plain loop in float64. Axes: B batch, T time, D in, H hidden."""
+
+import gc
+import itertools
+import platform
+import threading
+import weakref
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from physml.errors import InputError
+from physml.models.unicornn import UnICORNN
+from physml.ops.native.library import Unavailable, load
+from physml.ops.unicornn import function, native, project, projection, unicornn
+
+FAST = ("torch", "native")
+NAMES = ("push", "y", "z", "w", "step")
+LENGTHS, UNITS = (1, 2, 63, 129, 300), (1, 5, 17, 33)
+BATCHES, ALPHAS = itertools.cycle((1, 2, 3)), itertools.cycle((1.5, 0.0))
+SIZES = [(T, H, next(BATCHES), next(ALPHAS)) for T, H in itertools.product(LENGTHS, UNITS)]
+# Flags that take instructions away: 64, 32 and 16 bytes in a vector, where the processor has them.
+WIDTHS = ["", "-mno-avx512f", "-march=x86-64"] if platform.machine() in ("x86_64", "AMD64") else [""]
+
+
+@pytest.fixture(autouse=True)
+def compiler(request: pytest.FixtureRequest) -> None:
+    if "backend" in request.fixturenames and request.getfixturevalue("backend") != "native":
+        return
+    try:
+        load(native.SOURCE, torch.float64)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+def leaves(B: int, T: int, H: int, dtype: torch.dtype = torch.double) -> list[Tensor]:
+    made = [draw(*shape, seed=k) for k, shape in enumerate([(B, T, H), (B, H), (B, H), (H,), (H,)])]
+    made[4] = 0.5 * torch.sigmoid(made[4])
+    return [x.to(dtype).requires_grad_() for x in made]
+
+
+def weighed(results: tuple[Tensor, ...], use: str = "outputs y z") -> Tensor:
+    named = zip(("outputs", "y", "z"), results, strict=True)
+    parts = [(x * draw(*x.shape, seed=7 + k)).sum() for k, (name, x) in enumerate(named) if name in use]
+    return torch.stack(parts).sum()
+
+
+def everything(
+    backend: str, x: list[Tensor], alpha: float = 1.5, use: str = "outputs y z"
+) -> dict[str, Tensor]:
+    results = unicornn(*x, alpha=alpha, backend=backend)
+    gradients = torch.autograd.grad(weighed(results, use), x, allow_unused=True)
+    return {
+        **dict(zip(("outputs", "y_T", "z_T"), results, strict=True)),
+        **{
+            "d" + n: torch.zeros_like(v) if g is None else g
+            for n, v, g in zip(NAMES, x, gradients, strict=True)
+        },
+    }
+
+
+def errors(got: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, float]:
+    """Of every tensor, the largest error over its largest number."""
+    assert got.keys() == expected.keys()
+    assert all(got[name].shape == x.shape for name, x in expected.items())
+    return {
+        name: float((got[name].double() - x).abs().max() / x.abs().max().clamp(min=1e-30))
+        for name, x in expected.items()
+    }
+
+
+def same(got: dict[str, Tensor], expected: dict[str, Tensor], bound: float) -> None:
+    for name, error in errors(got, expected).items():
+        assert error <= bound, f"{name}: {error:.1e}"
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize(("T", "H", "B", "alpha"), SIZES)
+def test_it_equals_the_plain_loop(T: int, H: int, B: int, alpha: float, backend: str) -> None:
+    x = leaves(B, T, H)
+    expected = everything("reference", x, alpha)
+    same(everything(backend, x, alpha), expected, 1e-10)
+    single = [v.detach().float().requires_grad_() for v in x]
+    plain_error = errors(everything("reference", single, alpha), expected)  # large where units run away
+    for name, error in errors(everything(backend, single, alpha), expected).items():
+        assert error <= 1e-5 + 10 * plain_error[name], f"{name}: {error:.1e}, {plain_error[name]:.1e}"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("B", "H"), [(1, 1), (3, 5), (2, 16), (7, 33), (5, 700)])
+def test_every_vector_width(width: str, B: int, H: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHYSML_NATIVE_FLAGS", width)
+    for dtype, bound in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
+        x = leaves(B, 20, H)
+        single = [v.detach().to(dtype).requires_grad_() for v in x]
+        same(everything("native", single), everything("reference", x), bound)
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_gradcheck(backend: str) -> None:
+    assert torch.autograd.gradcheck(lambda *x: unicornn(*x, alpha=1.5, backend=backend), leaves(2, 4, 3))
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("use", ["outputs", "y", "z", "outputs z", "y z"])
+def test_absent_outputs(use: str, backend: str) -> None:
+    x = leaves(2, 70, 5)
+    same(everything(backend, x, use=use), everything("reference", x, use=use), 1e-10)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("wanted", [{n} for n in NAMES] + [{"push", "w"}, {"y", "step"}])
+def test_any_part_may_be_frozen(wanted: set[str], backend: str) -> None:
+    x = leaves(2, 9, 5)
+    expected = everything("reference", x)
+    for name, v in zip(NAMES, x, strict=True):
+        v.requires_grad_(name in wanted)
+    weighed(unicornn(*x, alpha=1.5, backend=backend)).backward()
+    for name, v in zip(NAMES, x, strict=True):
+        assert (v.grad is not None) == (name in wanted)
+        if v.grad is not None:
+            torch.testing.assert_close(v.grad, expected["d" + name], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_without_gradients_nothing_is_kept(backend: str) -> None:
+    x = leaves(2, 9, 5)
+    expected = unicornn(*x, alpha=1.5, backend=backend)
+    with torch.no_grad():
+        got = unicornn(*x, alpha=1.5, backend=backend)
+    frozen = unicornn(*(v.detach() for v in x), alpha=1.5, backend=backend)
+    for a, b, c in zip(got, frozen, expected, strict=True):
+        assert a.grad_fn is None and b.grad_fn is None
+        assert torch.equal(a, c) and torch.equal(b, c)
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_backward_twice_and_interleaved(backend: str) -> None:
+    first, second = leaves(2, 70, 5), leaves(3, 65, 5)
+    one, two = (weighed(unicornn(*x, alpha=1.5, backend=backend)) for x in (first, second))
+    before = torch.autograd.grad(one, first, retain_graph=True)
+    torch.autograd.grad(two, second)
+    after = torch.autograd.grad(one, first)
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_second_derivatives_are_refused(backend: str) -> None:
+    x = leaves(2, 3, 4)
+    with pytest.raises(InputError, match="second derivatives"):
+        torch.autograd.grad(weighed(unicornn(*x, alpha=1.5, backend=backend)), x, create_graph=True)
+
+
+def layouts(B: int, T: int, H: int) -> dict[str, Tensor]:
+    x = draw(B, T, H)
+    return {
+        "time first": x.transpose(0, 1).contiguous().transpose(0, 1),
+        "units apart": x.transpose(1, 2).contiguous().transpose(1, 2),
+        "every second": draw(2 * B, 2 * T, 2 * H)[::2, ::2, ::2],
+        "expanded in time": x[:, :1].expand(B, T, H),
+        "expanded in the batch": x[:1].expand(B, T, H),
+        "one number": x[:1, :1, :1].expand(B, T, H),
+    }
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("layout", layouts(1, 1, 1))
+@pytest.mark.parametrize("H", [16, 5])
+def test_any_layout(layout: str, H: int, backend: str) -> None:
+    """Of the input, of the states and of the gradient that comes in."""
+    x, expected = leaves(3, 66, H), {}
+    odd = [layouts(3, 66, H)[layout].detach().requires_grad_(), *x[1:]]
+    odd[1] = draw(H, 3).t().requires_grad_()
+    slope = layouts(3, 66, H)[layout]
+    for name in ("reference", backend):
+        outputs, y, z = unicornn(*odd, alpha=1.5, backend=name)
+        gradients = torch.autograd.grad([outputs, z], odd, [slope, draw(H, 3).t()])
+        expected[name] = dict(enumerate([outputs, y, z, *gradients]))
+    same(expected[backend], expected["reference"], 1e-10)
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_nan_stays_in_its_row(backend: str) -> None:
+    x = leaves(3, 20, 5)
+    with torch.no_grad():
+        x[0][1, 7] = torch.nan
+    outputs, y, z = unicornn(*x, alpha=1.5, backend=backend)
+    (d_push,) = torch.autograd.grad(outputs.sum(), x[0])
+    for path in (outputs, y, z, d_push):
+        assert path[[0, 2]].isfinite().all() and path[1].isnan().any()
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_last_states_do_not_keep_the_path_alive(backend: str) -> None:
+    outputs, y, z = unicornn(*(v.detach() for v in leaves(2, 50, 4)), alpha=1.5, backend=backend)
+    for state in (y, z):
+        assert state.untyped_storage().nbytes() <= 2 * 4 * 8
+    dead = weakref.ref(outputs)
+    del outputs
+    gc.collect()
+    assert dead() is None
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_threads_change_no_bit(threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "WORTH_A_THREAD", 1)
+    x = leaves(7, 65, 5, torch.float32)
+    results = []
+    for n in (1, 2, 5, 64):
+        threads(n)
+        results.append(everything("native", x))
+    for other in results[1:]:
+        assert all(torch.equal(other[name], v) for name, v in results[0].items())
+
+
+def test_python_threads_at_once(threads) -> None:
+    threads(1)
+    x = leaves(4, 200, 33)
+    expected, got = everything("native", x), {}
+
+    def work(k: int) -> None:
+        mine = [v.detach().requires_grad_() for v in x]
+        got[k] = [everything("native", mine) for _ in range(5)]
+
+    running = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    for results in got.values():
+        for one in results:
+            assert all(torch.equal(one[name], v) for name, v in expected.items())
+    assert len(got) == 3
+
+
+def test_what_native_refuses() -> None:
+    x = leaves(2, 3, 4)
+    with pytest.raises(InputError, match=r"float32 or float64; got torch\.bfloat16"):
+        unicornn(*(v.bfloat16() for v in x), alpha=1.0, backend="native")
+    reason = native.refusal(x[0].to("meta"))
+    assert reason == "backend native runs on a CPU; got a tensor on meta"
+
+
+# The projection.
+
+
+def plain(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None) -> Tensor:
+    return F.linear(x if mask is None else x * mask.unsqueeze(1), V, b)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("B", "T", "D", "H"), [(1, 1, 1, 1), (3, 70, 1, 16), (2, 129, 6, 33), (3, 300, 16, 5), (5, 40, 33, 32)]
+)
+def test_projection(
+    B: int, T: int, D: int, H: int, masked: bool, backend: str, threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(projection, "BLOCK", 500)
+    x = [
+        draw(B, T, D).requires_grad_(),
+        draw(H, D, seed=2).requires_grad_(),
+        draw(H, seed=3).requires_grad_(),
+    ]
+    mask = draw(B, D, seed=4) if masked else None
+    slope = draw(B, T, H, seed=5)
+
+    def run(op) -> dict[int, Tensor]:
+        out, bare = op(*x, mask), op(x[0], x[1], None, mask)
+        return dict(enumerate([out, bare, *torch.autograd.grad([out, bare], x, [slope, slope])]))
+
+    expected = run(plain)
+    for n in (1, 3):
+        threads(n)
+        same(run(lambda *x: project(*x, backend=backend)), expected, 1e-11)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("masked", [False, True])
+def test_projection_has_all_derivatives(backend: str, masked: bool) -> None:
+    x = [draw(*shape, seed=k).requires_grad_() for k, shape in enumerate([(2, 3, 3), (4, 3), (4,)])]
+    mask = draw(2, 3, seed=4) if masked else None
+    assert torch.autograd.gradcheck(lambda *x: project(*x, mask, backend=backend), x)
+    assert torch.autograd.gradgradcheck(lambda *x: project(*x, mask, backend=backend), x)
+
+
+# The layers.
+
+
+def stack(backend: str, **options) -> UnICORNN:
+    torch.manual_seed(0)
+    layer = UnICORNN(3, 9, **{"n_layers": 4, "dt": 0.4, "alpha": 1.5, "backend": backend, **options})
+    with torch.no_grad():  # a bias of 0 and a small V would hide errors
+        for part in layer.layers:
+            part.b.uniform_(-1, 1)
+            part.V.uniform_(-1, 1)
+    return layer.double()
+
+
+def of_stack(layer: UnICORNN, u: Tensor, call=lambda layer, u: layer(u)) -> dict[str, Tensor]:
+    torch.manual_seed(5)  # of dropout
+    layer.zero_grad()
+    u = u.detach().clone().requires_grad_()
+    outputs, states = call(layer, u)
+    loss = weighed((outputs, *states[0])) + weighed((outputs, *states[-1]))
+    loss.backward()
+    named = {name: p.grad for name, p in layer.named_parameters()}
+    assert all(g is not None for g in named.values())
+    return {"outputs": outputs, "u": u.grad, **named}
+
+
+@pytest.mark.parametrize("backend", [*FAST, "auto"])
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.4}, {"residual_skip": 2, "dropout": 0.4}])
+def test_layers_equal_plain_layers(options: dict, backend: str) -> None:
+    u = draw(3, 70, 3)
+    same(of_stack(stack(backend, **options), u), of_stack(stack("reference", **options), u), 1e-10)
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_layers_under_checkpointing(backend: str) -> None:
+    u = draw(3, 70, 3)
+    layer = stack(backend)
+    kept = of_stack(layer, u, lambda layer, u: checkpoint(layer, u, use_reentrant=False))
+    expected = of_stack(layer, u)
+    assert all(torch.equal(kept[name], v) for name, v in expected.items())
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_layers_under_autocast(backend: str) -> None:
+    layer, u = stack(backend).float(), draw(3, 20, 3).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = of_stack(layer, u)
+    expected = of_stack(layer, u)
+    assert all(torch.equal(got[name], v) for name, v in expected.items())
+
+
+def test_plain_layers_have_second_derivatives() -> None:
+    layer, u = stack("reference", n_layers=2, dropout=0.2), draw(2, 3, 3).requires_grad_()
+    gradient = torch.autograd.grad(layer(u)[0].square().sum(), u, create_graph=True)[0]
+    gradient.square().sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+
+
+def test_an_unknown_backend() -> None:
+    with pytest.raises(InputError, match=r"got 'nativ'\. Did you mean native\?"):
+        UnICORNN(2, 3, n_layers=2, dt=0.1, alpha=1.0, backend="nativ")
+
+
+def test_torch_keeps_less_than_the_loop() -> None:
+    """Of (T, B, H): the input and the path, and little else."""
+    x = leaves(4, 256, 32)
+    sizes: list[int] = []
+
+    def note(v: Tensor) -> Tensor:
+        sizes.append(v.numel())
+        return v
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda v: v):
+        function.unicornn(*x, alpha=1.0)
+    assert sum(sizes) < 2.2 * x[0].numel()
