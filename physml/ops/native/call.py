@@ -8,6 +8,8 @@ from torch import Tensor
 
 from physml.ops.native.library import Unavailable, load
 
+MOST_THREADS = 256  # as in threads.h
+
 
 def refusal(source: Path, *tensors: Tensor) -> str | None:
     """Why C from `source` can't take these tensors; None if it can."""
@@ -28,7 +30,7 @@ def refusal(source: Path, *tensors: Tensor) -> str | None:
 
 def threads(n_rows: int, work: float, worth: float) -> int:
     """How many threads share the rows of a batch: one if there is less `work` in all than is `worth` more."""
-    return min(torch.get_num_threads(), n_rows) if work >= worth else 1
+    return min(torch.get_num_threads(), n_rows, MOST_THREADS) if work >= worth else 1
 
 
 def tile(n_rows: int, n_threads: int, most: int) -> int:

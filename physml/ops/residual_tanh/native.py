@@ -29,6 +29,11 @@ def refusal(drive: Tensor, h: Tensor, W: Tensor) -> str | None:
     return call.refusal(SOURCE, drive, h, W)
 
 
+def pays(n_steps: int, n_batch: int, n_hidden: int) -> bool:
+    """Whether it is faster than `function.residual_tanh`: few steps are not worth packing large weights."""
+    return n_steps > 3 or n_hidden < 256
+
+
 def residual_tanh(drive: Tensor, h: Tensor, W: Tensor, keep: Number, gain: Number) -> Tensor:
     """`reference.residual_tanh` on a CPU, differentiable once. To be called without autocast."""
     tensors = [x for x in (drive, h, W, keep, gain) if isinstance(x, Tensor)]
