@@ -131,6 +131,7 @@ class _Attempt:
             except Diverged as error:
                 status, reason = "diverged", str(error)
             self._measure(status)
+            say_if_no_choice(self.config["runtime"]["backend"])
             return status, reason
         except PhysmlError:
             raise
@@ -172,7 +173,6 @@ class _Attempt:
             on_row=self._on_row,
         )
         self.trainer.check_data()
-        say_if_no_choice(self.trainer.net, keys["backend"])
 
     def _resume(self) -> None:
         from physml.ops import backend
@@ -315,11 +315,12 @@ def pick_device(wanted: str) -> str:
         ) from error
 
 
-def say_if_no_choice(net: Any, wish: str) -> None:
-    """One line where `runtime.backend` wishes for what no layer of the net can choose."""
-    if wish in ("auto", "torch") or any(isinstance(getattr(m, "backend", None), str) for m in net.modules()):
-        return
-    log.warning("runtime.backend=%s: this net has no layer with several backends; plain torch runs.", wish)
+def say_if_no_choice(wish: str) -> None:
+    """One line where `runtime.backend` has wished for what no recurrence of the net can choose."""
+    from physml.ops import backend
+
+    if wish not in ("auto", "torch") and not backend.ran():
+        log.warning("runtime.backend=%s: this net has a single backend, plain torch, which has run.", wish)
 
 
 def explained(error: Exception) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from types import ModuleType
+from typing import Generic, TypeVar
 
 from torch import Tensor
 
@@ -26,7 +27,7 @@ from physml.ops.sequence import steady
 
 log = logging.getLogger("physml")
 
-Result = tuple[Tensor, Tensor, Tensor]  # outputs (B, T, H), the last y and z (B, H)
+R = TypeVar("R")  # what a recurrence returns: most the outputs (B, T, H) and the last states (B, H)
 
 BACKENDS = ("reference", "torch", "native", "triton")
 CHOICES = ("auto", *BACKENDS)
@@ -74,21 +75,19 @@ def reset(used: Iterable[str] = ()) -> None:
     _run.used = set(used)
 
 
-class Op:
+class Op(Generic[R]):
     """A recurrence and the functions that compute it, all of one signature and name: that of its package.
 
     package: `physml.ops.lem`, where native.py and gpu.py lie. at_hand: functions that need no late import.
     """
 
-    def __init__(self, package: str, **at_hand: Callable[..., Result]) -> None:
+    def __init__(self, package: str, **at_hand: Callable[..., R]) -> None:
         self.package, self.name = package, package.rpartition(".")[2]
         self.at_hand = at_hand
         self._modules: dict[str, ModuleType | str] = {}
 
-    def __call__(
-        self, *tensors: Tensor, backend: str, plain: str | None = None, **constants: object
-    ) -> Result:
-        """`tensors`: the input (B, T, ...), a state (B, H), and the rest, in the order of the reference.
+    def __call__(self, *tensors: Tensor, backend: str, plain: str | None = None, **constants: object) -> R:
+        """`tensors`: the input (B, T, ...) or (T, B, ...), a state (B, H), the rest in the reference's order.
 
         plain: why nothing but the reference can compute this very case, if so.
         """
@@ -139,15 +138,17 @@ class Op:
         return reason.rstrip(".") if reason else None
 
     def _pays(self, backend: str, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether it is worth its fixed costs at this size; a module that does not say always is."""
-        pays = getattr(self._module(backend), "pays", None)
-        (n_batch, n_steps), n_hidden = tensors[0].shape[:2], tensors[1].shape[1]
-        return pays is None or bool(pays(n_batch, n_steps, n_hidden))
+        """Whether it is worth its fixed costs at this size; a module that does not say always is.
 
-    def _function(self, backend: str) -> Callable[..., Result]:
+        It is asked with the first two axes of the input, as they stand, and with H.
+        """
+        pays = getattr(self._module(backend), "pays", None)
+        return pays is None or bool(pays(*tensors[0].shape[:2], tensors[1].shape[1]))
+
+    def _function(self, backend: str) -> Callable[..., R]:
         if backend in self.at_hand:
             return self.at_hand[backend]
-        function: Callable[..., Result] = getattr(self._module(backend), self.name)
+        function: Callable[..., R] = getattr(self._module(backend), self.name)
         return function
 
     def _lacking(self, backend: str) -> str | None:

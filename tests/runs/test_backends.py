@@ -45,7 +45,14 @@ def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
     made = h.make(spec)
     assert (made["status"], made["backend"]) == ("finished", "torch")
     (line,) = log_of(spec).splitlines()
-    assert "runtime.backend=native: this net has no layer with several backends; plain torch runs." in line
+    assert "runtime.backend=native: this net has a single backend, plain torch, which has run." in line
+
+
+def test_a_layer_without_a_keyword_hears_the_wish_too():
+    overrides = [o for o in h.odd("model=fastrnn", "runtime.backend=reference") if o != "model=lstm"]
+    spec = h.spec_of(overrides)
+    assert h.make(spec)["backend"] == "reference"
+    assert log_of(spec) == ""
 
 
 def test_a_fall_back_is_one_line_in_the_log():
