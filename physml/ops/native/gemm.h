@@ -29,6 +29,8 @@
 #define TILE_VECS 3
 
 /* C (rows, vecs * VL) = [C +] A B. Strides: a number of A at [row * a_row + p * a_k], a row of B at [p * b_k].
+ * The sum starts at 0 and C is added last: where C is much larger than the products, as the gradient of a state
+ * after thousands of small steps is, each of them added to C by itself would be rounded, the smallest away.
  * rows and vecs are constants wherever this is called, so that `sum` becomes registers.
  */
 static inline __attribute__((always_inline)) void tile(const int rows, const int vecs, int k, const real *a,
@@ -39,10 +41,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 3
         for (int j = 0; j < vecs; j++)
-            if (accumulate)
-                sum[i][j] = load(c + i * ldc + j * VL);
-            else
-                sum[i][j] = (vec){0};
+            sum[i][j] = (vec){0};
     for (int p = 0; p < k; p++, a += a_k, b += b_k) {
 #pragma GCC unroll 3
         for (int j = 0; j < vecs; j++)
@@ -57,7 +56,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 3
         for (int j = 0; j < vecs; j++)
-            store(c + i * ldc + j * VL, sum[i][j]);
+            store(c + i * ldc + j * VL, accumulate ? load(c + i * ldc + j * VL) + sum[i][j] : sum[i][j]);
 }
 
 /* The tile with as many rows and vectors as are left. */
