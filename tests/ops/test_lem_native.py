@@ -3,6 +3,7 @@
 import itertools
 import platform
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -29,11 +30,16 @@ WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "A
 
 
 @pytest.fixture(autouse=True)
-def compiler() -> None:
+def compiler() -> Iterator[None]:
+    """One thread in the plain loops: more only wait for each other where the machine is busy."""
     try:
         load(native.SOURCE, torch.float64, native.HEADER)
     except Unavailable as reason:
         pytest.skip(str(reason))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:

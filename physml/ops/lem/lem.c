@@ -244,6 +244,24 @@ static void gather_block(const backward_work *work, const scratch *m, int row, i
                (size_t)s->D * sizeof(real));
 }
 
+/* Read something of every cache line. */
+static void touch(const real *p, size_t n) {
+    for (size_t i = 0; i < n; i += 64 / sizeof(real))
+        (void)*(const volatile real *)(p + i);
+}
+
+/* What the steps from `begin` to before `end` will read, into the cache, upwards: the processor fetches ahead of a
+ * stream that rises, but loses the thread of steps that fall, each of which rises.
+ */
+static void bring_near(const lem_call *call, const plan *s, int row, int n_rows, int begin, int end) {
+    touch(kept_at(call, s, row, n_rows, begin), (size_t)(end - begin) * n_rows * s->ld_kept);
+    for (int n = begin ? begin - 1 : 0; n < end - 1; n++)
+        touch(call->path + ((size_t)n * s->B + row) * s->P, (size_t)n_rows * s->P);
+    for (int r = row; call->d_outputs && call->d_unit == 1 && r < row + n_rows; r++)
+        for (int n = begin; n < end; n++)
+            touch(call->d_outputs + r * call->d_batch + n * call->d_step, (size_t)s->H);
+}
+
 static void backward_group(const backward_work *work, const scratch *m, int row, int n_rows) {
     const lem_call *call = work->call;
     const plan *s = &work->s;
@@ -258,6 +276,7 @@ static void backward_group(const backward_work *work, const scratch *m, int row,
     }
     for (int end = s->T, begin; end > 0; end = begin) {
         begin = end > work->block ? end - work->block : 0;
+        bring_near(call, s, row, n_rows, begin, end);
         for (int n = end - 1; n >= begin; n--) {
             const int at = (n - begin) * n_rows;
             if (!call->gated) step_back(work, m, row, n_rows, n, at, 0, 0);

@@ -30,7 +30,7 @@ STRIDES = ("u_batch", "u_step", "u_feature", "d_batch", "d_step", "d_unit")
 ROWS = 32  # of the batch in a group: whole register tiles, and their states stay in the nearest cache
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
 MANY_ROWS = 128  # in a group if there are more
-BLOCK = 1 << 17  # numbers in a block of steps of the backward pass
+BLOCK = 1 << 16  # numbers in a block of steps of the backward pass: with what it reads, half of an L2 cache
 MIN_WORK = 5e7  # multiplications in a step that are worth a second thread
 
 
