@@ -212,7 +212,7 @@ def test_a_nan_stays_in_its_row() -> None:
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
-@pytest.mark.parametrize(("T", "H", "B"), [(65, 33, 7), (20, 16, 90), (3, 5, 2)])
+@pytest.mark.parametrize(("T", "H", "B"), [(1000, 33, 7), (20, 16, 90), (3, 5, 2)])
 def test_threads(T: int, H: int, B: int, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = leaves(B, T, 3, H)
     alone = both(native.cornn, x)

@@ -109,7 +109,7 @@ def test_tiles_and_blocks_join(keep: str, tile: int, block: int, monkeypatch: py
 
 @pytest.mark.parametrize("keep", KEEPS)
 def test_threads(keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = arguments(20, 7, 33, keep)
+    x = arguments(1000, 7, 33, keep)
     alone = both(native.residual_tanh, x)
     monkeypatch.setattr(native, "PARALLEL", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
