@@ -21,7 +21,6 @@ from triton.compiler import ASTSource  # noqa: E402
 from physml.ops.gpu import cornn_kernels, lem_kernels, steps_kernels, unicornn_kernels  # noqa: E402
 
 HOPPER = GPUTarget("cuda", 90, 32)
-SHARED = 227 << 10  # bytes of shared memory that a program can have there
 NUMBERS = ("alpha", "dt", "low", "high", "a", "c", "d")
 SIZES = ("n", "n_steps", "n_batch", "n_hidden")
 FORWARD = {"GATED": True, "CLIP": True, "SAVED": True}
@@ -108,7 +107,7 @@ def test_weights_stay_in_registers_on_hopper(
     kernel = module.backward if backward else module.forward
     weights = {torch.float32: "fp32", torch.bfloat16: "bf16"}[dtype]
     found = compiled(kernel, constants, plan.num_warps, weights)
-    assert found.metadata.shared <= SHARED
+    assert found.metadata.shared <= launch.SHARED
     assert spilled(found.asm["cubin"], tmp_path) <= (128 if plan.DOT and matrices == 4 else 0)
 
 
@@ -125,6 +124,13 @@ def test_kernels_between_products_compile_for_hopper(kernel: str, gated: bool) -
     constants = {"GATED": gated, "CLIP": gated, "BLOCK": 256}
     for Y in (False, True):
         compiled(getattr(steps_kernels, kernel), {**constants, "Y": Y}, 4)
+
+
+def test_tiles_need_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = torch.empty(0, dtype=torch.bfloat16)
+    assert launch.plan(600, 128, 4, half) == launch.Plan(True, "ieee", 4, 16, 128, 8)
+    monkeypatch.setattr(launch, "shared_memory", lambda device: 99 << 10)
+    assert launch.plan(600, 128, 4, half) == launch.Plan(False, "ieee", 2, 1, 128, 8)
 
 
 def test_plans() -> None:

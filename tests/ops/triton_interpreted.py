@@ -143,7 +143,7 @@ def test_each_gradient_can_be_had_alone(case: str, way: str) -> None:
         assert torch.equal(alone, gradient)
 
 
-@pytest.mark.parametrize(("case", "way"), EVERYWHERE)
+@pytest.mark.parametrize(("case", "way"), [e for e in EVERYWHERE if e[1] != "tiles"])
 def test_without_gradients_the_outputs_are_the_same(case: str, way: str) -> None:
     name, constants, _ = CASES[case]
     tensors = draw(case, "small")

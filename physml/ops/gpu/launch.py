@@ -13,9 +13,8 @@ from torch import Tensor
 
 PROCESSORS = 132  # of an H100 or H200; also where there is no GPU to ask
 FLAT = 256  # numbers in a program of an elementwise kernel
-TILE_BYTES = (
-    128 << 10
-)  # of weights in a tile kernel: they pass through shared memory, 227 KiB, into registers
+SHARED = 227 << 10  # bytes of shared memory that a program can have there
+TILE_ROOM = 16 << 10  # bytes of it that a tile kernel needs beside its weights
 
 
 def on_device(x: Tensor) -> AbstractContextManager[object]:
@@ -28,6 +27,14 @@ def processors(device: torch.device) -> int:
     if device.type != "cuda":
         return PROCESSORS
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+@cache
+def shared_memory(device: torch.device) -> int:
+    """Bytes for one program."""
+    if device.type != "cuda":
+        return SHARED
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
 
 
 def power_of_two(n: int, least: int = 1) -> int:
@@ -79,14 +86,16 @@ def plan(n_batch: int, n_hidden: int, n_matrices: int, weight: Tensor) -> Plan |
 
     Rows: a program per sequence, which multiplies in plain float32. A thread has at most 255 registers, so
     two matrices of 128 x 128 fit into those of 256 threads; a third would leave no room for the rest.
-    Tiles: a program per 16 sequences, on the matrix units, for tf32 and half precision. That pays when there
-    are more sequences than processors, since the time of a step hardly grows with the rows.
+    Tiles: a program per 16 sequences, on the matrix units, for tf32 and half precision, where the weights can
+    pass through shared memory into registers. That pays when there are more sequences than processors, since
+    the time of a step hardly grows with the rows.
     """
     block = power_of_two(n_hidden, 16)
     how = precision(weight.dtype)
     n_programs = processors(weight.device)
     tile = how == "tf32" or weight.dtype != torch.float32
-    if tile and n_batch > 2 * n_programs and n_matrices * block * block * weight.element_size() <= TILE_BYTES:
+    needed = n_matrices * block * block * weight.element_size() + TILE_ROOM
+    if tile and n_batch > 2 * n_programs and needed <= shared_memory(weight.device):
         return Plan(True, how, n_matrices, 16, block, 4 if block <= 64 else 8)
     if block > 128 or n_batch > 8 * n_programs:
         return None
