@@ -1,5 +1,5 @@
 """What the Triton backends share: can they run here, block sizes, small functions, CUDA graphs.
 
-Only the modules `*_kernels` and `functions` import Triton, and they are imported at the first call, so that
-a machine without Triton never notices.
+Kernels lie in `*_kernels` and `functions`. What imports them, and so Triton, is itself imported at the first
+call, so that a machine without Triton never notices.
 """
