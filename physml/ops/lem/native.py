@@ -31,7 +31,7 @@ ROWS = 32  # of the batch in a group: whole register tiles, and their states sta
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
 MANY_ROWS = 128  # in a group if there are more
 BLOCK = 1 << 16  # numbers in a block of steps of the backward pass: with what it reads, half of an L2 cache
-MIN_WORK = 5e7  # multiplications in a step that are worth a second thread
+MIN_WORK = 5e8  # multiplications in a pass, some 5 ms, that are worth a second thread
 
 
 class Call(ctypes.Structure):
@@ -80,7 +80,7 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
     u, _, _, W, Wy, V, _ = tensors
     assert u is not None and W is not None and Wy is not None and V is not None
     (n_batch, n_steps, d_in), (n_rows, n_hidden) = u.shape, (V.shape[0], Wy.shape[0])
-    if n_batch * n_rows * n_hidden < MIN_WORK:
+    if n_steps * n_batch * n_rows * (n_hidden + d_in) < MIN_WORK:
         n_threads = 1
     near = n_rows * (n_hidden + d_in) * u.element_size() <= NEAR
     group = min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
