@@ -272,6 +272,8 @@ class Trainer:
         self.loss_sum.fill_(state["loss_sum"])
         for name in PLAIN_STATE:
             setattr(self, name, state[name])
+        if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
+            self.optimizer._opt_called = True
         self.state = moved(self.state, self.device)
 
 

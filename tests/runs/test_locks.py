@@ -14,7 +14,7 @@ from physml.errors import Busy
 
 
 def test_the_second_process_is_told_who_works_on_the_run(capsys):
-    overrides = h.odd(step_s=0.1)
+    overrides = h.odd(step_s=0.3)  # seconds enough for two other starts, also on a busy machine
     spec = h.spec_of(overrides)
     first = h.start(spec)
     h.until(lambda: h.is_held(spec))

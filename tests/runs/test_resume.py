@@ -142,7 +142,7 @@ def test_the_command_says_what_happened(tmp_path):
 @pytest.mark.parametrize("after", ["an evaluation", "the data", "the last step"])
 def test_a_stop_does_not_wait(after, monkeypatch, tmp_path):
     """Not for a long evaluation, nor for data that are made, nor for the test part; the bits are the same."""
-    overrides = (*NET, "trainer.eval_batch_size=1")
+    overrides = (*NET, "trainer.eval_batch_size=1", f"trainer.schedule={SCHEDULES['steps']}")
     want = undisturbed(overrides, monkeypatch, tmp_path)
     spec = h.spec_of(h.odd(*overrides))
     stopped = []
@@ -164,7 +164,12 @@ def test_a_stop_does_not_wait(after, monkeypatch, tmp_path):
     with monkeypatch.context() as context:
         context.setattr(task, name, patched)
         if after == "the last step":
-            context.setattr(Trainer, "_advance_schedule", lambda self, _: self.done and stop_here())
+            advance = Trainer._advance_schedule
+            context.setattr(
+                Trainer,
+                "_advance_schedule",
+                lambda self, row: (advance(self, row), self.done and stop_here()),
+            )
         with pytest.raises(Preempted, match="SIGTERM"):
             h.make(spec)
     assert stopped
