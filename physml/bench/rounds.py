@@ -82,9 +82,17 @@ def plan(costs: Mapping[str, float], rounds: int, budget_s: float) -> dict[str, 
 
 
 def interleave(
-    steps: Mapping[str, Callable[[], object]], *, rounds: int, budget_s: float, device: str = "cpu"
+    steps: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    budget_s: float,
+    device: str = "cpu",
+    settle: bool = False,
 ) -> dict[str, Samples | str]:
-    """Samples of every step, or why it did not run. Whoever gets fewer is spread evenly over the rounds."""
+    """Samples of every step, or why it did not run. Whoever gets fewer is spread evenly over the rounds.
+
+    `settle`: a call that is not timed goes before every sample.
+    """
     found: dict[str, Samples | str] = {}
     costs, done = {}, {}
     for name, step in steps.items():
@@ -106,6 +114,8 @@ def interleave(
             if (k + 1) * counts[name] // n_rounds > k * counts[name] // n_rounds:
                 samples = found[name]
                 assert isinstance(samples, Samples)  # only those have a count
+                if settle:
+                    steps[name]()
                 ms, wall_ms = sample(steps[name], samples.calls, device)
                 samples.ms.append(ms)
                 samples.wall_ms.append(wall_ms)

@@ -96,7 +96,8 @@ def threaded(workload: Workload, variants: Sequence[str], *, rounds: int, budget
         return call
 
     both = {f"{v} {n}": with_threads(n, step) for v, step in steps.items() for n in (1, 2)}
-    found = interleave(both, rounds=rounds, budget_s=budget_s)
+    # The first call with another number of threads is not timed: the system spreads them over the cores.
+    found = interleave(both, rounds=rounds, budget_s=budget_s / 2, settle=True)
     torch.set_num_threads(1)
     cells: dict[str, dict[str, Any]] = {v: {} for v in steps}
     for key, samples in found.items():
