@@ -33,7 +33,7 @@ WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "A
 def compiler() -> Iterator[None]:
     """One thread in the plain loops: more only wait for each other where the machine is busy."""
     try:
-        load(native.SOURCE, torch.float64, native.HEADER)
+        load(native.SOURCE, torch.float64)
     except Unavailable as reason:
         pytest.skip(str(reason))
     before = torch.get_num_threads()

@@ -88,7 +88,7 @@ def test_a_change_makes_another_library(
 ) -> None:
     header = tmp_path / "extra.h"
     header.write_text("")
-    load(source, torch.float32, header)
+    load(source, torch.float32)
     forget(monkeypatch)
     dtype = torch.float32
     if change == "source":
@@ -101,7 +101,7 @@ def test_a_change_makes_another_library(
         monkeypatch.setenv("CC", counting(tmp_path)[0])
     else:
         dtype = torch.float64
-    assert load(source, dtype, header).answer() == (43 if change == "source" else 42)
+    assert load(source, dtype).answer() == (43 if change == "source" else 42)
     assert len(made(tmp_path)) == 2
 
 

@@ -15,11 +15,11 @@ from physml.check import has_shape
 from physml.errors import InputError
 from physml.ops.lem.reference import Clip
 from physml.ops.native import pool
-from physml.ops.native.library import Unavailable, load
+from physml.ops.native.call import refusal as native_refusal
+from physml.ops.native.library import load
 from physml.ops.once import once
 
 SOURCE = Path(__file__).with_name("lem.c")
-HEADER = SOURCE.with_suffix(".h")
 SIZES = ("n_batch", "n_steps", "d_in", "n_hidden", "gated", "clipped", "group", "block", "n_threads")
 TENSORS = ("u", "y", "z", "W", "Wy", "V", "b")
 KEPT = ("path", "kept")
@@ -51,28 +51,18 @@ class Call(ctypes.Structure):
             setattr(self, name, None if x is None else x.data_ptr())
 
     def run(self, function: str, dtype: torch.dtype) -> None:
-        if getattr(_library(dtype), function)(ctypes.byref(self)):
+        if getattr(load(SOURCE, dtype), function)(ctypes.byref(self)):
             raise MemoryError(f"{function}: no memory for the scratch space of LEM's native backend")
 
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
     """Why there is no native computation of this; None if there is."""
-    if u.device.type != "cpu":
-        return f"backend native runs on a CPU; got a tensor on {u.device}"
-    try:
-        _library(u.dtype)
-    except Unavailable as reason:
-        return str(reason)
-    return None
+    return native_refusal(SOURCE, u, *others)
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
     """Whether this size is computed faster than by the backend torch: every measured one is."""
     return True
-
-
-def _library(dtype: torch.dtype) -> ctypes.CDLL:
-    return load(SOURCE, dtype, HEADER)
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
@@ -111,13 +101,13 @@ def _forward(
     u, *others = tensors
     others = [x.contiguous() for x in others]
     (n_batch, n_steps, _), n_hidden = u.shape, others[0].shape[1]
-    vector = _library(u.dtype).lem_vector()
+    vector = load(SOURCE, u.dtype).lem_vector()
     width = -(-n_hidden // vector) * vector
     call = _call((u, *others), dt, clip, torch.get_num_threads())
     path = pool.empty((n_steps, n_batch, width), u.dtype)
     last_y, last_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
     kept = (
-        pool.empty((n_steps * n_batch, _library(u.dtype).lem_kept(n_hidden, call.gated)), u.dtype)
+        pool.empty((n_steps * n_batch, load(SOURCE, u.dtype).lem_kept(n_hidden, call.gated)), u.dtype)
         if keep
         else None
     )

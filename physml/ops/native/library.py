@@ -39,11 +39,11 @@ class Unavailable(Exception):
     """Why there is no library here, in one line."""
 
 
-def load(source: Path, dtype: torch.dtype, *headers: Path) -> ctypes.CDLL:
+def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
     """The library made from `source`, its `real` being `dtype`.
 
-    Headers of this folder need not be named; `headers` are others that belong to the source. What was found
-    once, a library or a reason, holds for the process.
+    Headers lie in this folder or beside the source. What was found once, a library or a reason, holds for the
+    process.
     Environment: CC, the compiler; PHYSML_NATIVE_FLAGS, flags that are added; PHYSML_CACHE.
     Errors: Unavailable.
     """
@@ -54,7 +54,7 @@ def load(source: Path, dtype: torch.dtype, *headers: Path) -> ctypes.CDLL:
     with _lock:
         if key not in _made:
             try:
-                _made[key] = _loaded(source, dtype, headers, more_flags)
+                _made[key] = _loaded(source, dtype, more_flags)
             except Unavailable as reason:
                 _made[key] = reason
         made = _made[key]
@@ -63,10 +63,10 @@ def load(source: Path, dtype: torch.dtype, *headers: Path) -> ctypes.CDLL:
     return made
 
 
-def _loaded(source: Path, dtype: torch.dtype, headers: tuple[Path, ...], more_flags: str) -> ctypes.CDLL:
+def _loaded(source: Path, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
     compiler = _compiler(os.environ.get("CC"))
     flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *shlex.split(more_flags)]
-    name = f"{source.stem}-{REAL[dtype]}-{_hash(source, headers, compiler, flags)}.so"
+    name = f"{source.stem}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
     path = cache_root() / "native" / name
     try:
         if not _sound(path):
@@ -100,10 +100,13 @@ def _compiler(asked: str | None) -> list[str]:
     raise Unavailable("no C compiler: " + ", ".join(COMPILERS) + " are not on the PATH")
 
 
-def _hash(source: Path, headers: tuple[Path, ...], compiler: list[str], flags: list[str]) -> str:
+def _hash(source: Path, compiler: list[str], flags: list[str]) -> str:
     parts = [shlex.join(compiler), _version(tuple(compiler)), " ".join(flags), _cpu()]
     made_of = [part.encode() for part in parts]
-    made_of += [path.read_bytes() for path in (source, *sorted(HEADERS.glob("*.h")), *headers)]
+    made_of += [
+        path.read_bytes()
+        for path in (source, *sorted(HEADERS.glob("*.h")), *sorted(source.parent.glob("*.h")))
+    ]
     lengths = " ".join(str(len(part)) for part in made_of).encode()  # where one part ends and the next begins
     return hashlib.sha256(lengths + b"".join(made_of)).hexdigest()[:20]
 

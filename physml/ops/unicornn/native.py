@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.native import library, pool
+from physml.ops.native import call, library, pool
 from physml.ops.once import once
 
 SOURCE = Path(__file__).with_name("unicornn.c")
@@ -36,13 +36,7 @@ def _library(dtype: torch.dtype) -> CDLL:
 
 def refusal(push: Tensor, *others: Tensor) -> str | None:
     """Why this can't run here; None if it can."""
-    if push.device.type != "cpu":
-        return f"backend native runs on a CPU; got a tensor on {push.device}"
-    try:
-        library.load(SOURCE, push.dtype)
-    except library.Unavailable as reason:
-        return str(reason)
-    return None
+    return call.refusal(SOURCE, push, *others)
 
 
 def _series(x: Tensor) -> Tensor:
