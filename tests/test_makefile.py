@@ -87,6 +87,9 @@ def test_a_file_with_the_name_of_a_table_does_not_hide_it(tmp_path: Path) -> Non
 
 def test_tests_demo_lint_and_smoke() -> None:
     assert expanded("test", "ARGS=-k lem") == [".venv/bin/python -m pytest -k lem"]
+    assert expanded("bench", "DEVICE=cuda", "ARGS=--quick") == [
+        ".venv/bin/python -m physml.bench --device cuda --quick"
+    ]
     assert expanded("demo") == [".venv/bin/python scripts/demo.py"]
     assert expanded("demo", "SMOKE=1") == [".venv/bin/python scripts/demo.py --smoke"]
     assert [line.split()[2] for line in expanded("lint")] == ["ruff", "ruff", "mypy"]
