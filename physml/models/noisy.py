@@ -1,0 +1,95 @@
+"""The noisy recurrent network. Axes: B batch, T time, D features, H hidden units."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from physml.check import non_negative, within
+from physml.models.lipschitz import LipschitzRNN
+from physml.ops.drive import drive
+from physml.ops.sequence import sequence, start, steady
+
+
+class NoisyRNN(LipschitzRNN):
+    r"""The Lipschitz network with noise in every training step, and a step size of its own for each unit.
+
+    .. math::
+        h_n = h_{n-1} + d \circ m_n \circ [A h_{n-1} + \tanh(W h_{n-1} + U u_n + b)] + a_n
+
+    A and W as in `LipschitzRNN`. In training mode :math:`m_n` is uniform on [1 - mult_noise, 1] and
+    :math:`a_n` normal with standard deviation add_noise, drawn anew for every sequence, step and unit; in
+    evaluation :math:`m_n = 1` and :math:`a_n = 0`.
+
+    Source: Lim et al., NeurIPS 2021, https://arxiv.org/abs/2102.04877, and its code, which is followed where
+    the two differ: the paper's multiplicative noise is normal and its additive noise is scaled by the root
+    of the step; d is trained in the code and a fixed number in the paper.
+    Init: d = dt; the rest as in `LipschitzRNN`.
+
+    Args: d_in: D; d_hidden: H; dt: the step sizes before training; mult_noise: in [0, 1]; add_noise: not
+    negative; beta_a, beta_w, gamma_a, gamma_w, init_std: as in `LipschitzRNN`.
+    Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
+
+    Example:
+        >>> layer = NoisyRNN(d_in=2, d_hidden=8, dt=0.01, mult_noise=0.02, add_noise=0.02)
+        >>> layer(torch.randn(4, 10, 2))[0].shape
+        torch.Size([4, 10, 8])
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        d_in: int,
+        d_hidden: int,
+        *,
+        dt: float,
+        mult_noise: float,
+        add_noise: float,
+        beta_a: float = 0.75,
+        beta_w: float = 0.75,
+        gamma_a: float = 0.001,
+        gamma_w: float = 0.001,
+        init_std: float = 0.1,
+    ) -> None:
+        within("mult_noise", mult_noise, 0.0, 1.0)
+        non_negative("add_noise", add_noise)
+        super().__init__(
+            d_in,
+            d_hidden,
+            dt=dt,
+            beta_a=beta_a,
+            beta_w=beta_w,
+            gamma_a=gamma_a,
+            gamma_w=gamma_w,
+            init_std=init_std,
+        )
+        self.mult_noise, self.add_noise = float(mult_noise), float(add_noise)
+        self.d = nn.Parameter(torch.full((d_hidden,), self.dt))
+
+    def symbols(self) -> dict[str, Tensor]:
+        return {**super().symbols(), "d": self.d}
+
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+        u = sequence(u, self.d_in, self.U)
+        (h,) = start(state, ("h",), u, self.d_out)
+        with steady(u):
+            A, W = self.matrices()
+            push = drive(u, self.U, self.b)
+            m, a = self._noise(push)
+            path = []
+            for n, p in enumerate(push.unbind(0)):
+                f = torch.addmm(torch.tanh(torch.addmm(p, h, W.t())), h, A.t())
+                step = self.d if m is None else self.d * m[n]
+                h = torch.addcmul(h if a is None else h + a[n], step, f)
+                path.append(h)
+        return torch.stack(path, 1), (path[-1],)
+
+    def _noise(self, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """m and a of all steps, each in the shape of `like`; None where there is no noise."""
+        m = a = None
+        if self.training and self.mult_noise:
+            m = 1.0 - self.mult_noise * torch.rand_like(like)
+        if self.training and self.add_noise:
+            a = self.add_noise * torch.randn_like(like)
+        return m, a
