@@ -25,6 +25,7 @@ class Composed:
 
     config: dict[str, Any]
     choices: dict[str, str | None]
+    datasets: tuple[str, ...] = ()  # of conf/dataset, which the task reads
 
 
 def names(group: str) -> list[str]:
@@ -60,11 +61,11 @@ def compose(overrides: list[str]) -> Composed:
                 raise ConfigError(f"{outside}: {error}") from error
             raise
     base = outside.parent if outside else Path.cwd()
-    config = _finish(raw, base, {o.partition("=")[0].lstrip("+") for o in given})
+    config, datasets = _finish(raw, base, {o.partition("=")[0].lstrip("+") for o in given})
     if outside:
         choices["experiment"] = f"./{outside.name}"
     config["experiment"] = choices.get("experiment")
-    return Composed(config, {group: choices.get(group) for group in GROUPS})
+    return Composed(config, {group: choices.get(group) for group in GROUPS}, datasets)
 
 
 def expand(overrides: list[str]) -> list[list[str]]:
@@ -133,14 +134,20 @@ def _merged(overrides: list[str]) -> tuple[Any, dict[str, str | None]]:
     return composed, choices
 
 
-def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> dict[str, Any]:
-    """Smoke values in, plugin paths absolute. typed: keys of the command line, which smoke values spare."""
+def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Smoke values in, plugin paths absolute; beside it, the data sets that the task reads.
+
+    typed: keys of the command line, which smoke values spare.
+    """
     config = dict(raw)
+    datasets: tuple[str, ...] = ()
     for key in ("model", "net", "task"):
         node = config.get(key)
         if not isinstance(node, dict):
             raise ConfigError(f"{key} must hold keys and values; got {node!r}.")
         node = dict(node)
+        if key == "task":
+            datasets = _datasets(node.pop("datasets", None) or [])
         smoke = node.pop("smoke", None) or {}
         if not isinstance(smoke, dict):
             raise ConfigError(f"{key}.smoke must hold keys and values; got {smoke!r}.")
@@ -160,7 +167,17 @@ def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> dict[str, Any]:
         if any(path.stem == other.stem for other in paths[:i]):
             raise ConfigError(f"two plugins are named {path.name}. Rename one.")
     config["plugins"] = list(map(str, paths))
-    return config
+    return config, datasets
+
+
+def _datasets(given: Any) -> tuple[str, ...]:
+    known = names("dataset")
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {given!r}.")
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"task.datasets: there is no data set {name}. {near(name, known)}")
+    return tuple(given)
 
 
 def _plugin(name: str, base: Path) -> Path:

@@ -22,7 +22,7 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from physml import build
-    from physml.data.store import Store
+    from physml.data.store import store_of
     from physml.evaluate import evaluate
     from physml.progress import LineReporter
     from physml.provenance import peak_memory_mib
@@ -33,7 +33,7 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(config["runtime"]["threads"])
     device = pick_device(config["runtime"]["device"])
     task = build.build_task(config)
-    task.load(Store.from_env(), config["split"])
+    task.load(store_of(config), config["split"])
     nothing: Any = lambda *_: None  # noqa: E731
     trainer = Trainer(config, task, device, report=LineReporter(), save=nothing, stop=Stop(), on_row=nothing)
     keys = config["trainer"]

@@ -145,7 +145,7 @@ class _Attempt:
         import torch
 
         from physml import build
-        from physml.data.store import Store
+        from physml.data.store import store_of
         from physml.train import Trainer
 
         keys = self.config["runtime"]
@@ -160,7 +160,7 @@ class _Attempt:
                 f"{type(task).__name__} has {task.n_splits} split(s), counted from 0; "
                 f"split={self.config['split']} is not there."
             )
-        task.load(Store.from_env(), self.config["split"])
+        task.load(store_of(self.config), self.config["split"])
         task.to(self.device)
         self.task = task
         self.trainer = Trainer(

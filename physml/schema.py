@@ -35,6 +35,11 @@ class RuntimeKeys:
 
 
 @dataclass(frozen=True)
+@dataclass(frozen=True)
+class DataKeys:
+    verify: Literal["bytes", "content", "off"]
+
+
 class TrackerKeys:
     kind: Literal["wandb", "none"]
     project: str
@@ -60,6 +65,7 @@ class RunKeys:
     runtime: dict
     tracker: dict
     profile: Literal["full", "smoke"]
+    data: dict
     precision: Literal["fp32", "tf32", "bf16"]
     seed: int
     split: int
@@ -75,6 +81,7 @@ SECTIONS = {
     "trainer": TrainerKeys,
     "runtime": RuntimeKeys,
     "tracker": TrackerKeys,
+    "data": DataKeys,
     "provenance": ProvenanceKeys,
 }
 POSITIVE = (

@@ -40,7 +40,7 @@ EXEMPT = {
     "net": {"layer", "d_in", "d_out", "readout", "tokens"},
     "task": set(),
 }
-OURS = {"optim": {"lr_factors"}, "model": {"smoke"}, "net": set(), "task": {"smoke"}}
+OURS = {"optim": {"lr_factors"}, "model": {"smoke"}, "net": set(), "task": {"smoke", "datasets"}}
 
 
 def config_of(*overrides: str) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _composed(overrides: tuple[str, ...]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"))
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
 
 
 def takes_a_step(config: dict[str, Any], store: Store) -> None:
@@ -396,4 +396,4 @@ def test_an_experiment_file_may_have_any_name(tmp_path: Path, name: str) -> None
 
 def test_every_folder_of_conf_is_known() -> None:
     folders = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert folders == {*GROUPS, "table", "figure", "search"}
+    assert folders == {*GROUPS, "table", "figure", "search", "dataset"}

@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from physml import atomic
+from physml.data.dataset import Arrays, DataSet
 from physml.errors import DataError, InputError
 from physml.paths import cache_root
 
 log = logging.getLogger(__name__)
 
-Arrays = dict[str, np.ndarray]
+Verify = Literal["bytes", "content", "off"]
 
 # Two members of the archive beside the arrays: what was asked for, and the checksum of everything.
 ASKED, DIGEST = "__asked__", "__sha256__"
@@ -33,6 +34,7 @@ class Generated:
     key: dict[str, Any]  # every argument that moves a number; must be writable as JSON
     version: int  # raised when `make` changes what it returns
     make: Callable[[], Arrays] = field(compare=False)
+    folder: str = "generated"  # of the cache
 
     @property
     def asked(self) -> str:
@@ -49,23 +51,39 @@ class Store:
 
     A cache file that is damaged, or cannot be read or written, costs time and one logged warning; never a
     result.
+
+    verify: how files of others are compared with the published ones: by their "bytes", by the "content" that
+    is read from them, or not at all ("off"). fixtures: tiny sets in the upstream formats stand in for real
+    files. used: what `read` has looked at: {file: {"sha256", "verified"}}, see `verify.verify`.
     """
 
     data: Path | None
     cache: Path
+    verify: Verify = "bytes"
+    fixtures: bool = False
+    used: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def from_env(cls) -> "Store":
+    def from_env(cls, verify: Verify = "bytes", fixtures: bool = False) -> "Store":
         """PHYSML_DATA (none by default) and PHYSML_CACHE (by default ~/.cache/physml)."""
         data = os.environ.get("PHYSML_DATA")
-        return cls(data=Path(data).expanduser() if data else None, cache=cache_root())
+        return cls(Path(data).expanduser() if data else None, cache_root(), verify, fixtures)
+
+    def read(self, dataset: DataSet) -> Arrays:
+        """The arrays of a data set, from verified files; from the cache where these were read before.
+
+        Errors: DataError for files that are missing, damaged, foreign or have another content than published.
+        """
+        from physml.data.verify import read
+
+        return read(dataset, self)
 
     def generated(self, name: str, key: dict[str, Any], version: int, make: Callable[[], Arrays]) -> Arrays:
         """The arrays of `make()`, from the cache where it has them."""
         return self.get(Generated(name, key, version, make))
 
     def path(self, wanted: Generated) -> Path:
-        return self.cache / "generated" / wanted.file_name
+        return self.cache / wanted.folder / wanted.file_name
 
     def get(self, wanted: Generated) -> Arrays:
         """Of two processes that want the same arrays at once, one makes them and the other waits."""
@@ -73,10 +91,10 @@ class Store:
         arrays = self._cached(path, wanted)
         if arrays is not None:
             return arrays
-        with _lock(path.with_suffix(".lock")) as waited:
+        with lock(path.with_suffix(".lock")) as waited:
             if waited and (arrays := self._cached(path, wanted, logging.DEBUG)) is not None:
                 return arrays
-            log.info("%s: generating, once; it is kept in %s.", wanted.name, path)
+            log.info("%s: made once; it is kept in %s.", wanted.name, path)
             arrays = wanted.make()
             for name, array in arrays.items():
                 if array.dtype.hasobject or name in (ASKED, DIGEST):
@@ -98,6 +116,11 @@ class Store:
         except (DataError, OSError) as error:
             log.log(level, "%s: cache not usable (%s); generating again.", path, error)
             return None
+
+
+def store_of(config: dict[str, Any]) -> Store:
+    """The store that a run of this config reads from: smoke runs see fixtures alone."""
+    return Store.from_env(config["data"]["verify"], fixtures=config["profile"] == "smoke")
 
 
 def write_arrays(path: Path, asked: str, arrays: Arrays) -> None:
@@ -133,7 +156,7 @@ def _digest(asked: str, arrays: Arrays) -> str:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[bool]:
+def lock(path: Path) -> Iterator[bool]:
     """Hold the lock file; True once held. Where none can be made (read-only disk), False: go on without."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

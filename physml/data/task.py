@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from torch import Generator, Tensor
 
 from physml.data.batch import Batch
+from physml.data.dataset import DataSet, kind_of
 from physml.data.fetch import DataFile
 from physml.data.store import Generated, Store
 
@@ -29,6 +30,9 @@ class Task(ABC):
     scoring: ClassVar[dict[str, str]] = {}  # metric -> protocol, where a metric has another than the run
     tokens: ClassVar[bool] = False  # inputs are ids below d_in, for an embedding
     n_splits: ClassVar[int] = 1
+    datasets: Sequence[DataSet] = ()  # of others, which `load` reads
+    perturbations: tuple[str, ...] = ()  # names of disturbances of test, scored once after training
+    vectors: Tensor | None = None  # (d_in, width), what is known of ids before training, such as GloVe
 
     protocol: str  # the conventions of data and selection: official, paper or clean
     d_in: int
@@ -72,3 +76,20 @@ class Task(ABC):
 
     def to(self, device: str) -> None:  # noqa: B027
         """Make small data resident on the device; else batches are moved one by one."""
+    def data_facts(self, store: Store) -> dict[str, Any]:
+        """What `facts` says of data sets read from `store`: their files, and how far they are known.
+
+        `kind` is one word for all of them, see `dataset.kind_of`.
+        """
+        names = [file.name for dataset in self.datasets for file in dataset.upstream.files]
+        used = {name: store.used[name] for name in names if name in store.used}
+        return {
+            "version": self.version,
+            "sizes": dict(getattr(self, "sizes", {})),
+            "sha256": {name: one["sha256"] for name, one in used.items()},
+            "verified": {name: one["verified"] for name, one in used.items()},
+            "kind": kind_of(used.values()),
+            "readers": {dataset.name: dataset.version for dataset in self.datasets},
+            "fingerprint": None,
+        }
+

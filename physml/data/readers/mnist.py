@@ -1,0 +1,82 @@
+"""MNIST, from the four gzipped idx files."""
+
+import gzip
+import struct
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.errors import DataError
+
+PARTS = {"train": "train", "test": "t10k"}
+N_FIXTURE = {"train": 60, "test": 20}
+
+
+def name(part: str, kind: str) -> str:
+    """Of the file with the "images" or "labels" of a part."""
+    return f"MNIST/raw/{PARTS[part]}-{'images-idx3' if kind == 'images' else 'labels-idx1'}-ubyte.gz"
+
+
+def read(files: Files) -> Arrays:
+    """Images <part>_x (N, 28, 28) uint8 and labels <part>_y (N,) uint8, for train and test."""
+    arrays: Arrays = {}
+    for part in PARTS:
+        x = read_idx(files.path(name(part, "images")), dimensions=3)
+        path = files.path(name(part, "labels"))
+        y = read_idx(path, dimensions=1)
+        if x.shape[1:] != (28, 28):
+            raise DataError(f"{files.path(name(part, 'images'))}: images must be 28 x 28; got {x.shape[1:]}.")
+        if len(x) != len(y):
+            raise DataError(
+                f"{path}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
+            )
+        if y.max(initial=0) > 9:
+            raise DataError(f"{path}: label {y.max()} at position {y.argmax()} is no digit.")
+        arrays |= {f"{part}_x": x, f"{part}_y": y}
+    return arrays
+
+
+def read_idx(path: Path, dimensions: int) -> np.ndarray:
+    """The bytes of a gzipped idx file as an array, by torchvision; DataError where it is none."""
+    from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
+
+    again = "Delete it and run `physml data get mnist`."
+    try:
+        content = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+        raise DataError(f"{path} is no sound gzip file: {error}. {again}") from error
+    header = 4 + 4 * dimensions
+    if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
+        raise DataError(f"{path} is no idx file of bytes with {dimensions} dimension(s). {again}")
+    shape = struct.unpack(f">{dimensions}I", content[4:header])
+    if len(content) != header + int(np.prod(shape)):
+        raise DataError(f"{path} must hold {shape} bytes; got {len(content) - header} in all. {again}")
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return read_sn3_pascalvincent_tensor(file.name).numpy()
+
+
+def fixture(root: Path) -> None:
+    """60 + 20 images of noise in the shape of a bar, whose position is the digit."""
+    rng = np.random.RandomState(0)
+    for part, n in N_FIXTURE.items():
+        y = (np.arange(n) % 10).astype(np.uint8)
+        x = rng.randint(0, 60, (n, 28, 28)).astype(np.uint8)
+        for image, digit in zip(x, y, strict=True):
+            image[:, 2 * digit + 3 : 2 * digit + 6] += 150
+        for kind, array in (("images", x), ("labels", y)):
+            write_idx(root / name(part, kind), array)
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(header + array.tobytes(), mtime=0))
+
+
+MNIST = DataSet("mnist", 1, read, fixture)

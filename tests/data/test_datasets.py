@@ -1,0 +1,342 @@
+"""Data sets of others: what conf/dataset says, fixtures through the real readers, what verification says."""
+
+import gzip
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.data import verify
+from physml.data.dataset import (
+    Content,
+    DataFile,
+    DataSet,
+    Upstream,
+    dataset_names,
+    kind_of,
+    upstream,
+)
+from physml.data.readers.mnist import MNIST
+from physml.data.store import Store, Verify
+from physml.errors import ConfigError, DataError
+from physml.paths import ROOT
+
+A, B = b"3\n1\n2\n", b"1\n2\n3\n"  # the same content in another order
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Numbers:
+    """A data set of one text file, whose reader counts its calls."""
+
+    def __init__(
+        self, monkeypatch, *, sha: str | None = sha256(A), content: str | None = None, **keys
+    ) -> None:
+        self.calls = 0
+        file = DataFile("set/n.txt", "numbers", sha256=sha, hash_source=sha and "here", **keys)
+        self.upstream = Upstream("Numbers", "nowhere", "CC0", (file,), Content(content), "numbers")
+        monkeypatch.setattr(DataSet, "upstream", property(lambda _: self.upstream))
+        self.set = DataSet("numbers", 1, self.read, self.fixture, lambda a: (str(n).encode() for n in a["n"]))
+
+    def read(self, files) -> dict[str, np.ndarray]:
+        self.calls += 1
+        lines = files.path("set/n.txt").read_text().splitlines()
+        if not all(line.isdecimal() for line in lines):
+            raise DataError("set/n.txt: a line is no number.")
+        return {"n": np.array([int(line) for line in lines])}
+
+    @staticmethod
+    def fixture(root: Path) -> None:
+        (root / "set").mkdir(parents=True)
+        (root / "set/n.txt").write_bytes(b"7\n")
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "data", tmp_path / "cache")
+
+
+def with_verify(store: Store, mode: Verify) -> Store:
+    return Store(store.data, store.cache, mode)
+
+
+def place(store: Store, content: bytes, name: str = "set/n.txt") -> Path:
+    assert store.data
+    path = store.data / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def cached(store: Store) -> list[Path]:
+    return list((store.cache / "processed").glob("*.npz"))
+
+
+# ---------------------------------------------------------------------------- conf/dataset
+
+
+@pytest.mark.parametrize("name", dataset_names())
+def test_every_data_set_says_where_it_comes_from(name: str) -> None:
+    found = upstream(name)
+    assert found.title and found.source.startswith("http") and found.licence
+    for file in found.files:
+        assert file.urls or file.inside, f"{file.name}: no address"
+        assert all(url.startswith(("http://", "https://", "hf://")) for url in file.urls)
+        assert file.purpose
+
+
+def test_an_unknown_data_set_gets_a_near_name() -> None:
+    with pytest.raises(ConfigError, match=r"no data set mnits\. Did you mean mnist"):
+        upstream("mnits")
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"name": "../x"}, "below the data root"),
+        ({"name": "/x"}, "below the data root"),
+        ({"sha256": "abc", "hash_source": "h"}, "sha256 must be 64 hex digits"),
+        ({"md5": "0" * 32}, "hash_source must say"),
+    ],
+)
+def test_a_file_that_cannot_be_right_is_refused(keys: dict, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        DataFile(**({"name": "x", "purpose": "y"} | keys))
+
+
+# ---------------------------------------------------------------------------- verification
+
+
+def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    place(store, A)
+    for _ in range(2):
+        assert store.read(numbers.set)["n"].tolist() == [3, 1, 2]
+    assert numbers.calls == 1
+    assert store.used == {"set/n.txt": {"sha256": sha256(A), "verified": "bytes"}}
+    assert kind_of(store.used.values()) == "verified"
+
+
+def test_an_md5_will_do(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch, sha=None)
+    file = DataFile("set/n.txt", "n", md5=hashlib.md5(A).hexdigest(), hash_source="here")
+    numbers.upstream = Upstream("N", "x", "CC0", (file,), name="numbers")
+    place(store, A)
+    store.read(numbers.set)
+    assert store.used["set/n.txt"]["verified"] == "bytes"
+    place(store, B)
+    with pytest.raises(DataError, match="md5 is"):
+        store.read(numbers.set)
+
+
+def test_other_bytes_are_refused_by_name_and_not_cached(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    path = place(store, B)
+    with pytest.raises(DataError, match=rf"{path}: sha256 is .*physml data get numbers"):
+        store.read(numbers.set)
+    assert numbers.calls == 0 and not cached(store) and not store.used
+
+
+def test_another_size_is_said_before_hashing(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch, size=6)
+    place(store, A[:-2])
+    with pytest.raises(DataError, match="4 bytes, expected 6"):
+        store.read(numbers.set)
+
+
+def test_a_missing_file_is_told_with_all_one_needs(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch, urls=("https://x.org/n.txt",))
+    with pytest.raises(DataError) as caught:
+        store.read(numbers.set)
+    for part in ("set/n.txt", "physml data get numbers", "https://x.org/n.txt", "PHYSML_DATA", sha256(A)):
+        assert part in str(caught.value)
+
+
+def test_without_a_published_checksum_the_first_file_counts(store, monkeypatch, caplog) -> None:
+    numbers = Numbers(monkeypatch, sha=None)
+    place(store, A)
+    store.read(numbers.set)
+    assert store.used["set/n.txt"]["verified"] == "first seen" and "unverified" in caplog.text
+    assert kind_of(store.used.values()) == "pinned"
+    place(store, B)
+    with pytest.raises(DataError, match="first seen here"):
+        store.read(numbers.set)
+
+
+def fingerprint_of(numbers: Numbers) -> str:
+    return verify.fingerprint(numbers.set, {"n": np.array([1, 2, 3])})
+
+
+def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    numbers = Numbers(monkeypatch, content=fingerprint_of(numbers))
+    store = with_verify(store, "content")
+    place(store, B)
+    assert store.read(numbers.set)["n"].tolist() == [1, 2, 3]
+    assert kind_of(store.used.values()) == "content-verified"
+    place(store, A)
+    store.read(numbers.set)
+    assert kind_of(store.used.values()) == "verified", "the published bytes need no comparison of content"
+
+
+def test_another_content_is_refused_and_not_cached(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    numbers = Numbers(monkeypatch, content=fingerprint_of(numbers))
+    place(store, b"1\n2\n4\n")
+    with pytest.raises(DataError, match="not the published one"):
+        with_verify(store, "content").read(numbers.set)
+    assert not cached(store)
+
+
+def test_without_a_known_content_there_is_nothing_to_compare(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    place(store, B)
+    with pytest.raises(DataError, match="no fingerprint of the content"):
+        with_verify(store, "content").read(numbers.set)
+
+
+def test_off_takes_anything_says_so_and_is_not_taken_for_checked(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    numbers = Numbers(monkeypatch, content=fingerprint_of(numbers))
+    place(store, b"1\n2\n4\n")
+    loose = with_verify(store, "off")
+    assert loose.read(numbers.set)["n"].tolist() == [1, 2, 4]
+    assert kind_of(loose.used.values()) == "unverified data"
+    with pytest.raises(DataError, match="not the published one"):
+        with_verify(store, "content").read(numbers.set)
+
+
+def test_what_a_reader_refuses_is_not_cached(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    place(store, b"one\n")
+    with pytest.raises(DataError, match="no number"):
+        with_verify(store, "off").read(numbers.set)
+    assert not cached(store)
+
+
+def test_a_changed_file_is_read_again(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    loose = with_verify(store, "off")
+    for content, want in ((A, [3, 1, 2]), (B, [1, 2, 3]), (A, [3, 1, 2])):
+        place(store, content)
+        assert loose.read(numbers.set)["n"].tolist() == want
+    assert numbers.calls == 2
+
+
+# ---------------------------------------------------------------------------- archives
+
+
+class Zipped(Numbers):
+    """The same numbers as members of a zip, which unpacks to a folder `z`."""
+
+    def __init__(self, monkeypatch, *, content: str | None = None, members: tuple[str, ...] = ()) -> None:
+        super().__init__(monkeypatch)
+        archive = DataFile("z.zip", "all", sha256=self.hash(), hash_source="here", folder="z")
+        inside = [DataFile(m, m, sha256=sha256(A), hash_source="here", inside="z.zip") for m in members]
+        self.upstream = Upstream("Zipped", "x", "CC0", (archive, *inside), Content(content), "zipped")
+        self.set = DataSet("zipped", 1, self.read, self.fixture, lambda a: (str(n).encode() for n in a["n"]))
+
+    @staticmethod
+    def write(path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("z/n.txt"), A)
+
+    def hash(self) -> str:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.write(Path(folder) / "z.zip")
+            return sha256((Path(folder) / "z.zip").read_bytes())
+
+    def read(self, files) -> dict[str, np.ndarray]:
+        self.calls += 1
+        (content,) = [content for _, content in files.tree("z.zip").items("z/*.txt")]
+        return {"n": np.array(content.split(), dtype=int)}
+
+
+def test_an_archive_is_read_packed(store, monkeypatch) -> None:
+    zipped = Zipped(monkeypatch)
+    zipped.write(store.data / "z.zip")
+    assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
+    assert store.used["z.zip"]["verified"] == "bytes"
+
+
+def test_its_folder_will_do_where_the_content_is_compared(store, monkeypatch) -> None:
+    zipped = Zipped(monkeypatch, content=fingerprint_of(Numbers(monkeypatch)))
+    place(store, A, "z/n.txt")
+    with pytest.raises(DataError, match=r"unpacked z\.zip, whose members have no published checksums"):
+        store.read(zipped.set)
+    loose = with_verify(store, "content")
+    assert loose.read(zipped.set)["n"].tolist() == [3, 1, 2]
+    assert kind_of(loose.used.values()) == "content-verified"
+
+
+def test_its_folder_will_do_where_each_member_has_a_checksum(store, monkeypatch) -> None:
+    zipped = Zipped(monkeypatch, members=("z/n.txt",))
+    place(store, A, "z/n.txt")
+    assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
+    place(store, B, "z/n.txt")
+    with pytest.raises(DataError, match=r"z/n\.txt"):
+        store.read(zipped.set)
+
+
+def test_a_member_is_taken_from_its_archive(store, monkeypatch) -> None:
+    zipped = Zipped(monkeypatch, members=("z/n.txt",))
+    zipped.write(store.data / "z.zip")
+    files = verify.FoundFiles(zipped.upstream, store)
+    assert files.has("z/n.txt") and files.path("z/n.txt").read_bytes() == A
+
+
+# ---------------------------------------------------------------------------- fixtures and real readers
+
+
+def test_a_fixture_stands_in_and_real_files_are_not_looked_at(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    place(store, A)
+    smoke = Store(store.data, store.cache, fixtures=True)
+    assert smoke.read(numbers.set)["n"].tolist() == [7]
+    assert kind_of(smoke.used.values()) == "fixture"
+    assert not cached(store)
+
+
+def test_mnist_is_read_from_its_idx_files(tmp_path) -> None:
+    arrays = Store(None, tmp_path, fixtures=True).read(MNIST)
+    assert arrays["train_x"].shape == (60, 28, 28) and arrays["train_x"].dtype == np.uint8
+    assert arrays["test_y"].tolist() == [*range(10), *range(10)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda c: c[:-9], "no sound gzip"),
+        (lambda c: b"<html>no</html>", "no sound gzip"),
+        (lambda c: gzip.compress(gzip.decompress(c)[:-1]), "must hold"),
+        (lambda c: gzip.compress(b"\0\0\x08\x01" + gzip.decompress(c)[4:]), "no idx file"),
+    ],
+)
+def test_damaged_mnist_is_refused_by_name(tmp_path, change, says) -> None:
+    root = tmp_path / "data"
+    MNIST.fixture(root)
+    path = root / "MNIST/raw/t10k-images-idx3-ubyte.gz"
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DataError, match=f"t10k-images-idx3-ubyte.gz .*{says}"):
+        Store(root, tmp_path / "cache", "off").read(MNIST)
+
+
+def test_readers_import_no_torch() -> None:
+    code = (
+        "import sys, pkgutil, importlib\nfrom physml.data import readers\n"
+        "for m in pkgutil.iter_modules(readers.__path__):\n"
+        "    importlib.import_module(f'physml.data.readers.{m.name}')\n"
+        "slow = ('torch', 'torchvision', 'torchaudio', 'sktime', 'soundfile', 'pandas')\n"
+        "print([name for name in slow if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
