@@ -29,7 +29,9 @@ class LSTM(nn.Module):
     other biases 0.
 
     Args: d_in: D; d_hidden: H; chrono: the longest memory to expect, in steps, or None; dt: size of the
-    step, or None for the plain LSTM; dt_version: 1 or 2, with dt.
+    step, or None for the plain LSTM; dt_version: 1 or 2, with dt; state_dropout: probability of a zero in the
+    mask on h where h enters W, one mask per sequence and call, the same at all steps, in training, where it
+    needs the slower loop; None: no mask.
     Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
     """
 
@@ -43,6 +45,7 @@ class LSTM(nn.Module):
         chrono: float | None = None,
         dt: float | None = None,
         dt_version: int | None = None,
+        state_dropout: float | None = None,
     ) -> None:
         super().__init__()
         positive("d_in", d_in)
@@ -56,7 +59,10 @@ class LSTM(nn.Module):
             one_of("dt_version", str(dt_version), ("1", "2"))
             if dt_version == 2:
                 within("dt", dt, 0.0, 1.0)
+        if state_dropout is not None and not 0 <= state_dropout < 1:
+            raise InputError(f"state_dropout must lie in [0, 1), or be null; got {state_dropout}.")
         self.d_in, self.d_out = d_in, d_hidden
+        self.state_dropout = float(state_dropout or 0)
         self.chrono, self.dt, self.dt_version = chrono, dt, dt_version
         self.cell = nn.LSTM(d_in, d_hidden, batch_first=True)
         if chrono is not None:
@@ -85,17 +91,24 @@ class LSTM(nn.Module):
         u = sequence(u, self.d_in, _weights(self.cell)[0])
         h, c = start(state, ("h", "c"), u, self.d_out)
         with steady(u):
-            if self.dt is not None:
-                return self._stepped(u, h, c, self.dt)
+            mask = None
+            if self.training and self.state_dropout:
+                mask = F.dropout(torch.ones_like(h), self.state_dropout)
+            if self.dt is not None or mask is not None:
+                return self._stepped(u, h, c, mask)
             path, (h, c) = self.cell(u, (h[None], c[None]))
         return path, (h[0], c[0])
 
-    def _stepped(self, u: Tensor, h: Tensor, c: Tensor, dt: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def _stepped(
+        self, u: Tensor, h: Tensor, c: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         V, W, b, b2 = _weights(self.cell)
-        keep = dt if self.dt_version == 1 else 1.0 - dt
+        dt = 1.0 if self.dt is None else self.dt
+        keep = 1.0 - dt if self.dt_version == 2 else dt
         path = []
         for push in F.linear(u, V, b + b2).unbind(1):
-            i, f, g, o = torch.addmm(push, h, W.t()).chunk(4, 1)
+            heard = h if mask is None else h * mask
+            i, f, g, o = torch.addmm(push, heard, W.t()).chunk(4, 1)
             c = keep * torch.sigmoid(f) * c + dt * torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             path.append(h)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from physml.check import one_of, positive, within
 from physml.errors import InputError
+from physml.models.start import truncated_normal
 from physml.ops import lem as ops
 from physml.ops.sequence import sequence, start
 
@@ -36,7 +37,12 @@ class LEM(nn.Module):
         chrono: T_max, the longest dependency, for the initialisation of thesis Table 5.10:
             b1 ~ -log U[1, T_max dt - 1], all other biases 0.
         biases: per gate, 1 as in the paper, or 2, whose sum acts, as in the official code and in nn.LSTM.
-        init: "official", k = H^(-1/2) as published; "fan_in", k = (D + H)^(-1/2), from what a unit takes in.
+        init: "official", k = H^(-1/2) as published; "fan_in", k = (D + H)^(-1/2), from what a unit takes in;
+            "lamb", as the published code for Penn Treebank starts it: truncated normals of variance
+            1 / (D + H) for weights and 1 / H for biases, b1 around 1.
+        state_dropout: probability of a zero in the mask on y where y enters W, one mask per sequence and
+            call, the same at all steps; the y that is carried on is whole. None or 0: no mask. In training
+            this needs the plain loop, backend "reference".
         backend: "auto", "native", "triton", "torch" or "reference"; the last one has second derivatives.
     Shapes: u (B, T, D) -> y (B, T, H). The state is a pair (y, z), each (B, H).
     Storage: W, V and b hold the gates row after row, [z, 1, 2, y]; `symbols` gives each by its name.
@@ -60,13 +66,14 @@ class LEM(nn.Module):
         chrono: float | None = None,
         biases: int = 1,
         init: str = "official",
+        state_dropout: float | None = None,
         backend: str = "auto",
     ) -> None:
         super().__init__()
         for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
             positive(name, value)
         within("dt", dt, 0, 2)
-        one_of("init", init, ("official", "fan_in"))
+        one_of("init", init, ("official", "fan_in", "lamb"))
         one_of("backend", backend, ("auto", *ops.BACKENDS))
         if biases not in (1, 2):
             raise InputError(
@@ -81,7 +88,12 @@ class LEM(nn.Module):
                 f"chrono * dt must be more than 2, since b1 is drawn from -log U[1, chrono * dt - 1]; "
                 f"got {chrono} * {dt}."
             )
+        if state_dropout is not None and not 0 <= state_dropout < 1:
+            raise InputError(f"state_dropout must lie in [0, 1), or be null; got {state_dropout}.")
+        if init == "lamb" and (not multiscale or chrono is not None):
+            raise InputError("init='lamb' starts b1 around 1; it needs multiscale=True and chrono=null.")
         self.d_in, self.d_out = d_in, d_hidden
+        self.state_dropout = float(state_dropout or 0)
         self.dt, self.multiscale, self.chrono, self.biases = float(dt), multiscale, chrono, biases
         self.clip = None if clip is None else (float(clip[0]), float(clip[1]))
         self.init, self.backend = init, backend
@@ -95,6 +107,8 @@ class LEM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        if self.init == "lamb":
+            return self._start_as_lamb()
         k = (self.d_out if self.init == "official" else self.d_in + self.d_out) ** -0.5
         for p in self.parameters():
             nn.init.uniform_(p, -k, k)
@@ -106,13 +120,26 @@ class LEM(nn.Module):
                 b1 = self.b[self.d_out : 2 * self.d_out]
                 b1.uniform_(1, self.chrono * self.dt - 1).log_().neg_()
 
+    @torch.no_grad()
+    def _start_as_lamb(self) -> None:
+        for name, p in self.named_parameters():
+            truncated_normal(p, self.d_out if name.startswith("b") else self.d_in + self.d_out)
+        self.b[self.d_out : 2 * self.d_out] += 1
+
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, self.V)
         y, z = start(state, ("y", "z"), u, self.d_out)
+        mask = None
+        if self.training and self.state_dropout:
+            mask = F.dropout(torch.ones_like(y), self.state_dropout)
         outputs, y, z = ops.lem(
-            u, y, z, self.W, self.Wy, self.V, self._bias(), dt=self.dt, clip=self.clip, backend=self.backend
+            *(u, y, z, self.W, self.Wy, self.V, self._bias()),
+            dt=self.dt,
+            clip=self.clip,
+            mask=mask,
+            backend=self.backend,
         )
         return outputs, (y, z)
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive, within
 from physml.errors import InputError
+from physml.models.start import truncated_normal
 
 
 class SequenceModel(nn.Module):
@@ -19,7 +20,9 @@ class SequenceModel(nn.Module):
     Dropout acts on the output of every layer, so between layers and before the read-out. Kind "step" draws
     each entry anew, "variational" draws one mask per sequence, the same at all steps. `embedding_dropout`
     removes whole words, the same in all sequences of a batch. `input_dropout` acts on each entry of what
-    enters the encoder or the first layer.
+    enters the encoder or the first layer, drawn anew at each step.
+
+    Tied softmax: R is the table of embeddings E itself, so the score of id i is E_i y + r_i.
 
     With `lengths=True` the "last" read-out of a padded sequence is taken at its own last step, else at the
     padded end. The state that is handed back is always that of the padded end.
@@ -28,8 +31,13 @@ class SequenceModel(nn.Module):
     torch.nn.LSTM/GRU/RNN with batch_first=True; d_in: D, or the number of ids where `tokens`; d_out: O;
     readout: what the task asks for; n_layers: layers of the stack, each with its own weights; embedding:
     width of the vectors that stand for ids; encoder: width of a Linear before the first layer;
-    readout_init: "kaiming_normal" (std (2/H)^(1/2), as in the official LEM and UnICORNN code) or torch's
-    default; readout_bias_init: "zeros" (UnICORNN) or torch's default.
+    readout_init: "kaiming_normal" (std (2/H)^(1/2), as in the official LEM and UnICORNN code), "fan_in"
+    (truncated normal of variance 1/H, as in lamb) or torch's default; readout_bias_init: "zeros" (UnICORNN)
+    or torch's default.
+    Of ids alone, null where they play no part: vectors: (D, width), what is known of the ids beforehand,
+    from the task; embedding_init: "vectors", these, "fan_out", truncated normal of variance 1/width, or null,
+    N(0, 1); embedding_trained: false keeps the table as it starts; padding: the id whose vector is zero at
+    the start and is never trained; tied: true for the tied softmax.
     Shapes: input (B, T, D), or ids (B, T); lengths (B,) -> output (B, O) or (B, T, O), and the states of all
     layers, a tuple. None as state is rest.
 
@@ -60,8 +68,13 @@ class SequenceModel(nn.Module):
         input_dropout: float = 0.0,
         encoder: int | None = None,
         lengths: bool = True,
-        readout_init: Literal["default", "kaiming_normal"] = "default",
+        readout_init: Literal["default", "kaiming_normal", "fan_in"] = "default",
         readout_bias_init: Literal["default", "zeros"] = "default",
+        vectors: Tensor | None = None,
+        embedding_init: Literal["vectors", "fan_out"] | None = None,
+        embedding_trained: bool | None = None,
+        padding: int | None = None,
+        tied: bool | None = None,
     ) -> None:
         super().__init__()
         for name, size in {"d_in": d_in, "d_out": d_out, "n_layers": n_layers}.items():
@@ -74,7 +87,7 @@ class SequenceModel(nn.Module):
             within(name, p, 0.0, 1.0)
         one_of("readout", readout, ("last", "every"))
         one_of("dropout_kind", dropout_kind, ("step", "variational"))
-        one_of("readout_init", readout_init, ("default", "kaiming_normal"))
+        one_of("readout_init", readout_init, ("default", "kaiming_normal", "fan_in"))
         one_of("readout_bias_init", readout_bias_init, ("default", "zeros"))
         if tokens and embedding is None:
             raise InputError("embedding must be a width: the inputs are ids. Set net.embedding, such as 100.")
@@ -83,6 +96,14 @@ class SequenceModel(nn.Module):
                 f"embedding={embedding} and embedding_dropout={embedding_dropout} are for ids; the inputs "
                 "of this task are numbers. Set embedding to null and embedding_dropout to 0, or use encoder."
             )
+        of_ids = {
+            "embedding_init": embedding_init,
+            "embedding_trained": embedding_trained,
+            "padding": padding,
+            "tied": tied,
+        }
+        if not tokens and (given := [name for name, value in of_ids.items() if value is not None]):
+            raise InputError(f"{given[0]} is for ids; the inputs of this task are numbers. Set it to null.")
         self.d_in, self.d_out, self.readout_at, self.tokens = d_in, d_out, readout, tokens
         self.dropout, self.dropout_kind = dropout, dropout_kind
         self.embedding_dropout, self.input_dropout = embedding_dropout, input_dropout
@@ -93,6 +114,8 @@ class SequenceModel(nn.Module):
         if embedding is not None:
             positive("embedding", embedding)
             self.embedding, width = nn.Embedding(d_in, embedding), embedding
+            _start_embedding(self.embedding, embedding_init, vectors, padding)
+            self.embedding.weight.requires_grad_(embedding_trained is not False)
         self.encoder: nn.Linear | None = None
         if encoder is not None:
             positive("encoder", encoder)
@@ -103,10 +126,31 @@ class SequenceModel(nn.Module):
             width = _width(layers[-1])
         self.layers = nn.ModuleList(layers)
         self.readout = nn.Linear(width, d_out)
-        if readout_init == "kaiming_normal":
+        if tied:
+            self._tie(readout_init)
+        elif readout_init == "kaiming_normal":
             nn.init.kaiming_normal_(self.readout.weight)
+        elif readout_init == "fan_in":
+            truncated_normal(self.readout.weight, width)
         if readout_bias_init == "zeros":
             nn.init.zeros_(self.readout.bias)
+
+    def _tie(self, readout_init: str) -> None:
+        """One table for ids that come in and ids that go out."""
+        assert self.embedding is not None
+        if readout_init != "default":
+            raise InputError(
+                f"with tied=true the read-out starts as the embedding; readout_init={readout_init} has no "
+                "effect. Set it to default, and embedding_init instead."
+            )
+        table, wanted = self.embedding.weight, self.readout.weight
+        if table.shape != wanted.shape:
+            raise InputError(
+                f"tied=true needs an embedding of shape {tuple(wanted.shape)}, that of the read-out; got "
+                f"{tuple(table.shape)}. Set net.embedding to the width of the last layer, {wanted.shape[1]}, "
+                "for a task that predicts its own ids."
+            )
+        self.readout.weight = table
 
     def forward(
         self, input: Tensor, lengths: Tensor | None = None, state: tuple[Any, ...] | None = None
@@ -143,7 +187,7 @@ class SequenceModel(nn.Module):
             if self.training and self.embedding_dropout:
                 table = table * F.dropout(table.new_ones(len(table), 1), self.embedding_dropout)
             try:
-                x = F.embedding(input, table)
+                x = F.embedding(input, table, self.embedding.padding_idx)
             except IndexError as error:
                 raise InputError(
                     f"input must hold ids in [0, {self.d_in}); got {input.min()} to {input.max()}."
@@ -157,6 +201,28 @@ class SequenceModel(nn.Module):
         if self.dropout_kind == "step":
             return F.dropout(y, self.dropout)
         return y * F.dropout(y.new_ones(y.shape[0], 1, y.shape[2]), self.dropout)
+
+
+def _start_embedding(
+    embedding: nn.Embedding, init: str | None, vectors: Tensor | None, padding: int | None
+) -> None:
+    n_ids, width = embedding.weight.shape
+    if init is not None:
+        one_of("embedding_init", init, ("vectors", "fan_out"))
+    if init == "fan_out":
+        truncated_normal(embedding.weight, width)
+    if init == "vectors":
+        if vectors is None:
+            raise InputError("this task knows no vectors for its ids. Set embedding_init to null or fan_out.")
+        has_shape("vectors", vectors, (n_ids, width), hint="One row per id; set net.embedding to its width.")
+        with torch.no_grad():
+            embedding.weight.copy_(vectors)
+    if padding is not None:
+        if not 0 <= padding < n_ids:
+            raise InputError(f"padding must be an id in [0, {n_ids}); got {padding}.")
+        embedding.padding_idx = padding
+        with torch.no_grad():
+            embedding.weight[padding] = 0
 
 
 def _width(layer: nn.Module) -> int:

@@ -298,3 +298,26 @@ def test_weights_and_state_survive_a_round_trip(name: str):
 def test_sizes_must_be_positive(cls: type, size: dict[str, int]):
     with pytest.raises(InputError, match="must be positive"):
         cls(**size)
+
+
+def test_lstm_state_dropout_masks_h_where_it_enters_w(monkeypatch):
+    torch.manual_seed(0)
+    layer = LSTM(2, 5, state_dropout=0.4).double().train()
+    mask = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]]) / 0.6
+    monkeypatch.setattr("physml.models.gated.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None)
+    u = torch.randn(2, 7, 2, dtype=torch.double)
+    h, c = torch.randn(2, 2, 5, dtype=torch.double).unbind(0)
+    outputs, (last_h, last_c) = layer(u, (h, c))
+    s, path = layer.symbols(), []
+    for x in u.unbind(1):
+        i, f, g, o = ((h * mask) @ s[f"W{k}"].T + x @ s[f"V{k}"].T + s[f"b{k}"] for k in "ifgo")
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        path.append(h)
+    torch.testing.assert_close(outputs, torch.stack(path, 1), rtol=0, atol=1e-13)
+    torch.testing.assert_close((last_h, last_c), (h, c), rtol=0, atol=1e-13)
+    torch.manual_seed(0)
+    plain = LSTM(2, 5).double()
+    assert torch.equal(layer.eval()(u)[0], plain(u)[0])
+    with pytest.raises(InputError, match="state_dropout must lie"):
+        LSTM(2, 5, state_dropout=-0.1)

@@ -247,3 +247,94 @@ def test_the_integrator_is_of_first_order() -> None:
 def test_wrong_arguments(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         LEM(2, 3, **options)
+
+
+# ---------------------------------------------------------------------------- state dropout, lamb's start
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against equation 5.3 in numbers, with y times the mask in front of W_z, W_1 and W_2."""
+    layer = build(2, 5, state_dropout=0.4, **VARIANTS[variant]).train()
+    mask = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0], [1, 0, 1, 1, 1]]) / 0.6
+    monkeypatch.setattr("physml.models.lem.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None)
+    u, y0, z0 = draw(3, 11, 2), draw(3, 5, seed=2), draw(3, 5, seed=3)
+    outputs, (y, z) = layer(u, (y0, z0))
+    s, rows = layer.symbols(), []
+    want_y, want_z = y0, z0
+    for x in u.unbind(1):
+        heard = want_y * mask
+
+        def line(kind: str, state: Tensor, x: Tensor = x) -> Tensor:
+            return state @ s[f"W{kind}"].T + x @ s[f"V{kind}"].T + s[f"b{kind}"]
+
+        steps = [torch.full_like(y0, layer.dt)] * 2
+        if layer.multiscale:
+            steps = [layer.dt * torch.sigmoid(line(kind, heard)) for kind in "12"]
+            steps = steps if layer.clip is None else [step.clamp(*layer.clip) for step in steps]
+        want_z = (1 - steps[0]) * want_z + steps[0] * torch.tanh(line("z", heard))
+        want_y = (1 - steps[1]) * want_y + steps[1] * torch.tanh(line("y", want_z))
+        rows.append(want_y)
+    torch.testing.assert_close(outputs, torch.stack(rows, 1), rtol=0, atol=1e-13)
+    torch.testing.assert_close((y, z), (want_y, want_z), rtol=0, atol=1e-13)
+
+
+def test_state_dropout_draws_one_mask_per_sequence_and_call_and_none_in_evaluation() -> None:
+    layer, plain = build(2, 50, dt=1.0, state_dropout=0.5), build(2, 50, dt=1.0)
+    u, state = draw(2, 6, 2)[:1].expand(2, -1, -1), (draw(1, 50).expand(2, -1), draw(1, 50).expand(2, -1))
+    once, again = layer.train()(u, state)[0], layer(u, state)[0]
+    assert not torch.allclose(once, again) and not torch.allclose(once[0], once[1])
+    assert torch.equal(layer.eval()(u, state)[0], plain(u, state)[0])
+    nothing = build(2, 50, dt=1.0, state_dropout=0.0).train()
+    assert torch.equal(nothing(u, state)[0], plain(u, state)[0])
+
+
+def test_state_dropout_has_gradients() -> None:
+    layer = build(2, 3, dt=1.0)
+    mask = torch.tensor([[0.0, 2.0, 2.0], [2.0, 0.0, 2.0]], dtype=torch.double)
+    leaves = [draw(2, 4, 2), draw(2, 3, seed=2), draw(2, 3, seed=3), layer.W, layer.Wy, layer.V, layer.b]
+    leaves = [x.detach().clone().requires_grad_() for x in leaves]
+    assert torch.autograd.gradcheck(lambda *x: lem(*x, dt=1.0, mask=mask), leaves)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"state_dropout": 1.0}, r"state_dropout must lie in \[0, 1\)"),
+        ({"init": "lamb", "multiscale": False}, "init='lamb'.*needs multiscale=True"),
+    ],
+)
+def test_what_state_dropout_and_lambs_start_cannot_be(options: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        LEM(2, 3, dt=1.0, **options)
+
+
+def test_a_backend_without_the_mask_is_refused_in_training_only() -> None:
+    layer = LEM(2, 3, dt=1.0, state_dropout=0.5, backend="torch")
+    layer.eval()(torch.zeros(1, 4, 2))
+    with pytest.raises(InputError, match="only backend reference has a mask"):
+        layer.train()(torch.zeros(1, 4, 2))
+
+
+def test_lambs_start() -> None:
+    torch.manual_seed(0)
+    layer = LEM(300, 200, dt=1.0, init="lamb")
+    s = layer.symbols()
+    for kind in "z12y":
+        for name in (f"W{kind}", f"V{kind}"):
+            assert abs(s[name].std() / 500**-0.5 - 1) < 0.02
+            assert s[name].abs().max() <= 2 * 500**-0.5 / 0.8796
+        assert abs(s[f"b{kind}"].mean() - float(kind == "1")) < 0.02
+        assert abs(s[f"b{kind}"].std() / 200**-0.5 - 1) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("d_in", "d_hidden", "weights", "biases"), [(256, 256, 524_288, 1_024), (200, 1024, 5_013_504, 4_096)]
+)
+def test_parameters_of_the_penn_treebank_cells(d_in: int, d_hidden: int, weights: int, biases: int) -> None:
+    """Word: "524k" is printed, the weights alone. Character: "5M"."""
+    layer = LEM(d_in, d_hidden, dt=1.0)
+    assert layer.b.numel() == biases
+    assert sum(p.numel() for p in layer.parameters()) == weights + biases

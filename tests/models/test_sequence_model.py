@@ -282,3 +282,110 @@ def test_nan_stays_in_its_row():
     path, _ = model(u)
     torch.testing.assert_close(path[[0, 2]], clean[[0, 2]])
     assert path[1, 2:].isnan().all() and path[1, :2].isfinite().all()
+
+
+# ---------------------------------------------------------------------------- tied softmax, embeddings
+
+
+def of_ids(n_ids: int = 20, width: int = H, **options: Any) -> SequenceModel:
+    """A network that predicts its own ids."""
+    torch.manual_seed(0)
+    options = {"embedding": width} | options
+    return SequenceModel(gru, n_ids, n_ids, "every", True, **options).double()
+
+
+def test_tied_softmax_is_one_table():
+    model = of_ids(tied=True)
+    assert model.embedding is not None
+    assert model.readout.weight is model.embedding.weight
+    assert sum(p.numel() for p in model.parameters()) == 20 * H + 20 + 2 * 3 * H * H + 2 * 3 * H
+    ids = torch.tensor([[3, 4], [5, 4]])
+    path = model.layers[0](model.embedding(ids))[0]
+    want = torch.einsum("bth,vh->btv", path, model.embedding.weight) + model.readout.bias
+    torch.testing.assert_close(model(ids)[0], want)
+    model(ids)[0][0, 0, 7].backward()
+    grad = model.embedding.weight.grad
+    assert grad is not None
+    assert grad[7].any() and grad[3].any() and not grad[11].any()  # as an answer, as an input, as neither
+
+
+def test_tied_weights_stay_tied_when_weights_are_loaded():
+    model, other = of_ids(tied=True), of_ids(tied=True, embedding_init="fan_out")
+    other.load_state_dict(model.state_dict())
+    assert other.embedding is not None and other.readout.weight is other.embedding.weight
+    assert torch.equal(other.readout.weight, model.readout.weight)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"tied": True, "width": 5}, "Set net.embedding to the width of the last layer, 6"),
+        ({"tied": True, "readout_init": "fan_in"}, "Set it to default"),
+        ({"embedding_init": "vectors"}, "knows no vectors"),
+        ({"embedding_init": "vectors", "vectors": torch.zeros(20, 5)}, r"vectors must have shape \(20, 6\)"),
+        ({"embedding_init": "fan"}, "embedding_init must be one of"),
+        ({"padding": 20}, r"padding must be an id in \[0, 20\)"),
+    ],
+)
+def test_what_embeddings_cannot_be(options: dict[str, Any], says: str):
+    with pytest.raises(InputError, match=says):
+        of_ids(**options)
+
+
+@pytest.mark.parametrize("option", ["tied", "padding", "embedding_init", "embedding_trained"])
+def test_options_of_ids_are_refused_for_numbers(option: str):
+    with pytest.raises(InputError, match=f"{option} is for ids"):
+        make(**{option: "fan_out" if option == "embedding_init" else True})
+
+
+def test_known_vectors_padding_and_a_frozen_table():
+    vectors = noise(20, H)
+    model = of_ids(embedding_init="vectors", vectors=vectors, padding=1)
+    assert model.embedding is not None
+    table = model.embedding.weight
+    assert not table[1].any()
+    kept = [i for i in range(20) if i != 1]
+    torch.testing.assert_close(table[kept].detach(), vectors[kept].float().double())
+    model(torch.tensor([[1, 2, 3]]))[0].sum().backward()
+    assert table.grad is not None
+    assert not table.grad[1].any() and table.grad[[2, 3]].any(1).all()
+    frozen = of_ids(embedding_init="vectors", vectors=vectors, embedding_trained=False)
+    assert frozen.embedding is not None and not frozen.embedding.weight.requires_grad
+    frozen(torch.tensor([[1, 2, 3]]))[0].sum().backward()
+
+
+def test_vectors_are_left_alone_where_nobody_asks_for_them():
+    plain, offered = of_ids(), of_ids(vectors=noise(20, H))
+    for a, b in zip(plain.parameters(), offered.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_truncated_normals_have_the_variance_they_name():
+    def wide(d_in: int) -> nn.Module:
+        return GRU(d_in, 64)
+
+    torch.manual_seed(0)
+    model = SequenceModel(
+        wide, 3000, 3000, "every", True, embedding=100, embedding_init="fan_out", readout_init="fan_in"
+    )
+    assert model.embedding is not None
+    for weight, fan in ((model.embedding.weight, 100), (model.readout.weight, 64)):
+        assert abs(weight.std() / fan**-0.5 - 1) < 0.01
+        assert weight.abs().max() <= 2 * fan**-0.5 / 0.8796
+    assert not SequenceModel(
+        wide, 9, 9, "every", True, embedding=9, readout_bias_init="zeros"
+    ).readout.bias.any()
+
+
+@pytest.mark.parametrize("option", ["input_dropout", "dropout"])
+def test_dropout_per_step_on_either_side_of_the_layer(option: str):
+    torch.manual_seed(0)
+    model = SequenceModel(Copy, 20, 20, "every", True, embedding=400, **{option: 0.25})
+    open_readout(model).train()
+    ids = torch.full((1, 3), 4)
+    y = model(ids)[0][0]
+    kept = y != 0
+    assert 0.65 < kept.double().mean() < 0.85
+    assert not torch.equal(kept[0], kept[1])  # drawn anew at each step
+    assert model.embedding is not None
+    torch.testing.assert_close(y[kept], (model.embedding.weight[4].expand(3, -1) / 0.75)[kept])

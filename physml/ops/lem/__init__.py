@@ -22,10 +22,15 @@ def lem(
     *,
     dt: float,
     clip: Clip = None,
+    mask: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs (B, T, H) and the last y and z (B, H); `reference.lem` tells the arguments.
 
-    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all.
+    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all. With a mask that is
+    "reference", which alone knows it.
     """
-    return OP(u, y, z, W, Wy, V, b, dt=dt, clip=clip, backend=backend)
+    if mask is None:
+        return OP(u, y, z, W, Wy, V, b, dt=dt, clip=clip, backend=backend)
+    plain = "only backend reference has a mask on the state, as state_dropout needs it in training"
+    return OP(u, y, z, W, Wy, V, b, dt=dt, clip=clip, mask=mask, backend=backend, plain=plain)

@@ -8,7 +8,17 @@ Clip = tuple[float, float] | None
 
 
 def lem(
-    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, *, dt: float, clip: Clip
+    u: Tensor,
+    y: Tensor,
+    z: Tensor,
+    W: Tensor,
+    Wy: Tensor,
+    V: Tensor,
+    b: Tensor,
+    *,
+    dt: float,
+    clip: Clip,
+    mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""All steps of equation 5.3, one by one; autograd writes the backward.
 
@@ -20,14 +30,16 @@ def lem(
 
     Shapes: u (B, T, D); y, z (B, H), the state before; V (4H, D) and b (4H), rows [z, 1, 2, y]; W (3H, H),
     rows [z, 1, 2], acts on y; Wy (H, H) acts on z. Without gates the rows are [z, y], and W is (H, H).
-    `clip`: both steps are kept in this range. Returns y_1..y_T (B, T, H), y_T, z_T.
+    `clip`: both steps are kept in this range. `mask` (B, H): what y is multiplied with where it enters W, at
+    all steps; the y that is carried on is whole. Returns y_1..y_T (B, T, H), y_T, z_T.
     """
     gated = W.shape[0] > Wy.shape[0]
     path = []
     for drive in F.linear(u, V, b).unbind(1):
+        heard = y if mask is None else y * mask
         if gated:
             Vz, V1, V2, Vy = drive.chunk(4, 1)
-            Az, A1, A2 = F.linear(y, W).chunk(3, 1)
+            Az, A1, A2 = F.linear(heard, W).chunk(3, 1)
             dt1, dt2 = dt * torch.sigmoid(A1 + V1), dt * torch.sigmoid(A2 + V2)
             if clip is not None:
                 dt1, dt2 = dt1.clamp(*clip), dt2.clamp(*clip)
@@ -35,7 +47,7 @@ def lem(
             y = (1 - dt2) * y + dt2 * torch.tanh(F.linear(z, Wy) + Vy)
         else:
             Vz, Vy = drive.chunk(2, 1)
-            z = (1 - dt) * z + dt * torch.tanh(F.linear(y, W) + Vz)
+            z = (1 - dt) * z + dt * torch.tanh(F.linear(heard, W) + Vz)
             y = (1 - dt) * y + dt * torch.tanh(F.linear(z, Wy) + Vy)
         path.append(y)
     return torch.stack(path, 1), y, z
