@@ -1,0 +1,133 @@
+"""CIFAR-10, from its archive of pickles. Axes: N images, 3 x 32 x 32 pixels."""
+
+import gzip
+import io
+import pickle
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import numpy as np
+
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.errors import DataError
+
+ARCHIVE = "cifar-10-python.tar.gz"
+TOP = "cifar-10-batches-py"
+BATCHES = {"train": tuple(f"data_batch_{k}" for k in range(1, 6)), "test": ("test_batch",)}
+META = "batches.meta"
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+# Images of one batch file, as published; of a fixture.
+IMAGES = 10_000
+FIXTURE_IMAGES = {"train": 12, "test": 20}
+
+# What the batch files may name: they are pickles, and any other name could run code when they are opened.
+_NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
+ALLOWED = {
+    *((module, name) for module in _NUMPY for name in ("_reconstruct", "_frombuffer")),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("_codecs", "encode"),
+}
+_AGAIN = "Get it again: `physml data get cifar10`."
+
+
+def _read(files: Files) -> Arrays:
+    """x_train, x_test (N, 3, 32, 32) uint8, channels red, green, blue; y_train, y_test (N,) int64, 0..9."""
+    from torchvision.datasets import CIFAR10 as Official
+
+    class Verified(Official):
+        """The bytes have been verified, so torchvision need not; a fixture has other checksums anyway."""
+
+        train_list: ClassVar = [[name, None] for name in BATCHES["train"]]
+        test_list: ClassVar = [[name, None] for name in BATCHES["test"]]
+        meta: ClassVar = {**Official.meta, "md5": None}
+
+    tree = files.tree(ARCHIVE)
+    wanted = {f"{TOP}/{name}" for name in (*BATCHES["train"], *BATCHES["test"], META)}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / TOP).mkdir()
+        for name, content in tree.items(f"{TOP}/*"):
+            if name in wanted:
+                wanted.remove(name)
+                _check(f"{tree.path}: {name}", PurePosixPath(name).name, content)
+                (Path(folder) / name).write_bytes(content)
+        for name in sorted(wanted):
+            raise tree.missing(name)
+        parts = {part: Verified(folder, train=part == "train") for part in BATCHES}
+    arrays: Arrays = {}
+    for part, official in parts.items():
+        arrays[f"x_{part}"] = np.ascontiguousarray(official.data.transpose(0, 3, 1, 2))
+        arrays[f"y_{part}"] = np.array(official.targets, np.int64)
+    return arrays
+
+
+class _Harmless(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which no batch of CIFAR-10 does")
+        return super().find_class(module, name)
+
+
+def _check(where: str, name: str, content: bytes) -> None:
+    """DataError unless a batch file is harmless, whole and has images and labels of the right kind."""
+    try:
+        entry = _Harmless(io.BytesIO(content), encoding="latin1").load()
+    except Exception as error:  # a damaged pickle can raise nearly anything
+        raise DataError(f"{where} cannot be read: {error or 'it ends too early'}. {_AGAIN}") from error
+    if not isinstance(entry, dict):
+        raise DataError(f"{where}: expected a dictionary; got {type(entry).__name__}. {_AGAIN}")
+    if name == META:
+        if tuple(entry.get("label_names", ())) != CLASSES:
+            raise DataError(f"{where}: the classes are not those of CIFAR-10. {_AGAIN}")
+        return
+    data, labels = entry.get("data"), entry.get("labels")
+    sizes = (IMAGES, FIXTURE_IMAGES["test" if name in BATCHES["test"] else "train"])
+    if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2):
+        raise DataError(f"{where}: there are no images in it. {_AGAIN}")
+    if data.shape[1] != 3072 or len(data) not in sizes:
+        raise DataError(f"{where}: expected {IMAGES} images of 3072 bytes; got {data.shape}. {_AGAIN}")
+    if not isinstance(labels, list) or len(labels) != len(data):
+        raise DataError(f"{where}: expected a list of {len(data)} labels. {_AGAIN}")
+    wrong = [y for y in labels if not isinstance(y, int) or not 0 <= y < len(CLASSES)]
+    if wrong:
+        raise DataError(f"{where}: labels must be 0..9; got {wrong[0]!r}. {_AGAIN}")
+
+
+def _items(arrays: Arrays) -> Iterable[bytes]:
+    """Each image with its part and label."""
+    for part in BATCHES:
+        for x, y in zip(arrays[f"x_{part}"], arrays[f"y_{part}"].tolist(), strict=True):
+            yield f"{part} {y} ".encode() + x.tobytes()
+
+
+def _fixture(root: Path) -> None:
+    """Noise whose mean colour tells the class, in a tar.gz of pickles as upstream."""
+    rng = np.random.default_rng(0)
+    root.mkdir(parents=True, exist_ok=True)
+    with (
+        gzip.GzipFile(root / ARCHIVE, "wb", mtime=0) as packed,  # no date: the same fixture, the same bytes
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        _add(archive, META, {"num_cases_per_batch": 12, "label_names": list(CLASSES), "num_vis": 3072})
+        for part, names in BATCHES.items():
+            n = FIXTURE_IMAGES[part]
+            for k, name in enumerate(names):
+                y = (np.arange(n) + k) % len(CLASSES)
+                level = np.stack([25 * y, 255 - 25 * y, (60 * y) % 256], 1).repeat(1024, 1)
+                x = np.clip(level + rng.normal(0, 20, level.shape), 0, 255).astype(np.uint8)
+                entry = {"batch_label": name, "labels": y.tolist(), "data": x}
+                _add(archive, name, entry | {"filenames": [f"{name}_{i}.png" for i in range(n)]})
+
+
+def _add(archive: tarfile.TarFile, name: str, entry: dict[str, Any]) -> None:
+    content = pickle.dumps(entry, protocol=2)
+    info = tarfile.TarInfo(f"{TOP}/{name}")
+    info.size = len(content)
+    archive.addfile(info, io.BytesIO(content))
+
+
+CIFAR10 = DataSet("cifar10", 1, _read, _fixture, _items)
