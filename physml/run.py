@@ -245,7 +245,8 @@ class _Attempt:
         """
         if not self.trainer.scores_test:
             return {}
-        return account.of_part(row, "test") or self.trainer.metrics("test", self.trainer.epoch)
+        plain = account.of_part(row, "test") or self.trainer.metrics("test", self.trainer.epoch)
+        return {**plain, **self.trainer.perturbed(self.trainer.epoch)}
 
     def _arrays(self) -> str | None:
         if not self.config["arrays"] or not self.trainer.kept:

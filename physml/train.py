@@ -212,6 +212,16 @@ class Trainer:
         """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
         return evaluate(self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.look)
 
+    def perturbed(self, epoch: int) -> Metrics:
+        """The task's own metric on each disturbed test part; the disturbance is the same in all runs."""
+        found = {}
+        for name in self.task.perturbations:
+            rng = stream(0, "perturb", name)
+            batches = (self.task.perturb(b, name, rng) for b in self._evaluated("test", epoch))
+            metrics = evaluate(self.net, self.task, batches, self.device, self.stop.look)
+            found[f"{self.task.metric}_{name}"] = metrics[self.task.metric]
+        return found
+
     def _evaluated(self, part: Part, epoch: int) -> Iterator[Batch]:
         rng = stream(self.seed, "eval", part, epoch)
         return self.task.batches(part, self.keys["eval_batch_size"], rng)

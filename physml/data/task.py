@@ -50,6 +50,14 @@ class Task(ABC):
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
         """One pass over a part. `rng` orders (or draws) the training batches: same rng, same batches."""
 
+    def perturb(self, batch: Batch, name: str, rng: Generator) -> Batch:
+        """A batch of test with its input disturbed in the way `name`, one of `perturbations`.
+
+        What a batch draws from `rng` must not depend on how the part is cut into batches. The task's own metric
+        m of the disturbed part is called m_<name>, and stands in `better`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no perturbation {name}")
+
     @abstractmethod
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """The scalar to minimise."""
