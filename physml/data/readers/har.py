@@ -1,0 +1,128 @@
+"""UCI HAR, inertial signals: windows of a phone's sensors during six activities. No torch here.
+
+Axes: N windows, T = 128 steps at 50 Hz, D = 9 channels.
+"""
+
+import io
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from physml.data.dataset import DataSet, Files
+from physml.data.store import Arrays
+from physml.data.tree import Tree
+from physml.errors import DataError
+
+ARCHIVE = "UCI HAR Dataset.zip"
+TOP = "UCI HAR Dataset"
+CHANNELS = tuple(f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
+ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
+T = 128
+SUBJECTS = 30
+
+# Windows of each part: what its publisher says, and what a fixture has.
+SIZES = {"train": 7352, "test": 2947}
+FIXTURE_SIZES = {"train": 24, "test": 12}
+
+
+def _read(files: Files) -> Arrays:
+    """x_train, x_test (N, 128, 9) float32, in units of g and rad/s; y_* 1..6; subject_* 1..30."""
+    tree = files.tree(ARCHIVE)
+    arrays: Arrays = {}
+    for part in SIZES:
+        y = _integers(tree, part, "y", len(ACTIVITIES))
+        subject = _integers(tree, part, "subject", SUBJECTS)
+        x = np.stack([_signal(tree, part, channel) for channel in CHANNELS], -1)
+        for what, found in (("subjects", subject), ("windows", x)):
+            if len(found) != len(y):
+                raise DataError(
+                    f"{tree.path}, part {part}: {len(y)} labels but {len(found)} {what}. {_AGAIN}"
+                )
+        if len(y) not in (SIZES[part], FIXTURE_SIZES[part]):
+            raise DataError(f"{tree.path}, part {part}: {len(y)} windows, expected {SIZES[part]}. {_AGAIN}")
+        arrays |= {f"x_{part}": x, f"y_{part}": y, f"subject_{part}": subject}
+    both = set(arrays["subject_train"].tolist()) & set(arrays["subject_test"].tolist())
+    if both:
+        raise DataError(
+            f"{tree.path}: subjects {sorted(both)} stand in train and in test; upstream they don't. {_AGAIN}"
+        )
+    return arrays
+
+
+_AGAIN = "Get it again: `physml data get uci_har`."
+
+
+def _lines(tree: Tree, name: str) -> list[bytes]:
+    lines = tree.bytes(name).splitlines()
+    if not lines:
+        raise DataError(f"{tree.path}: {name} is empty. {_AGAIN}")
+    return lines
+
+
+def _integers(tree: Tree, part: str, what: str, highest: int) -> np.ndarray:
+    """One number of 1..highest in each line of y_<part>.txt or subject_<part>.txt."""
+    name = f"{TOP}/{part}/{what}_{part}.txt"
+    found = []
+    for i, line in enumerate(_lines(tree, name), 1):
+        number = int(line) if line.strip().isdigit() else 0
+        if not 1 <= number <= highest:
+            shown = line[:40].decode("latin-1").strip()
+            raise DataError(
+                f"{tree.path}: {name}, line {i}: expected one of 1..{highest}; got {shown!r}. {_AGAIN}"
+            )
+        found.append(number)
+    return np.array(found, np.int64)
+
+
+def _signal(tree: Tree, part: str, channel: str) -> np.ndarray:
+    """A channel of all windows, (N, 128) float32."""
+    name = f"{TOP}/{part}/Inertial Signals/{channel}_{part}.txt"
+    rows = []
+    for i, line in enumerate(_lines(tree, name), 1):
+        try:
+            row = np.array(line.split(), np.float64)
+        except ValueError as error:
+            raise DataError(f"{tree.path}: {name}, line {i}: {error}. {_AGAIN}") from error
+        if len(row) != T or not np.isfinite(row).all():
+            what = f"{len(row)} numbers" if len(row) != T else "a number that is not finite"
+            raise DataError(f"{tree.path}: {name}, line {i}: expected {T} numbers; got {what}. {_AGAIN}")
+        rows.append(row.astype(np.float32))
+    return np.stack(rows)
+
+
+def _items(arrays: Arrays) -> Iterable[bytes]:
+    """Each window with its part, label and subject: windows may come in any order."""
+    for part in SIZES:
+        labels, subjects = arrays[f"y_{part}"].tolist(), arrays[f"subject_{part}"].tolist()
+        for x, label, subject in zip(arrays[f"x_{part}"], labels, subjects, strict=True):
+            yield f"{part} {label} {subject} ".encode() + x.astype("<f4").tobytes()
+
+
+def _fixture(root: Path) -> None:
+    """Noise around a level that tells the activity; subjects 1..4 train, 5 and 6 test; zipped as upstream."""
+    rng = np.random.default_rng(0)
+    root.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(root / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
+        first = 1
+        for part, n in FIXTURE_SIZES.items():
+            y = np.arange(n) % len(ACTIVITIES) + 1
+            subject = first + np.arange(n) // len(ACTIVITIES)
+            first += n // len(ACTIVITIES)
+            x = 0.2 * y[:, None, None] + 0.1 * rng.standard_normal((n, T, len(CHANNELS)))
+            columns = {f"{part}/y_{part}.txt": y, f"{part}/subject_{part}.txt": subject}
+            for name, column in columns.items():
+                _add(archive, f"{TOP}/{name}", "".join(f"{value}\n" for value in column))
+            for k, channel in enumerate(CHANNELS):
+                text = io.StringIO()
+                np.savetxt(text, x[..., k], fmt="%16.7e", delimiter="")
+                _add(archive, f"{TOP}/{part}/Inertial Signals/{channel}_{part}.txt", text.getvalue())
+
+
+def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
+    """A member with a fixed date: the same fixture, the same bytes."""
+    archive.writestr(zipfile.ZipInfo(name, (2012, 12, 10, 0, 0, 0)), text)
+
+
+UCI_HAR = DataSet("uci_har", 1, _read, _fixture, _items)

@@ -1,0 +1,162 @@
+"""UCI HAR as its zip and as its folder: what is read, and the words for what cannot be right."""
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.data.readers.har import ARCHIVE, CHANNELS, FIXTURE_SIZES, TOP, UCI_HAR
+from physml.data.store import Store
+from physml.data.verify import fingerprint
+from physml.errors import DataError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    UCI_HAR.fixture(tmp_path / "data")
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def folder(root: Path) -> Path:
+    """The archive unpacked, as a person would have it."""
+    with zipfile.ZipFile(root / ARCHIVE) as archive:
+        archive.extractall(root)
+    (root / ARCHIVE).unlink()
+    return root / TOP
+
+
+def read(root: Path) -> dict[str, np.ndarray]:
+    return Store(root, root.parent / "cache", verify="off").read(UCI_HAR)
+
+
+def test_archive_and_folder_give_the_same_windows(root: Path, tmp_path: Path) -> None:
+    zipped = read(root)
+    shutil.rmtree(tmp_path / "cache")
+    with zipfile.ZipFile(root / ARCHIVE) as archive:
+        archive.extractall(root)
+    (root / ARCHIVE).unlink()
+    unpacked = read(root)
+    assert zipped.keys() == unpacked.keys()
+    assert all(np.array_equal(zipped[name], unpacked[name]) for name in zipped)
+    for part, n in FIXTURE_SIZES.items():
+        assert zipped[f"x_{part}"].shape == (n, 128, 9) and zipped[f"x_{part}"].dtype == np.float32
+        assert set(zipped[f"y_{part}"].tolist()) == {1, 2, 3, 4, 5, 6}
+
+
+def test_channels_keep_their_order(folder: Path) -> None:
+    text = (folder / "test/Inertial Signals/body_gyro_y_test.txt").read_text().splitlines()
+    x = read(folder.parent)["x_test"]
+    want = np.array(text[3].split(), np.float32)
+    assert np.array_equal(x[3, :, CHANNELS.index("body_gyro_y")], want)
+
+
+def test_the_fingerprint_does_not_see_the_order_of_windows_but_all_else(root: Path) -> None:
+    arrays = read(root)
+    want = fingerprint(UCI_HAR, arrays)
+    order = np.random.default_rng(1).permutation(FIXTURE_SIZES["train"])
+    shuffled = {k: v[order] if k.endswith("train") else v for k, v in arrays.items()}
+    assert fingerprint(UCI_HAR, shuffled) == want
+    for name, change in {"x_train": 1e-6, "y_test": 1, "subject_train": 1}.items():
+        other = dict(arrays) | {name: arrays[name].copy()}
+        other[name].flat[5] += change
+        assert fingerprint(UCI_HAR, other) != want, name
+
+
+def renamed(folder: Path) -> None:
+    signals = folder / "train" / "Inertial Signals"
+    (signals / "total_acc_z_train.txt").rename(signals / "total_acc_Z_train.txt")
+
+
+def renamed_folder(folder: Path) -> None:
+    (folder / "test" / "Inertial Signals").rename(folder / "test" / "Inertial_Signals")
+
+
+def lost_rows(folder: Path) -> None:
+    path = folder / "train" / "subject_train.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+
+
+def half(folder: Path) -> None:
+    for path in folder.rglob("*train.txt"):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:12]))
+
+
+def edited(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
+    return edit
+
+
+def emptied(folder: Path) -> None:
+    (folder / "test" / "y_test.txt").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (renamed, "no member .*total_acc_z_train.txt. Did you mean .*total_acc_Z_train.txt"),
+        (renamed_folder, "no member UCI HAR Dataset/test/Inertial Signals/body_acc_x_test.txt"),
+        (lost_rows, "part train: 24 labels but 22 subjects"),
+        (half, "part train: 12 windows, expected 7352"),
+        (edited("train/y_train.txt", "6\n", "7\n"), "y_train.txt, line 6: expected one of 1..6; got '7'"),
+        (edited("test/subject_test.txt", "5\n", "4\n"), r"subjects \[4\] stand in train and in test"),
+        (
+            edited("train/Inertial Signals/body_acc_x_train.txt", "e-01", "e-01x"),
+            "body_acc_x_train.txt, line .*could not convert",
+        ),
+        (
+            edited("train/Inertial Signals/body_acc_x_train.txt", "\n", " "),
+            "body_acc_x_train.txt, line 1: expected 128 numbers; got 256",
+        ),
+        (emptied, "y_test.txt is empty"),
+    ],
+)
+def test_what_cannot_be_right_is_named_and_not_cached(
+    folder: Path, damage: Callable[[Path], None], says: str
+) -> None:
+    damage(folder)
+    with pytest.raises(DataError, match=says):
+        read(folder.parent)
+    assert not list((folder.parents[1] / "cache").rglob("*.npz"))
+
+
+def test_nan_is_refused(folder: Path) -> None:
+    path = folder / "train/Inertial Signals/body_acc_x_train.txt"
+    first = path.read_text().split()[0]
+    path.write_text(path.read_text().replace(first, "nan", 1))
+    with pytest.raises(DataError, match="line 1: expected 128 numbers; got a number that is not finite"):
+        read(folder.parent)
+
+
+def test_a_folder_in_place_of_the_archive_needs_the_content_to_be_compared(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.verify=content"):
+        Store(folder.parent, folder.parents[1] / "cache").read(UCI_HAR)
+    with pytest.raises(DataError, match="is not the published one"):
+        Store(folder.parent, folder.parents[1] / "cache", verify="content").read(UCI_HAR)
+
+
+def test_the_real_windows_are_the_published_ones(tmp_path: Path) -> None:
+    data = os.environ.get("PHYSML_DATA")
+    if not data or not (Path(data) / TOP).is_dir():
+        pytest.skip(f"{TOP} is not below PHYSML_DATA")
+    store = Store(Path(data), tmp_path, verify="content")
+    arrays = store.read(UCI_HAR)
+    assert {k: v.shape for k, v in arrays.items() if k[0] == "x"} == {
+        "x_train": (7352, 128, 9),
+        "x_test": (2947, 128, 9),
+    }
+    assert np.bincount(arrays["y_train"]).tolist() == [0, 1226, 1073, 986, 1286, 1374, 1407]
+    assert np.bincount(arrays["y_test"]).tolist() == [0, 496, 471, 420, 491, 532, 537]
+    assert store.used[ARCHIVE]["verified"] == "content"
+    x = arrays["x_train"].astype(np.float64)
+    # As in the code of OnlineRNN, onlinernn/datasets/har_dataset.py.
+    assert (x.mean(), x.std()) == pytest.approx((0.10206605722975093, 0.4021651763839265), rel=1e-12)
