@@ -1,0 +1,215 @@
+"""Google Speech Commands v0.02: spoken words in wav files, a folder per word. No torch here.
+
+Axes: N clips, L = 16,000 samples, R recordings of noise.
+"""
+
+import gzip
+import io
+import itertools
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from physml.data.dataset import DataSet, Files
+from physml.data.store import Arrays
+from physml.data.tree import Tree
+from physml.errors import DataError, near
+
+ARCHIVE = "speech_commands_v0.02.tar.gz"
+NOISE = "_background_noise_"
+COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+_OTHERS = (
+    "backward bed bird cat dog eight five follow forward four happy house learn marvin nine one seven sheila "
+    "six three tree two visual wow zero"
+)
+AUXILIARY = tuple(_OTHERS.split())
+WORDS = tuple(sorted(COMMANDS + AUXILIARY))
+LISTS = {"valid": "validation_list.txt", "test": "testing_list.txt"}
+PARTS = ("train", "valid", "test")
+RATE = LENGTH = 16_000  # samples per second, and the longest clip
+SHORTEST = 1024  # samples; one frame of the features that are made of it
+
+N_CLIPS = 105_829
+PER_WORD = {"command": (3, 1, 1), "auxiliary": (1, 1, 1)}  # clips of a fixture, by part
+N_FIXTURE = sum(sum(PER_WORD["command" if word in COMMANDS else "auxiliary"]) for word in WORDS)
+
+_AGAIN = "Get it again: `physml data get speech_commands`."
+
+
+def _read(files: Files) -> Arrays:
+    """Clips in the order train, valid, test, in each by name; whatever is shorter has zeros behind its end.
+
+    wave (N, 16000) int16, length (N,) int32, word (N,) uint8, the position in WORDS; sizes (3,), clips of
+    each part; noise, int16, all samples of the R recordings, one after the other, and noise_length (R,).
+    """
+    tree = files.tree(ARCHIVE)
+    names = _names(tree)
+    order, sizes = _order(tree, [name for name in names if not name.startswith(NOISE)])
+    n = len(order)
+    wave, length = np.zeros((n, LENGTH), np.int16), np.zeros(n, np.int32)
+    word = np.array([WORDS.index(PurePosixPath(name).parent.name) for name in order], np.uint8)
+    noise: dict[str, np.ndarray] = {}
+    for name, content in tree.items("*.wav"):
+        samples = _samples(f"{tree.path}: {name}", content)
+        if name.startswith(NOISE):
+            noise[name] = samples
+            continue
+        if len(samples) > LENGTH:
+            raise DataError(
+                f"{tree.path}: {name} has {len(samples)} samples; clips have at most {LENGTH}. {_AGAIN}"
+            )
+        i = order[name]
+        wave[i, : len(samples)], length[i] = samples, len(samples)
+    recordings = [noise[name] for name in sorted(noise)]
+    return {
+        "wave": wave,
+        "length": length,
+        "word": word,
+        "sizes": np.array([sizes[part] for part in PARTS]),
+        "noise": np.concatenate(recordings),
+        "noise_length": np.array([len(one) for one in recordings]),
+    }
+
+
+def _names(tree: Tree) -> list[str]:
+    """All wav files, after a look at their folders: each word there, and nothing foreign."""
+    names = [name for name in tree.names() if name.endswith(".wav")]
+    folders = {PurePosixPath(name).parent.as_posix() for name in names}
+    wanted = {*WORDS, NOISE}
+    for folder in sorted(folders - wanted):
+        raise DataError(
+            f"{tree.path}: folder {folder} is no word of Speech Commands. {near(folder, wanted)} {_AGAIN}"
+        )
+    for folder in sorted(wanted - folders):
+        raise DataError(
+            f"{tree.path}: there is no wav file in folder {folder}: partly unpacked or of another version. "
+            f"{_AGAIN}"
+        )
+    return names
+
+
+def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """The position of each clip, and the sizes of the parts: train is what is in neither list."""
+    texts = dict(tree.items("*_list.txt"))
+    there = set(clips)
+    parts: dict[str, str] = {}
+    for part, name in LISTS.items():
+        if name not in texts:
+            raise tree.missing(name)
+        listed = texts[name].decode("utf-8", "replace").split()
+        if not listed:
+            raise DataError(f"{tree.path}: {name} is empty. {_AGAIN}")
+        for i, clip in enumerate(listed, 1):
+            if clip not in there:
+                raise DataError(
+                    f"{tree.path}: {name}, line {i}, names {clip[:80]}, which is not there: partly "
+                    f"unpacked or foreign. {_AGAIN}"
+                )
+            if parts.setdefault(clip, part) != part:
+                raise DataError(f"{tree.path}: {name}, line {i}: {clip} is in {LISTS['valid']} too. {_AGAIN}")
+    if len(clips) not in (N_CLIPS, N_FIXTURE):
+        raise DataError(f"{tree.path}: {len(clips)} clips, expected {N_CLIPS}: partly unpacked. {_AGAIN}")
+    ordered = [[c for c in sorted(clips) if parts.get(c, "train") == part] for part in PARTS]
+    sizes = {part: len(one) for part, one in zip(PARTS, ordered, strict=True)}
+    return {clip: i for i, clip in enumerate(itertools.chain(*ordered))}, sizes
+
+
+def _samples(where: str, content: bytes) -> np.ndarray:
+    """The samples of a wav file, int16; DataError for any other than 16 kHz, one channel, 16 bits."""
+    import soundfile
+
+    if not content:
+        raise DataError(f"{where} is empty. {_AGAIN}")
+    try:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            found = f"{file.format} {file.subtype}, {file.samplerate} Hz, {file.channels} channel(s)"
+            right = (file.format, file.subtype, file.samplerate, file.channels) == ("WAV", "PCM_16", RATE, 1)
+            samples = file.read(dtype="int16") if right else None
+    except soundfile.SoundFileError as error:
+        raise DataError(f"{where} is no sound wav file: {error} {_AGAIN}") from error
+    if samples is None:
+        raise DataError(f"{where} must be WAV PCM_16, {RATE} Hz, 1 channel; got {found}. {_AGAIN}")
+    promised = _promised(content)
+    if len(samples) < promised:
+        raise DataError(f"{where} is cut off: {len(samples)} of {promised} samples are there. {_AGAIN}")
+    if len(samples) < SHORTEST:
+        raise DataError(
+            f"{where} has {len(samples)} samples; the features need at least {SHORTEST}, one frame. {_AGAIN}"
+        )
+    return samples
+
+
+def _promised(content: bytes) -> int:
+    """Samples of 16 bits that the header of a wav file counts; 0 where it was written as a stream."""
+    at = 12
+    while at + 8 <= len(content):
+        size = int.from_bytes(content[at + 4 : at + 8], "little")
+        if content[at : at + 4] == b"data":
+            return 0 if size == 0xFFFFFFFF else size // 2
+        at += 8 + size + size % 2
+    return 0
+
+
+def _items(arrays: Arrays) -> Iterable[bytes]:
+    """Each clip with its part and word, and each recording of noise."""
+    part = np.repeat(PARTS, arrays["sizes"])
+    for i, n in enumerate(arrays["length"]):
+        head = f"{part[i]} {WORDS[arrays['word'][i]]} "
+        yield head.encode() + arrays["wave"][i, :n].astype("<i2").tobytes()
+    for one in np.split(arrays["noise"], np.cumsum(arrays["noise_length"])[:-1]):
+        yield b"noise " + one.astype("<i2").tobytes()
+
+
+def _fixture(root: Path) -> None:
+    """A tar.gz as upstream's, without a folder around it; each word has its own pitch."""
+    members = {"README.md": b"A tiny set in the form of Speech Commands v0.02.\n"}
+    listed: dict[str, list[str]] = {name: [] for name in LISTS.values()}
+    for w, word in enumerate(WORDS):
+        speaker = 0
+        for part, n in zip(PARTS, PER_WORD["command" if word in COMMANDS else "auxiliary"], strict=True):
+            for _ in range(n):
+                name = f"{word}/{0xA0000000 + 977 * speaker + w:08x}_nohash_0.wav"
+                length = LENGTH if (w + speaker) % 8 == 0 else 2000 + 100 * w
+                members[name] = wav(tone(length, period=8 + 2 * w, level=4000 + 1000 * speaker))
+                speaker += 1
+                if part != "train":
+                    listed[LISTS[part]].append(name)
+    for i, noise in enumerate(("pink_noise", "white_noise")):
+        members[f"{NOISE}/{noise}.wav"] = wav(tone(170_000, period=97 + 13 * i, level=800))
+    members |= {name: "".join(f"{clip}\n" for clip in clips).encode() for name, clips in listed.items()}
+    root.mkdir(parents=True, exist_ok=True)
+    pack(root / ARCHIVE, members)
+
+
+def tone(n: int, period: int, level: int) -> np.ndarray:
+    """A sawtooth that swells and fades, int16."""
+    i = np.arange(n)
+    saw = (i % period) / period - 0.5
+    return (level * saw * np.minimum(1, 8 * (1 - np.abs(2 * i / n - 1)))).astype(np.int16)
+
+
+def wav(samples: np.ndarray, rate: int = RATE, subtype: str = "PCM_16") -> bytes:
+    """The bytes of a wav file. Shapes: samples (L,) or (L, channels)."""
+    import soundfile
+
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, subtype=subtype, format="WAV")
+    return file.getvalue()
+
+
+def pack(path: Path, members: dict[str, bytes]) -> None:
+    """A tar.gz with `./` before all names, the same bytes each time."""
+    with (
+        path.open("wb") as plain,
+        gzip.GzipFile("", "wb", fileobj=plain, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name in sorted(members):
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(members[name])
+            archive.addfile(info, io.BytesIO(members[name]))
+
+
+SPEECH_COMMANDS = DataSet("speech_commands", 1, _read, _fixture, _items)

@@ -1,0 +1,250 @@
+"""Google12 on a tiny set in the form of Speech Commands: parts, labels, features, both conventions."""
+
+import inspect
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+import yaml
+
+from physml.data.mel import log_mel
+from physml.data.readers import speech_commands as reader
+from physml.data.readers.speech_commands import COMMANDS, SPEECH_COMMANDS, WORDS
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.data.tree import open_tree
+from physml.data.verify import fingerprint
+from physml.errors import DataError, InputError
+from physml.seeds import stream
+from tasks import google12
+from tasks.google12 import CLASSES, Google12
+
+ARGUMENTS = {
+    "official": {"protocol": "official", "data_seed": None},
+    "clean": {"protocol": "clean", "data_seed": 7},
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def arrays(store):
+    return store.read(SPEECH_COMMANDS)
+
+
+@pytest.fixture(scope="module", params=["official", "clean"])
+def task(request, store) -> Google12:
+    return loaded(store, **ARGUMENTS[request.param])
+
+
+@pytest.fixture(scope="module")
+def official(store) -> Google12:
+    return loaded(store, **ARGUMENTS["official"])
+
+
+@pytest.fixture(scope="module")
+def clean(store) -> Google12:
+    return loaded(store, **ARGUMENTS["clean"])
+
+
+def loaded(store: Store, **arguments) -> Google12:
+    task = Google12(**arguments)
+    task.load(store, 0)
+    return task
+
+
+def whole(task: Google12, part: str) -> tuple[np.ndarray, np.ndarray]:
+    (batch,) = task.batches(part, task.sizes[part])
+    return batch.input.numpy(), batch.target.numpy()
+
+
+def clip_names(store: Store) -> tuple[dict[str, bytes], dict[str, list[str]]]:
+    """What lies in the fixture, and the names of the clips of each part, as upstream tells them."""
+    members = dict(open_tree(next(store.cache.rglob(reader.ARCHIVE))).items())
+    lists = {part: members[name].decode().split() for part, name in reader.LISTS.items()}
+    every = sorted(name for name in members if name.endswith(".wav") and not name.startswith(reader.NOISE))
+    lists["train"] = [name for name in every if name not in lists["valid"] + lists["test"]]
+    return members, lists
+
+
+def test_the_config_is_the_official_protocol():
+    node = yaml.safe_load((Path(__file__).parents[2] / "conf/task/google12.yaml").read_text())
+    assert node.pop("_target_") == "tasks.google12.Google12"
+    assert (node.pop("smoke"), node.pop("datasets")) == ({}, ["speech_commands"])
+    assert node == ARGUMENTS["official"] and set(node) == set(inspect.signature(Google12).parameters)
+
+
+def test_classes_are_those_of_the_official_code():
+    assert CLASSES[:2] == ("unknown", "silence")
+    assert CLASSES[2:] == ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+    assert len(WORDS) == len(set(WORDS)) == 35
+
+
+def test_the_reader_gives_back_every_clip_in_its_part(store, arrays):
+    members, lists = clip_names(store)
+    assert arrays["sizes"].tolist() == [len(lists[part]) for part in reader.PARTS]
+    names = [name for part in reader.PARTS for name in sorted(lists[part])]
+    assert [WORDS[w] for w in arrays["word"]] == [name.split("/")[0] for name in names]
+    for name, wave, length in zip(names, arrays["wave"], arrays["length"], strict=True):
+        samples, rate = soundfile.read(io.BytesIO(members[name]), dtype="int16")
+        assert rate == 16000 and len(samples) == length
+        assert np.array_equal(wave[:length], samples) and not wave[length:].any()
+    assert 16000 in arrays["length"] and arrays["length"].min() < 3000
+    assert arrays["noise_length"].sum() == len(arrays["noise"])
+
+
+def test_an_unpacked_folder_reads_as_the_archive(store, arrays, tmp_path):
+    members, _ = clip_names(store)
+    folder = tmp_path / "SpeechCommands" / "speech_commands_v0.02"
+    for name, content in members.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    again = Store(tmp_path, tmp_path / "cache", verify="off").read(SPEECH_COMMANDS)
+    assert all(np.array_equal(again[name], array) for name, array in arrays.items())
+    with pytest.raises(DataError, match=r"speech_commands_v0\.02.*no published checksums"):
+        Store(tmp_path, tmp_path / "cache").read(SPEECH_COMMANDS)
+
+
+def test_the_fingerprint_sees_every_clip_its_word_and_its_part(arrays):
+    want = fingerprint(SPEECH_COMMANDS, arrays)
+    for name, at in [("wave", (3, 5)), ("word", 3), ("noise", 9)]:
+        changed = {key: array.copy() for key, array in arrays.items()}
+        changed[name][at] += 1
+        assert fingerprint(SPEECH_COMMANDS, changed) != want
+    moved = {**arrays, "sizes": arrays["sizes"] + [-1, 1, 0]}
+    assert fingerprint(SPEECH_COMMANDS, moved) != want
+    order = np.r_[np.arange(1, arrays["sizes"][0]), 0, np.arange(arrays["sizes"][0], len(arrays["word"]))]
+    mixed = {**arrays, **{name: arrays[name][order] for name in ("wave", "word", "length")}}
+    assert fingerprint(SPEECH_COMMANDS, mixed) == want
+
+
+def test_shapes_and_one_pass(task):
+    seen = []
+    for batch in task.batches("train", 9, stream(0, "order", 0)):
+        assert batch.input.shape[1:] == (126, 80) == (126, task.d_in) and batch.input.dtype == torch.float32
+        assert batch.target.dtype == torch.int64 and batch.target.shape == (len(batch.input),)
+        seen += batch.index.tolist()
+    assert sorted(seen) == list(range(task.sizes["train"])) != seen
+    assert task.d_out == 12
+
+
+def test_every_utterance_is_normalised(task):
+    for part in task.sizes:
+        x, _ = whole(task, part)
+        assert x.mean((1, 2)) == pytest.approx(0, abs=1e-5)
+        assert x.std((1, 2), ddof=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_official_takes_every_clip_and_silence_in_train_alone(official, store, arrays):
+    _, lists = clip_names(store)
+    n_noise = len(arrays["noise_length"])
+    assert official.sizes == {
+        "train": len(lists["train"]) + n_noise,
+        "valid": len(lists["valid"]),
+        "test": len(lists["test"]),
+    }
+    for part in official.sizes:
+        _, y = whole(official, part)
+        words = [name.split("/")[0] for name in sorted(lists[part])]
+        want = [CLASSES.index(w) if w in COMMANDS else 0 for w in words] + [1] * (n_noise * (part == "train"))
+        assert y.tolist() == want
+
+
+def test_official_features_are_those_of_single_clips(official, arrays):
+    x, _ = whole(official, "valid")
+    first = arrays["sizes"][0]
+    for i in (0, 7, len(x) - 1):
+        n = int(arrays["length"][first + i])
+        wave = torch.tensor(arrays["wave"][first + i, :n] / 32768, dtype=torch.float32)
+        alone = log_mel(wave[None], torch.tensor([n]))[0].numpy()
+        assert x[i] == pytest.approx(alone, abs=1e-3)
+
+
+def test_official_silence_is_the_first_second_of_a_whole_recording(official, arrays):
+    x, y = whole(official, "train")
+    n = int(arrays["noise_length"][0])
+    recording = torch.tensor(arrays["noise"][:n] / 32768, dtype=torch.float32)
+    assert x[y == 1][0] == pytest.approx(log_mel(recording[None], torch.tensor([n]))[0].numpy(), abs=1e-3)
+    second = log_mel(recording[None, :16000], torch.tensor([16000]))[0].numpy()
+    assert np.abs(x[y == 1][0] - second).max() > 0.1
+
+
+def test_clean_has_one_unknown_and_one_silent_clip_for_ten_commands(clean, arrays):
+    for part, size in zip(reader.PARTS, arrays["sizes"], strict=True):
+        _, y = whole(clean, part)
+        counts = np.bincount(y, minlength=12)
+        n = -(-counts[2:].sum() // 10)
+        assert counts[0] == counts[1] == n and n > 0
+        assert counts[2:].sum() == 10 * {"train": 3, "valid": 1, "test": 1}[part] < size
+
+
+def test_clean_keeps_all_commands_with_their_labels(clean, official):
+    for part in clean.sizes:
+        (x, y), (all_x, all_y) = whole(clean, part), whole(official, part)
+        assert np.array_equal(y[y > 1], all_y[all_y > 1])
+        assert x[y > 1] == pytest.approx(all_x[all_y > 1], abs=1e-3)
+
+
+def test_clean_draws_the_same_each_time_and_other_clips_for_another_seed(clean, store):
+    x, y = whole(clean, "train")
+    again, other = loaded(store, protocol="clean", data_seed=7), loaded(store, protocol="clean", data_seed=8)
+    assert np.array_equal(whole(again, "train")[0], x)
+    assert not np.array_equal(whole(other, "train")[0][y < 2], x[y < 2])
+
+
+def test_clean_silence_of_the_parts_has_no_sample_in_common():
+    """Recordings that count their samples show where each second was cut out."""
+    n = 200_000
+    arrays = {"noise": np.tile(np.arange(n) // 10, 2).astype(np.int16), "noise_length": np.array([n, n])}
+    found = {}
+    for part in reader.PARTS:
+        seconds = google12._seconds_of_noise(arrays, part, 40, np.random.RandomState(0))
+        assert seconds.shape == (40, 16000)
+        assert len({tuple(second[:40]) for second in seconds}) > 10
+        found[part] = set(np.unique(seconds))
+    assert not found["train"] & found["valid"] and not found["valid"] & found["test"]
+    assert max(found["train"]) < 16000 <= min(found["valid"]) and min(found["test"]) >= 18000
+
+
+def test_clean_needs_a_second_of_noise_for_each_part():
+    arrays = {"noise": np.zeros(100_000, np.int16), "noise_length": np.array([100_000])}
+    with pytest.raises(DataError, match=r"leaves 0\.6 s for test.*physml data get speech_commands"):
+        google12._seconds_of_noise(arrays, "test", 3, np.random.RandomState(0))
+
+
+def test_the_reference_is_the_share_of_unknown_in_official(official):
+    _, y = whole(official, "test")
+    reference = official.references()["majority class"]
+    assert reference["accuracy"] == pytest.approx((y == 0).mean()) and reference["accuracy"] > 0.6
+    answer = torch.zeros(12)
+    answer[0] = 1.0
+    scored = score_reference(official, lambda batch: answer.expand(len(batch.target), -1))
+    assert scored["accuracy"] == reference["accuracy"]
+
+
+def test_facts_say_what_was_read(task):
+    facts = task.facts()
+    assert facts["sizes"] == task.sizes and facts["kind"] == "fixture"
+    assert list(facts["sha256"]) == [reader.ARCHIVE]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            {"protocol": "paper", "data_seed": None},
+            "protocol must be one of 'official', 'clean'; got 'paper'",
+        ),
+        ({"protocol": "official", "data_seed": 1}, "data_seed must be null for protocol official.*got 1"),
+        ({"protocol": "clean", "data_seed": None}, "a number for clean; got None"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, says):
+    with pytest.raises(InputError, match=says):
+        Google12(**arguments)
