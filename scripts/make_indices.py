@@ -2,7 +2,7 @@
 
     python scripts/make_indices.py [--check]
 
-The files are shipped, so that a run never depends on what a generator draws today; this says how each was made.
+The files are shipped, so that no run depends on what a generator draws today; this says how each was made.
 `--check` writes nothing and fails where a file differs from what is drawn here.
 """
 
@@ -59,7 +59,7 @@ INDICES: dict[str, Callable[[], np.ndarray]] = {
     "psmnist-torch-12008": lambda: torch_permutation(PIXELS, 12008),
     "psmnist-torch-5544": lambda: torch_permutation(PIXELS, 5544),
     "psmnist-numpy-92916": lambda: numpy_permutation(PIXELS, 92916),
-    # Training images held out for validation. The 2000 of MNIST and of CIFAR-10 are those of the Lipschitz RNN;
+    # Training images held out for validation. The 2000 are those of the Lipschitz RNN, of MNIST and CIFAR-10;
     # the official 3000 depend on the network's initial weights, so these are our own.
     "mnist-valid-2000": lambda: numpy_permutation(MNIST_TRAIN, 1234)[-2000:],
     "mnist-valid-3000": lambda: numpy_permutation(MNIST_TRAIN, 1234)[-3000:],
