@@ -113,7 +113,7 @@ def _value(value: Any, hint: Any, where: str, plugins: Sequence[str]) -> Any:
     return coerce(value, hint, where)
 
 
-NET_GIVEN = ("layer", "d_in", "d_out", "readout", "tokens")
+NET_GIVEN = ("layer", "d_in", "d_out", "readout", "tokens", "vectors")
 LAYER = ("forward", "parameters")
 TASK = ("load", "batches", "loss", "score")
 OPTIMIZER = ("step", "zero_grad")
@@ -129,6 +129,7 @@ def build_net(config: dict[str, Any], task: Any) -> Any:
     plugins = config["plugins"]
     one = check(config["model"], "model", plugins, ("d_in",), LAYER)
     given = {"d_in": task.d_in, "d_out": task.d_out, "readout": task.readout, "tokens": task.tokens}
+    given["vectors"] = task.vectors
 
     def layer(d_in: int) -> Any:
         return one.make(d_in=d_in)

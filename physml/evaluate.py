@@ -1,7 +1,8 @@
 """From a batch to an output, and from a part to its metrics."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -30,6 +31,26 @@ def detached(state: State) -> State:
 
 
 @torch.no_grad()
+def outputs(
+    net: nn.Module, batches: Iterable[Batch], device: str, between: Callable[[], None] = lambda: None
+) -> Generator[tuple[Tensor, Batch], None, None]:
+    """What the network says to each batch: dropout off, state carried where the task says so.
+
+    between: called before each batch; what it raises ends the pass.
+    """
+    was_training = net.training
+    net.eval()
+    state: State = None
+    try:
+        for batch in batches:
+            between()
+            batch = batch.to(device)
+            output, state = apply(net, batch, state if batch.carry else None)
+            yield output, batch
+    finally:
+        net.train(was_training)
+
+
 def evaluate(
     net: nn.Module,
     task: Task,
@@ -37,21 +58,10 @@ def evaluate(
     device: str,
     between: Callable[[], None] = lambda: None,
 ) -> Metrics:
-    """Metrics of one part: dropout off, state carried where the task says so.
-
-    between: called before each batch; what it raises ends the evaluation.
-    """
-    was_training = net.training
-    net.eval()
+    """Metrics of one part; `outputs` says how."""
     totals: Sums = defaultdict(float)
-    state: State = None
-    try:
-        for batch in batches:
-            between()
-            batch = batch.to(device)
-            output, state = apply(net, batch, state if batch.carry else None)
+    with closing(outputs(net, batches, device, between)) as pairs:
+        for output, batch in pairs:
             for key, value in task.score(output, batch).items():
                 totals[key] += float(value)
-    finally:
-        net.train(was_training)
     return task.finish(dict(totals))

@@ -216,7 +216,7 @@ class _Attempt:
         last_row = trainer.rows[-1] if trainer.rows else None
         metrics: dict[str, Any] = {"best": None, "last": None}
         if status == "finished" and last_row:
-            metrics["last"] = {"valid": account.of_part(last_row, "valid"), "test": self._test(last_row)}
+            metrics["last"] = self._scored(last_row, "last")
         selected = None
         if trainer.kept:
             row = trainer.kept["row"]
@@ -225,7 +225,7 @@ class _Attempt:
                 metrics["best"] = metrics["last"]
             else:
                 trainer.net.load_state_dict(trainer.kept["weights"])
-                metrics["best"] = {"valid": account.of_part(row, "valid"), "test": self._test(row)}
+                metrics["best"] = self._scored(row, "best")
         self.facts |= {
             "metrics": metrics,
             "selected": selected,
@@ -233,10 +233,19 @@ class _Attempt:
             "arrays": self._arrays(),
         }
         if self.config["runtime"]["save_model"]:
-            from safetensors.torch import save_file
+            from safetensors.torch import save_model  # which knows shared weights
 
             with atomic.writing(self.spec.work_folder / "model.safetensors") as temporary:
-                save_file(trainer.net.state_dict(), temporary)
+                save_model(trainer.net, str(temporary))
+
+    def _scored(self, row: dict[str, Any], which: str) -> dict[str, dict[str, float]]:
+        """Metrics of the present weights, those of `row`, by part. A task may calibrate itself on valid first."""
+        trainer = self.trainer
+        found = trainer.calibrate() if trainer.scores_test else {}
+        if not found:
+            return {"valid": account.of_part(row, "valid"), "test": self._test(row)}
+        self.facts.setdefault("calibration", {})[which] = found
+        return {"valid": trainer.metrics("valid", trainer.epoch), "test": self._test({})}
 
     def _test(self, row: dict[str, Any]) -> dict[str, float]:
         """Test metrics of the present weights: those of the row, where selection has looked at them.

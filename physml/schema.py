@@ -21,6 +21,7 @@ class TrainerKeys:
     stop: dict | None
     schedule: dict | None
     clip_norm: float | None
+    average: dict | None
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,11 @@ class RuntimeKeys:
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class DataKeys:
     verify: Literal["bytes", "content", "off"]
 
 
+@dataclass(frozen=True)
 class TrackerKeys:
     kind: Literal["wandb", "none"]
     project: str
@@ -64,8 +65,8 @@ class RunKeys:
     optim: dict
     runtime: dict
     tracker: dict
-    profile: Literal["full", "smoke"]
     data: dict
+    profile: Literal["full", "smoke"]
     precision: Literal["fp32", "tf32", "bf16"]
     seed: int
     split: int
@@ -80,8 +81,8 @@ class RunKeys:
 SECTIONS = {
     "trainer": TrainerKeys,
     "runtime": RuntimeKeys,
-    "tracker": TrackerKeys,
     "data": DataKeys,
+    "tracker": TrackerKeys,
     "provenance": ProvenanceKeys,
 }
 POSITIVE = (
@@ -119,6 +120,10 @@ def checked(config: dict[str, Any]) -> dict[str, Any]:
         check(trainer["stop"], "trainer.stop", plugins, needs=("bind", "stops"))
     if trainer["schedule"] is not None:
         check(trainer["schedule"], "trainer.schedule", plugins, ("optimizer",), SCHEDULE)
+    if trainer["average"] is not None:
+        check(
+            trainer["average"], "trainer.average", plugins, needs=("bind", "after_step", "after_row", "put")
+        )
     if config["arrays"] is not None:
         check(config["arrays"], "arrays", plugins, needs=("collect",))
     return config

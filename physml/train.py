@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from physml import build
+from physml.average import Average, in_place
 from physml.data.batch import Batch
 from physml.data.task import Metrics, Part, Task
 from physml.errors import ConfigError, DataError, Preempted, RecordError
-from physml.evaluate import State, apply, detached, evaluate
+from physml.evaluate import State, apply, detached, evaluate, outputs
 from physml.progress import Reporter
 from physml.seeds import derive, stream
 from physml.stop import Stop
@@ -64,6 +65,12 @@ class Trainer:
         self.stopper = build.construct(stop_rule, "trainer.stop", config["plugins"]) if stop_rule else None
         if self.stopper:
             self.stopper.bind(task.metric, task.better)
+        averaging = self.keys["average"]
+        self.average: Average | None = (
+            build.construct(averaging, "trainer.average", config["plugins"]) if averaging else None
+        )
+        if self.average:
+            self.average.bind(task.metric, task.better)
         torch.manual_seed(derive(self.seed, "dropout"))
         self.steps_per_epoch = task.steps_per_epoch(self.keys["batch_size"])
         self.total_steps = self.keys["epochs"] * self.steps_per_epoch
@@ -91,7 +98,10 @@ class Trainer:
                 self.stop.look()
 
     def fit(self) -> None:
-        """Train to the end and save. Diverged and Preempted end it early; the latter saves too."""
+        """Train to the end and save. Diverged and Preempted end it early; the latter saves too.
+
+        After it, the network has the averaged weights, where `trainer.average` has made any.
+        """
         self.net.train()
         try:
             while not self.done:
@@ -103,6 +113,8 @@ class Trainer:
             self._save()
             raise
         self._save()
+        if self.average:
+            self.average.put(self.net)
 
     @property
     def done(self) -> bool:
@@ -163,6 +175,8 @@ class Trainer:
         if self.keys["clip_norm"]:
             nn.utils.clip_grad_norm_(self.net.parameters(), self.keys["clip_norm"])
         self.optimizer.step()
+        if self.average:
+            self.average.after_step(self.net)
         self.loss_sum += loss.detach()
         self.state = detached(state) if batch.carry else None
 
@@ -174,9 +188,12 @@ class Trainer:
         """Evaluate, then count the epoch. A stop during the evaluation leaves the epoch open."""
         loss = float(self.loss_sum) / self.step_in_epoch
         epoch = self.epoch + 1
-        row = None
-        if self.step >= self.total_steps or epoch % self.keys["eval_every"] == 0:
-            row = self._evaluation(epoch, loss)
+        with in_place(self.average, self.net):
+            row = None
+            if self.step >= self.total_steps or epoch % self.keys["eval_every"] == 0:
+                row = self._evaluation(epoch, loss)
+            if row is not None and self.selector.selected(row):
+                self.kept = {"row": row, "weights": copied(self.net.state_dict())}
         self.epoch = epoch
         self.step_in_epoch = 0
         self.loss_sum.zero_()
@@ -184,8 +201,8 @@ class Trainer:
         self._advance_schedule(row)
         if row is None:
             return
-        if self.selector.selected(row):
-            self.kept = {"row": row, "weights": copied(self.net.state_dict())}
+        if self.average:
+            self.average.after_row(row)
         self.stopped_early = bool(self.stopper and self.stopper.stops(row))
         self.rows.append(row)
         self.report.row(row)
@@ -211,6 +228,14 @@ class Trainer:
     def metrics(self, part: Part, epoch: int) -> Metrics:
         """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
         return evaluate(self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.look)
+
+    def calibrate(self) -> dict[str, float]:
+        """What the task finds on valid for the present weights, such as a temperature; mostly nothing."""
+        return self.task.calibrate(
+            lambda part: outputs(
+                self.net, self._evaluated(part, self.epoch), self.device, between=self.stop.look
+            )
+        )
 
     def perturbed(self, epoch: int) -> Metrics:
         """The task's own metric on each disturbed test part; the disturbance is the same in all runs."""
@@ -251,6 +276,7 @@ class Trainer:
             "schedule": self.schedule.state_dict() if self.schedule else None,
             "selector": self.selector.state_dict(),
             "stopper": self.stopper.state_dict() if self.stopper else None,
+            "average": self.average.state_dict() if self.average else None,
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.startswith("cuda") else None,
             "loss_sum": float(self.loss_sum),
@@ -276,6 +302,8 @@ class Trainer:
         self.selector.load_state_dict(state["selector"])
         if self.stopper:
             self.stopper.load_state_dict(state["stopper"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
         torch.set_rng_state(state["rng"])
         if state["cuda_rng"] is not None and self.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["cuda_rng"], self.device)

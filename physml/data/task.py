@@ -1,7 +1,7 @@
 """The task interface: data, splits, loss, score. The trainer knows nothing else of a task."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Generator, Tensor
@@ -78,12 +78,6 @@ class Task(ABC):
     def facts(self) -> dict[str, Any]:
         """For the record: version, sizes of the parts, sha256 of files, fingerprint of generated data."""
 
-    def sources(self) -> Sequence[Generated | DataFile]:
-        """What `physml data` lists, checks and gets; empty where all data are drawn as they are used."""
-        return ()
-
-    def to(self, device: str) -> None:  # noqa: B027
-        """Make small data resident on the device; else batches are moved one by one."""
     def data_facts(self, store: Store) -> dict[str, Any]:
         """What `facts` says of data sets read from `store`: their files, and how far they are known.
 
@@ -101,3 +95,17 @@ class Task(ABC):
             "fingerprint": None,
         }
 
+    def sources(self) -> Sequence[Generated | DataFile]:
+        """What `physml data` lists, checks and gets; empty where all data are drawn as they are used."""
+        return ()
+
+    def to(self, device: str) -> None:  # noqa: B027
+        """Make small data resident on the device; else batches are moved one by one."""
+
+    def calibrate(self, outputs: Callable[[Part], Iterator[tuple[Tensor, Batch]]]) -> dict[str, float]:
+        """Find on valid what the scores of these weights need, such as a temperature; say it by name.
+
+        Called before the selected and the last weights are scored on test; what is found is for the record.
+        outputs: what the network says to each batch of a part. Nothing to find: {}, without a look.
+        """
+        return {}
