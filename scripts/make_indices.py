@@ -34,7 +34,7 @@ def numpy_permutation(n: int, seed: int) -> np.ndarray:
 
 
 def lem_worms() -> np.ndarray:
-    """EigenWorms as in the LEM code: train (181), valid (39), test (39) of TRAIN and TEST in one row.
+    """EigenWorms as in the LEM code: train (181), valid (39), test (39); positions in TRAIN followed by TEST.
 
     What scikit-learn's train_test_split draws with test_size 0.3, then 0.5, both with random_state 1234.
     """
@@ -44,9 +44,9 @@ def lem_worms() -> np.ndarray:
 
 
 def nrde_worms() -> np.ndarray:
-    """EigenWorms as in the code of Morrill et al.: train (181), valid (39), test (39) of TRAIN and TEST in one row.
+    """EigenWorms as in the code of Morrill et al.: train (181), valid (39), test (39), positions as above.
 
-    What scikit-learn's train_test_split draws with test_size 0.15, then 0.15/0.85, after numpy.random.seed(0).
+    What scikit-learn's train_test_split draws with test_size 0.15, then 0.15 / 0.85, after np.random.seed(0).
     """
     rng = np.random.RandomState(0)
     first, second = rng.permutation(WORMS), rng.permutation(220)

@@ -1,4 +1,4 @@
-"""LSTMs in both directions, behind a convolution. Axes: B batch, T time, D features, H units per direction."""
+"""LSTMs in both directions, behind a convolution. Axes: B batch, T time, D features, H units each way."""
 
 from typing import ClassVar, Literal
 
@@ -65,7 +65,7 @@ class BiLSTM(nn.Module):
         self.cell = nn.LSTM(d_in, d_hidden, batch_first=True, bidirectional=True)
 
     def symbols(self) -> list[dict[str, Tensor]]:
-        """Forward, backward: `W` acts on h, `V` on the input, `b` is the sum of both biases; gates i, f, g, o."""
+        """Forward, backward: `W` acts on h, `V` on the input, `b` is the sum of both biases; gates ifgo."""
         found: list[dict[str, Tensor]] = []
         for V, W, b, b2 in self.cell.all_weights:
             packed = {"W": W, "V": V, "b": b + b2}

@@ -1,0 +1,335 @@
+"""The .ts and .arff files of the UEA, UCR and TSR archives, read by sktime and checked. No torch here.
+
+Axes: N cases, T steps, D dimensions.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from physml.data.tree import damaged
+from physml.errors import DataError
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What one file holds.
+
+    x: one array (T, D) float64 per case; T may differ. y: (N,) int64 positions in `labels`, or (N,) float64
+    where the file has numbers to predict. labels: the classes in the order of the header. lines: where in the
+    file each case stands. name: of the problem, as the header says.
+    """
+
+    path: Path
+    name: str
+    x: tuple[np.ndarray, ...]
+    y: np.ndarray
+    labels: tuple[str, ...]
+    lines: tuple[int, ...]
+    again: str
+
+    def stacked(self, steps: Collection[int], dimensions: int) -> np.ndarray:
+        """x (N, T, D) float32. DataError where a case has another number of steps than the first one, or
+        T is none of `steps`, or D another than `dimensions`."""
+        wanted = self.x[0].shape
+        if wanted[0] not in steps or wanted[1] != dimensions:
+            raise DataError(
+                f"{self.path}: the cases must have {' or '.join(map(str, steps))} steps of {dimensions} "
+                f"dimension(s); got {wanted[0]} of {wanted[1]}. {self.again}"
+            )
+        for case, line in zip(self.x, self.lines, strict=True):
+            if case.shape != wanted:
+                raise DataError(
+                    f"{self.path}, line {line}: this case has {len(case)} steps, the first one {wanted[0]}. "
+                    f"All must be equally long. {self.again}"
+                )
+        return np.stack(self.x).astype(np.float32)
+
+    def expect(self, name: str, n: Collection[int], n_labels: int | None) -> "Cases":
+        """Itself, once it is the problem `name` with as many cases and classes; n_labels None: numbers."""
+        if self.name.lower() != name.lower():
+            raise DataError(f"{self.path} is the problem {self.name}; expected {name}. {self.again}")
+        if len(self.labels) != (n_labels or 0):
+            found = f"{len(self.labels)} classes" if self.labels else "numbers"
+            raise DataError(
+                f"{self.path}: expected {f'{n_labels} classes' if n_labels else 'numbers to predict'}; "
+                f"got {found}. {self.again}"
+            )
+        if len(self.x) not in n:
+            raise DataError(
+                f"{self.path}: {len(self.x)} cases, expected {' or '.join(map(str, n))}: half a file, or "
+                f"another one. {self.again}"
+            )
+        return self
+
+
+def read_ts(path: Path, again: str) -> Cases:
+    """All cases of a .ts file without time stamps, of equal or unequal length.
+
+    Numbers are parsed by sktime; header, labels, dimensions and missing values are checked here, because
+    sktime lets most of them pass, or raises without saying where.
+
+    again: what to do when the file cannot be right, the last sentence of every DataError.
+    """
+    from sktime.datasets import load_from_tsfile_to_dataframe
+
+    head, marks = _scan_ts(path, again)
+    try:
+        frame, _ = load_from_tsfile_to_dataframe(str(path))
+    except (OSError, ValueError) as error:
+        raise _not_a_number(path, [m.line for m in marks], ":", again) or DataError(
+            f"{path} is no sound .ts file: {error}. {again}"
+        ) from error
+    return _cases(path, head, marks, frame.to_numpy(), again)
+
+
+def read_arff(path: Path, again: str) -> Cases:
+    """All cases of an .arff file of the archives: one series in each line, or a relational attribute."""
+    from sktime.datasets import load_from_arff_to_dataframe
+
+    head, marks = _scan_arff(path, again)
+    try:
+        frame, _ = load_from_arff_to_dataframe(str(path))
+    except (OSError, ValueError, IndexError) as error:
+        raise _not_a_number(path, [m.line for m in marks], "\\n", again) or DataError(
+            f"{path} is no sound .arff file: {error}. {again}"
+        ) from error
+    return _cases(path, head, marks, frame.to_numpy(), again)
+
+
+# ---------------------------------------------------------------------------- what a file says of itself
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The lines before the data. steps: 0 where the header does not say, or cases differ."""
+
+    name: str = ""
+    labels: tuple[str, ...] = ()
+    numbers: bool = False  # in place of labels
+    dimensions: int = 0  # 0: not said
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """Where a case stands, and what stands behind it."""
+
+    line: int
+    label: str
+
+
+def _lines(path: Path, again: str) -> Iterator[tuple[int, str]]:
+    """Number and text of each line that is not empty."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line := line.strip():
+                    yield number, line
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is no text file: byte {error.start} is {error.object[error.start]:#x}. {again}"
+        ) from error
+
+
+def _scan_ts(path: Path, again: str) -> tuple[_Head, list[_Mark]]:
+    """Header and labels; DataError for a case with missing values, or with other dimensions than the rest."""
+    head, marks, in_data, told = _Head(), [], False, set()
+    for number, line in _lines(path, again):
+        where = f"{path}, line {number}"
+        if in_data:
+            label = _checked_ts(line, head, where, again)
+            marks.append(_Mark(number, label))
+            if not head.dimensions:
+                head = replace(head, dimensions=line.count(":"))
+        elif line.startswith("@"):
+            words = line.split()
+            told.add(words[0].lower())
+            head = _told(head, words, where, again)
+            in_data = words[0].lower() == "@data"
+        elif not line.startswith("#"):
+            if not told:
+                raise damaged(path, ".ts file", None)
+            raise DataError(f"{where}: expected a line of the header, which starts with @. {again}")
+    _whole(path, ".ts", told, marks, again)
+    for tag in ("@problemname", "@timestamps", "@univariate"):
+        if tag not in told:
+            raise DataError(f"{path}: its header has no {tag}. {again}")
+    if not head.labels and not head.numbers:
+        raise DataError(f"{path}: its header must have @classLabel true or @targetLabel true. {again}")
+    return head, marks
+
+
+def _told(head: _Head, words: list[str], where: str, again: str) -> _Head:
+    """The header with what one of its lines says. Words are lower case in the header of some files."""
+    tag, values = words[0].lower(), words[1:]
+    true = bool(values) and values[0].lower() == "true"
+    match tag:
+        case "@problemname" if values:
+            return replace(head, name=values[0])
+        case "@classlabel" if true:
+            return replace(head, labels=tuple(values[1:]))
+        case "@targetlabel" if true:
+            return replace(head, numbers=True)
+        case "@dimensions" | "@dimension" | "@serieslength":
+            if not (len(values) == 1 and values[0].isdigit() and int(values[0]) > 0):
+                raise DataError(f"{where}: {words[0]} needs a positive whole number; got {values}. {again}")
+            n = int(values[0])
+            return replace(head, steps=n) if tag == "@serieslength" else replace(head, dimensions=n)
+        case "@timestamps" if true:
+            raise DataError(f"{where}: series with time stamps are not read here. {again}")
+        case "@univariate" if true:
+            return replace(head, dimensions=1)
+    return head
+
+
+def _checked_ts(line: str, head: _Head, where: str, again: str) -> str:
+    """The label behind a case, whose dimensions stand before it, with a colon behind each."""
+    *dimensions, label = line.split(":")
+    if len(dimensions) != (head.dimensions or len(dimensions)) or not dimensions:
+        raise DataError(
+            f"{where}: {len(dimensions)} dimension(s) before the label, expected "
+            f"{head.dimensions or 'some'}: the line may be cut off. {again}"
+        )
+    lengths = {d.count(",") + 1 for d in dimensions}
+    if len(lengths) > 1:
+        raise DataError(
+            f"{where}: the dimensions of a case must be equally long; got {sorted(lengths)}. {again}"
+        )
+    if head.steps and lengths != {head.steps}:
+        raise DataError(f"{where}: {lengths.pop()} steps, but the header says {head.steps}. {again}")
+    for d, values in enumerate(dimensions, 1):
+        _no_gaps(values, f"{where}, dimension {d}", again)
+    return _known(label.strip(), head, where, again)
+
+
+def _scan_arff(path: Path, again: str) -> tuple[_Head, list[_Mark]]:
+    head, marks, in_data, told = _Head(), [], False, set()
+    for number, line in _lines(path, again):
+        where = f"{path}, line {number}"
+        words = line.split()
+        if in_data and not line.startswith("%"):
+            values, _, label = line.rpartition(",")
+            for d, dimension in enumerate(values.replace("'", "").split("\\n"), 1):
+                _no_gaps(dimension, f"{where}, dimension {d}", again)
+            marks.append(_Mark(number, _known(label.strip(), head, where, again)))
+        elif words[0].lower() in ("@relation", "@attribute", "@data", "@end"):
+            told.add(words[0].lower())
+            in_data = words[0].lower() == "@data"
+            if words[0].lower() == "@relation" and len(words) > 1:
+                head = replace(head, name=words[1].strip("'\""))
+            if words[0].lower() == "@attribute" and line.endswith("}"):
+                inner = line[line.index("{") + 1 : -1] if "{" in line else ""
+                head = replace(head, labels=tuple(part.strip() for part in inner.split(",")))
+        elif not line.startswith("%"):
+            if not told:
+                raise damaged(path, ".arff file", None)
+            raise DataError(f"{where}: expected a line of the header, which starts with @. {again}")
+    _whole(path, ".arff", told, marks, again)
+    if not head.labels:
+        raise DataError(f"{path}: its header has no attribute with the classes in braces. {again}")
+    return head, marks
+
+
+def _whole(path: Path, kind: str, told: Collection[str], marks: list[_Mark], again: str) -> None:
+    if not told:
+        raise damaged(path, f"{kind} file", None)
+    if not marks:
+        raise DataError(
+            f"{path}: no case stands behind {'@data' if '@data' in told else 'its header'}. {again}"
+        )
+
+
+def _no_gaps(values: str, where: str, again: str) -> None:
+    """Nothing is filled in: a missing value ends the reading."""
+    if "?" in values or not values.strip() or ",," in values or "nan" in values.lower():
+        steps = values.split(",")
+        n = next((n for n, v in enumerate(steps, 1) if v.strip().lower() in ("?", "", "nan", "-nan")), 1)
+        raise DataError(f"{where}: the value at step {n} of {len(steps)} is missing. {again}")
+
+
+def _known(label: str, head: _Head, where: str, again: str) -> str:
+    if head.numbers:
+        try:
+            if np.isfinite(float(label)):
+                return label
+        except ValueError:
+            pass
+        raise DataError(
+            f"{where}: expected a number to predict behind the last colon; got {label!r}. {again}"
+        )
+    if label.lower() not in {known.lower() for known in head.labels}:
+        raise DataError(f"{where}: {label[:40]!r} is none of the classes {', '.join(head.labels)}. {again}")
+    return label
+
+
+# ---------------------------------------------------------------------------- from sktime's frame
+
+
+def _cases(path: Path, head: _Head, marks: list[_Mark], frame: np.ndarray, again: str) -> Cases:
+    """frame: (N, D) objects, each one dimension of one case."""
+    if len(frame) != len(marks):
+        raise DataError(f"{path}: {len(frame)} cases were parsed out of {len(marks)} lines. {again}")
+    x = []
+    for mark, series in zip(marks, frame, strict=True):
+        case = np.stack([np.asarray(values, np.float64) for values in series], -1)
+        if not np.isfinite(case).all():
+            step, dimension = np.argwhere(~np.isfinite(case))[0] + 1
+            raise DataError(
+                f"{path}, line {mark.line}, dimension {dimension}: the value at step {step} is not finite. "
+                f"{again}"
+            )
+        x.append(case)
+    if head.numbers:
+        y = np.array([float(mark.label) for mark in marks])
+    else:
+        place = {label.lower(): i for i, label in enumerate(head.labels)}
+        y = np.array([place[mark.label.lower()] for mark in marks], np.int64)
+    return Cases(path, head.name, tuple(x), y, head.labels, tuple(m.line for m in marks), again)
+
+
+def _not_a_number(path: Path, lines: Collection[int], separator: str, again: str) -> DataError | None:
+    """Where sktime stumbled: the first value of the cases that is no number."""
+    known = set(lines)
+    for number, line in _lines(path, again):
+        if number not in known:
+            continue
+        values = line.rpartition(":" if separator == ":" else ",")[0].replace("'", "")
+        for d, dimension in enumerate(values.split(separator), 1):
+            for step, value in enumerate(dimension.split(","), 1):
+                try:
+                    float(value)
+                except ValueError:
+                    return DataError(
+                        f"{path}, line {number}, dimension {d}: the value at step {step}, "
+                        f"{value[:40]!r}, is no number. {again}"
+                    )
+    return None
+
+
+# ---------------------------------------------------------------------------- for fixtures
+
+
+def write_ts(path: Path, name: str, x: np.ndarray, y: Collection[object], labels: Collection[str]) -> None:
+    """A .ts file as the archives have it, with 7 digits. Shapes: x (N, T, D); y (N,) labels or numbers."""
+    n_steps, n_dimensions = x.shape[1:]
+    head = [
+        "#Made for tests; the form is that of the archive.",
+        f"@problemName {name}",
+        "@timeStamps false",
+        "@missing false",
+        f"@univariate {'true' if n_dimensions == 1 else 'false'}",
+        *([f"@dimensions {n_dimensions}"] if n_dimensions > 1 else []),
+        "@equalLength true",
+        f"@seriesLength {n_steps}",
+        f"@classLabel true {' '.join(labels)}" if labels else "@targetlabel true",
+        "@data",
+    ]
+    rows = [
+        ":".join([*(",".join(f"{v:.7g}" for v in dimension) for dimension in case.T), str(label)])
+        for case, label in zip(x, y, strict=True)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")

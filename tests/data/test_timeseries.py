@@ -1,0 +1,285 @@
+"""The .ts and .arff files of the archives: what is read, and what is refused, with file and line."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.data.readers import ecg5000, eigenworms
+from physml.data.readers.timeseries import Cases, read_arff, read_ts, write_ts
+from physml.data.store import Store
+from physml.errors import DataError
+
+AGAIN = "Get it again: `physml data get toy`."
+ARCHIVE = Path(os.environ.get("PHYSML_DATA", "")) / "ucr_uea"
+
+TOY = """#A comment of the archive
+@problemName Toy
+@timeStamps false
+@missing false
+@univariate false
+@dimensions 2
+@equalLength true
+@seriesLength 3
+@classLabel true Up Down
+@data
+1,2,3:0.1,0.2,0.3:Up
+-1,-2,-3E-4:0.4,0.5,0.6:Down
+
+4,5,6:0.7,0.8,0.9:Up
+"""
+
+ARFF = """% a comment of the archive
+@relation 'Toy'
+@attribute Toy relational
+  @attribute t1 numeric
+  @attribute t2 numeric
+@end Toy
+@attribute class {Up,Down}
+@data
+'1,2\\n0.1,0.2',Up
+'-1,-2\\n0.4,0.5',Down
+"""
+
+
+def written(folder: Path, text: str, name: str = "Toy_TRAIN.ts") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_ts_file_is_read(tmp_path: Path) -> None:
+    cases = read_ts(written(tmp_path, TOY), AGAIN).expect("Toy", [3], 2)
+    assert cases.labels == ("Up", "Down")
+    assert cases.lines == (11, 12, 14)
+    np.testing.assert_array_equal(cases.y, [0, 1, 0])
+    np.testing.assert_array_equal(cases.x[1], [[-1, 0.4], [-2, 0.5], [-3e-4, 0.6]])
+    stacked = cases.stacked([3], 2)
+    assert stacked.shape == (3, 3, 2) and stacked.dtype == np.float32
+
+
+def test_numbers_to_predict_are_read(tmp_path: Path) -> None:
+    text = TOY.replace("@classLabel true Up Down", "@targetlabel true")
+    text = text.replace(":Up", ":71.5").replace(":Down", ":-2")
+    cases = read_ts(written(tmp_path, text), AGAIN).expect("Toy", [3], None)
+    np.testing.assert_array_equal(cases.y, [71.5, -2, 71.5])
+    assert cases.labels == ()
+
+
+def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> None:
+    text = TOY.replace("@equalLength true\n@seriesLength 3", "@equalLength false")
+    text = text.replace("4,5,6:0.7,0.8,0.9", "4,5,6,7:0.7,0.8,0.9,1")
+    cases = read_ts(written(tmp_path, text), AGAIN)
+    assert [len(x) for x in cases.x] == [3, 3, 4]
+    with pytest.raises(DataError, match=r"Toy_TRAIN.ts, line 13: this case has 4 steps, the first one 3"):
+        cases.stacked([3], 2)
+
+
+def test_an_arff_file_with_a_relation_is_read(tmp_path: Path) -> None:
+    cases = read_arff(written(tmp_path, ARFF, "Toy_TRAIN.arff"), AGAIN).expect("Toy", [2], 2)
+    np.testing.assert_array_equal(cases.y, [0, 1])
+    np.testing.assert_array_equal(
+        cases.stacked([2], 2), np.array([[[1, 0.1], [2, 0.2]], [[-1, 0.4], [-2, 0.5]]], np.float32)
+    )
+
+
+def test_an_arff_file_of_plain_series_is_read(tmp_path: Path) -> None:
+    text = "@relation Toy\n@attribute t1 numeric\n@attribute t2 numeric\n@attribute target {1,2}\n@data\n"
+    cases = read_arff(written(tmp_path, text + "0.5,1.5,2\n-1,3,1\n", "Toy.arff"), AGAIN)
+    np.testing.assert_array_equal(cases.y, [1, 0])
+    np.testing.assert_array_equal(cases.stacked([2], 1)[..., 0], np.array([[0.5, 1.5], [-1, 3]], np.float32))
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    x = np.random.RandomState(0).randn(4, 5, 3)
+    write_ts(tmp_path / "a" / "Toy.ts", "Toy", x, [1, 2, 1, 2], ["1", "2"])
+    cases = read_ts(tmp_path / "a" / "Toy.ts", AGAIN).expect("Toy", [4], 2)
+    np.testing.assert_allclose(np.stack(cases.x), x, rtol=1e-6)
+    write_ts(tmp_path / "b.ts", "Toy", x[..., :1], [0.5, 1.5, 2.5, 3.5], [])
+    np.testing.assert_array_equal(read_ts(tmp_path / "b.ts", AGAIN).y, [0.5, 1.5, 2.5, 3.5])
+
+
+BAD_TS = [
+    ("4,5,6", "4,?,6", "line 14, dimension 1: the value at step 2 of 3 is missing"),
+    ("0.7,0.8", "0.7,NaN", "line 14, dimension 2: the value at step 2 of 3 is missing"),
+    ("4,5,6", "4,,6", "line 14, dimension 1: the value at step 2 of 3 is missing"),
+    ("4,5,6", "4,inf,6", "line 14, dimension 1: the value at step 2 is not finite"),
+    ("4,5,6", "4,5x,6", "line 14, dimension 1: the value at step 2, '5x', is no number"),
+    ("4,5,6:0.7,0.8,0.9", "4,5:0.7,0.8", "line 14: 2 steps, but the header says 3"),
+    ("4,5,6:0.7,0.8,0.9", "4,5,6:0.7,0.8", "line 14: the dimensions of a case must be equally long"),
+    (
+        "4,5,6:0.7,0.8,0.9:Up",
+        "4,5,6:0.7,0",
+        r"line 14: 1 dimension\(s\) before the label, expected 2.*cut off",
+    ),
+    ("4,5,6:0.7,0.8,0.9:Up", "4,5,6:Up", r"line 14: 1 dimension\(s\) before the label, expected 2"),
+    (
+        "-1,-2,-3E-4:0.4,0.5,0.6:Down",
+        "-1,-2,-3E-4:0.4,0.5,0.6:Left",
+        "line 12: 'Left' is none of the classes Up",
+    ),
+    ("@seriesLength 3", "@seriesLength three", "line 8: @seriesLength needs a positive whole number"),
+    ("@timeStamps false", "@timeStamps true", "line 3: series with time stamps are not read here"),
+    ("@timeStamps false\n", "", "its header has no @timestamps"),
+    ("@classLabel true Up Down\n", "", "'Up' is none of the classes|must have @classLabel true"),
+    ("@data\n", "", "line 10: expected a line of the header"),
+    (TOY[TOY.index("1,2,3") :], "", "no case stands behind @data"),
+    (TOY, "", "is no sound .ts file: it is empty"),
+    (TOY, "<html>moved</html>", "is no sound .ts file: it is a web page"),
+    (TOY, "1,2,3\n4,5,6\n", "is no sound .ts file: it starts with"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "says"), BAD_TS, ids=[says[:40] for _, _, says in BAD_TS])
+def test_a_ts_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in TOY
+    path = written(tmp_path, TOY.replace(old, new))
+    with pytest.raises(DataError, match=says) as refusal:
+        read_ts(path, AGAIN)
+    assert str(path) in str(refusal.value)
+    assert "physml data get" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("-1,-2", "-1,?", "line 10, dimension 1: the value at step 2 of 2 is missing"),
+        ("-1,-2", "-1,x2", "line 10, dimension 1: the value at step 2, 'x2', is no number"),
+        ("',Down", "',Left", "line 10: 'Left' is none of the classes Up, Down"),
+        ("@attribute class {Up,Down}\n", "", "none of the classes|no attribute with the classes"),
+        (ARFF, "", "is no sound .arff file: it is empty"),
+        (ARFF, "<html>", "is no sound .arff file: it is a web page"),
+    ],
+)
+def test_an_arff_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in ARFF
+    path = written(tmp_path, ARFF.replace(old, new), "Toy_TRAIN.arff")
+    with pytest.raises(DataError, match=says) as refusal:
+        read_arff(path, AGAIN)
+    assert str(path) in str(refusal.value)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "Toy.ts"
+    path.write_bytes(b"PK\x03\x04\xff\xfe\x00")
+    with pytest.raises(DataError, match="is no text file"):
+        read_ts(path, AGAIN)
+
+
+def toy(folder: Path) -> Cases:
+    return read_ts(written(folder, TOY), AGAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "classes", "says"),
+    [
+        ("Other", [3], 2, "is the problem Toy; expected Other"),
+        ("Toy", [4, 259], 2, "3 cases, expected 4 or 259: half a file"),
+        ("Toy", [3], 5, "expected 5 classes; got 2 classes"),
+        ("Toy", [3], None, "expected numbers to predict; got 2 classes"),
+    ],
+)
+def test_another_problem_is_refused(
+    tmp_path: Path, name: str, n: list[int], classes: int | None, says: str
+) -> None:
+    with pytest.raises(DataError, match=says):
+        toy(tmp_path).expect(name, n, classes)
+
+
+@pytest.mark.parametrize(("steps", "dimensions"), [([17_984], 2), ([3], 6)])
+def test_another_shape_is_refused(tmp_path: Path, steps: list[int], dimensions: int) -> None:
+    with pytest.raises(DataError, match=f"must have {steps[0]} steps of {dimensions} dim.*; got 3 of 2"):
+        toy(tmp_path).stacked(steps, dimensions)
+
+
+# ---------------------------------------------------------------------------- the sets that tasks read
+
+
+def test_the_fixture_of_eigenworms(tmp_path: Path) -> None:
+    arrays = Store(None, tmp_path, fixtures=True).read(eigenworms.EIGENWORMS)
+    assert {k: v.shape for k, v in arrays.items()} == {
+        "x_train": (128, 24, 6),
+        "y_train": (128,),
+        "x_test": (131, 24, 6),
+        "y_test": (131,),
+    }
+    assert set(arrays["y_train"].tolist()) == set(arrays["y_test"].tolist()) == {0, 1, 2, 3, 4}
+
+
+def test_the_fixture_of_ecg5000(tmp_path: Path) -> None:
+    arrays = Store(None, tmp_path, fixtures=True).read(ecg5000.ECG5000)
+    assert arrays["x_train"].shape == (500, 12, 1) and arrays["x_test"].shape == (4500, 12, 1)
+    assert set(arrays["y_train"].tolist()) == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("module", [eigenworms, ecg5000])
+@pytest.mark.parametrize("folder", ["", "sub"])
+def test_files_are_found_where_people_put_them(module: object, folder: str, tmp_path: Path) -> None:
+    """At the root, or in a folder with the name of the problem."""
+    dataset = module.EIGENWORMS if module is eigenworms else module.ECG5000  # type: ignore[attr-defined]
+    root = tmp_path / "data"
+    below = root if not folder else root / {"eigenworms": "EigenWorms", "ecg5000": "ECG5000"}[dataset.name]
+    dataset.fixture(below)
+    store = Store(root, tmp_path / "cache")
+    arrays = store.read(dataset)
+    assert len(arrays["x_train"]) + len(arrays["x_test"]) in (259, 5000)
+    assert {one["verified"] for one in store.used.values()} == {"first seen"}
+
+
+def test_a_missing_file_names_what_to_get(tmp_path: Path) -> None:
+    eigenworms.EIGENWORMS.fixture(tmp_path / "data")
+    (tmp_path / "data" / "EigenWorms_TEST.ts").unlink()
+    with pytest.raises(DataError, match=r"EigenWorms_TEST.ts is missing.*physml data get eigenworms"):
+        Store(tmp_path / "data", tmp_path / "cache").read(eigenworms.EIGENWORMS)
+
+
+def test_half_a_file_is_refused_and_nothing_is_cached(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    eigenworms.EIGENWORMS.fixture(data)
+    path = data / "EigenWorms_TEST.ts"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"EigenWorms_TEST\.ts"):
+        Store(data, tmp_path / "cache").read(eigenworms.EIGENWORMS)
+    assert not list((tmp_path / "cache").rglob("*.npz"))
+
+
+# ---------------------------------------------------------------------------- the real files, where they are
+
+REAL = {  # name -> cases of TRAIN and TEST, steps (least, most), dimensions, classes
+    "ACSF1": (100, 100, (1460, 1460), 1, 10),
+    "ArrowHead": (36, 175, (251, 251), 1, 3),
+    "BasicMotions": (40, 40, (100, 100), 6, 4),
+    "GunPoint": (50, 150, (150, 150), 1, 2),
+    "ItalyPowerDemand": (67, 1029, (24, 24), 1, 2),
+    "JapaneseVowels": (270, 370, (7, 29), 12, 9),
+    "OSULeaf": (200, 242, (427, 427), 1, 6),
+    "PLAID": (537, 537, (100, 1344), 1, 11),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_files_of_the_archive(name: str) -> None:
+    n_train, n_test, (least, most), dimensions, classes = REAL[name]
+    lengths = set()
+    for part, n in (("TRAIN", n_train), ("TEST", n_test)):
+        path = ARCHIVE / f"{name}_{part}.ts"
+        if not path.is_file():
+            pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
+        cases = read_ts(path, AGAIN).expect(name, [n], classes)
+        assert set(cases.y.tolist()) == set(range(classes))
+        assert {x.shape[1] for x in cases.x} == {dimensions}
+        lengths |= {len(x) for x in cases.x}
+    assert (min(lengths), max(lengths)) == (least, most)
+
+
+def test_real_beats() -> None:
+    path = ARCHIVE / "ECG5000_TRAIN.ts"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
+    cases = read_ts(path, AGAIN).expect("ECG5000", [500], 5)
+    x = cases.stacked([140], 1)
+    assert np.bincount(cases.y).tolist() == [292, 177, 10, 19, 2]
+    np.testing.assert_allclose(x.mean(1), 0, atol=1e-6)
+    np.testing.assert_allclose(x.std(1, ddof=1), 1, atol=1e-6)
