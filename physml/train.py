@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from physml import build
+from physml import build, selection
 from physml.average import Average, in_place
 from physml.data.batch import Batch
 from physml.data.task import Metrics, Part, Task
@@ -94,8 +94,22 @@ class Trainer:
         """DataError now, not after hours, if the parts that will be evaluated hold NaN."""
         parts: tuple[Part, ...] = ("valid", "test") if self.scores_test else ("valid",)
         for part in parts:
+            seen = 0
             for _ in finite(self._evaluated(part, 1), self.task, part):
                 self.stop.look()
+                seen += 1
+            if not seen:
+                self._refuse_without(part)
+
+    def _refuse_without(self, part: Part) -> None:
+        """ConfigError where a rule looks at a part that the task does not have."""
+        for key, rule in (("select", self.selector), ("stop", self.stopper), ("average", self.average)):
+            if rule is not None and not isinstance(rule, selection.Last | selection.BestTest):
+                raise ConfigError(
+                    f"{type(self.task).__name__} has no {part} items, which trainer.{key}="
+                    f"{type(rule).__name__} looks at. Hold some out, or set "
+                    "trainer.select._target_=physml.selection.Last."
+                )
 
     def fit(self) -> None:
         """Train to the end and save. Diverged and Preempted end it early; the latter saves too.

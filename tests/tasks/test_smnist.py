@@ -1,0 +1,299 @@
+"""Sequential MNIST: the pixels against the idx files, order, split, scale, and the disturbances of test."""
+
+import gzip
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from physml.cli import main
+from physml.data import index
+from physml.data.readers.mnist import name as file_name
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from physml.record import read
+from physml.seeds import stream
+from tasks.smnist import PERTURBATIONS, SequentialMNIST
+
+ARGUMENTS = {
+    "permutation": None,
+    "valid": "mnist-valid-3000",
+    "scale": "unit",
+    "stride": 1,
+    "perturb": None,
+    "protocol": "official",
+}
+PARTS = ("train", "valid", "test")
+
+
+def make(**changes) -> SequentialMNIST:
+    return SequentialMNIST(**(ARGUMENTS | changes))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+def loaded(store: Store, **changes) -> SequentialMNIST:
+    task = make(**changes)
+    task.load(store, 0)
+    return task
+
+
+def whole(task: SequentialMNIST, part: str, size: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
+    batches = list(task.batches(part, size))
+    return torch.cat([b.input for b in batches]), torch.cat([b.target for b in batches])
+
+
+# ---------------------------------------------------------------------------- against the files
+
+
+def idx(path: Path) -> np.ndarray:
+    """A gzipped idx file of bytes, read from its description alone."""
+    content = gzip.decompress(path.read_bytes())
+    _, kind, dimensions = struct.unpack(">HBB", content[:4])
+    assert kind == 8
+    shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions])
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+
+
+def fixture_root(store: Store) -> Path:
+    store.read(SequentialMNIST.datasets[0])
+    (root,) = (p for p in (store.cache / "fixtures").iterdir() if p.name.startswith("mnist-") and p.is_dir())
+    return root
+
+
+ORDERS = (None, "psmnist-torch-12008", "psmnist-numpy-92916")
+
+
+@pytest.mark.parametrize("permutation", ORDERS)
+@pytest.mark.parametrize("scale", ["unit", "bytes"])
+def test_every_pixel_of_the_fixture_is_that_of_the_file(store, permutation, scale):
+    root = fixture_root(store)
+    images, labels = (idx(root / file_name("test", kind)) for kind in ("images", "labels"))
+    x, y = whole(loaded(store, permutation=permutation, scale=scale), "test")
+    order = range(784) if permutation is None else index.load(permutation)
+    for i, image in enumerate(images):
+        for step, pixel in enumerate(order):
+            want = float(image[pixel // 28][pixel % 28]) / (255 if scale == "unit" else 1)
+            assert float(x[i, step, 0]) == pytest.approx(want, rel=1e-7)
+    assert y.tolist() == labels.tolist()
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory) -> Store:
+    data = os.environ.get("PHYSML_DATA")
+    if not data or not (Path(data) / file_name("train", "images")).is_file():
+        pytest.skip("MNIST is not at hand: set PHYSML_DATA to a folder that has MNIST/raw")
+    return Store(Path(data), tmp_path_factory.mktemp("cache"))
+
+
+def test_the_real_images_are_rebuilt_from_the_idx_files(real):
+    task = loaded(real, permutation="psmnist-torch-5544")
+    assert task.sizes == {"train": 57_000, "valid": 3_000, "test": 10_000}
+    order = index.load("psmnist-torch-5544")
+    held = np.sort(index.load("mnist-valid-3000"))
+    kept = np.delete(np.arange(60_000), held)
+    for part, file, positions in (
+        ("train", "train", kept),
+        ("valid", "train", held),
+        ("test", "test", np.arange(10_000)),
+    ):
+        images = idx(real.data / file_name(file, "images"))[positions].reshape(-1, 784)[:, order]
+        labels = idx(real.data / file_name(file, "labels"))[positions]
+        first, x, y = 0, images.astype(np.float64) / 255, labels
+        for batch in task.batches(part, 5000):
+            rows = slice(first, first + len(batch.input))
+            np.testing.assert_allclose(batch.input[..., 0].double().numpy(), x[rows], atol=1e-7)
+            np.testing.assert_array_equal(batch.target.numpy(), y[rows])
+            first += len(batch.input)
+    assert task.facts()["kind"] == "verified"
+
+
+def test_the_majority_class_of_the_real_test_set(real):
+    """The digit 1: 1135 of 10,000."""
+    reference = loaded(real).references()["majority class"]
+    assert reference["accuracy"] == 0.1135
+    assert reference["cross_entropy"] == pytest.approx(np.log(10), abs=5e-3)
+
+
+def test_without_validation_all_60000_images_train(real):
+    assert loaded(real, valid=None).sizes == {"train": 60_000, "test": 10_000}
+
+
+# ---------------------------------------------------------------------------- order and split
+
+
+@pytest.mark.parametrize("seed", [12008, 5544])
+def test_the_permutations_are_what_torch_draws(seed):
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)
+    drawn = torch.randperm(784)
+    torch.set_rng_state(state)
+    assert index.load(f"psmnist-torch-{seed}").tolist() == drawn.tolist()
+
+
+def test_the_permutation_of_exprnn_is_what_numpy_draws():
+    assert index.load("psmnist-numpy-92916").tolist() == list(np.random.RandomState(92916).permutation(784))
+
+
+@pytest.mark.parametrize("name", ["psmnist-torch-12008", "psmnist-torch-5544", "psmnist-numpy-92916"])
+def test_a_permutation_has_every_pixel_once(name):
+    assert sorted(index.load(name)) == list(range(784))
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "k"),
+    [
+        ("mnist-valid-2000", 60_000, 2000),
+        ("mnist-valid-3000", 60_000, 3000),
+        ("cifar-valid-2000", 50_000, 2000),
+        ("cifar-valid-3000", 50_000, 3000),
+    ],
+)
+def test_the_held_out_images_are_the_last_of_a_numpy_permutation(name, n, k):
+    held = index.load(name)
+    assert held.tolist() == np.random.RandomState(1234).permutation(n)[n - k :].tolist()
+    assert len(set(held.tolist())) == k
+
+
+def test_the_parts_of_the_fixture_are_every_tenth_image_and_the_rest(store):
+    root = fixture_root(store)
+    images = idx(root / file_name("train", "images")).reshape(-1, 784, 1)
+    task = loaded(store)
+    assert task.sizes == {"train": 54, "valid": 6, "test": 20}
+    np.testing.assert_allclose(whole(task, "valid")[0].numpy() * 255, images[::10], atol=1e-4)
+    rest = np.delete(images, np.arange(0, 60, 10), 0)
+    np.testing.assert_allclose(whole(task, "train")[0].numpy() * 255, rest, atol=1e-4)
+
+
+def test_a_stride_takes_every_kth_pixel_of_the_final_order(store):
+    plain = whole(loaded(store, permutation="psmnist-torch-5544"), "test")[0]
+    strided = whole(loaded(store, permutation="psmnist-torch-5544", stride=28), "test")[0]
+    assert strided.shape == (20, 28, 1)
+    assert torch.equal(strided, plain[:, ::28])
+
+
+def test_another_number_of_images_is_refused(tmp_path, store):
+    """The files of the fixture in the place of the real ones, with checksums off."""
+    other = Store(fixture_root(store), tmp_path, verify="off")
+    with pytest.raises(DataError, match="must have 60000 items; got 60"):
+        make().load(other, 0)
+
+
+def test_an_unknown_index_is_refused_with_a_near_name(store):
+    with pytest.raises(DataError, match="psmnist-torch-5544"):
+        loaded(store, permutation="psmnist-torch-5543")
+
+
+def test_without_validation_only_the_last_or_the_best_on_test_can_be_selected(tmp_path, monkeypatch, capsys):
+    roots(tmp_path, monkeypatch)
+    assert run("task.valid=null") == 2
+    assert "has no valid items, which trainer.select=BestValid looks at" in capsys.readouterr().err
+    assert run("task.valid=null", "trainer.select._target_=physml.selection.BestTest") == 0
+    metrics = the_record(tmp_path)["metrics"]
+    assert metrics["best"]["valid"] == {} and set(metrics["best"]["test"]) == {"accuracy", "cross_entropy"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"protocol": "clean", "valid": None}, "holds images out"),
+        ({"protocol": "paper", "scale": "bytes"}, "pixels in"),
+        ({"scale": "byte"}, "scale must be one of"),
+        ({"stride": 0}, "stride must be positive"),
+        ({"perturb": "robust"}, "perturb must be one of"),
+        ({"protocol": "offical"}, "protocol must be one of"),
+    ],
+)
+def test_arguments_that_contradict_are_refused(changes, says):
+    with pytest.raises(InputError, match=says):
+        make(**changes)
+
+
+# ---------------------------------------------------------------------------- disturbances
+
+
+def disturbed(task: SequentialMNIST, name: str, size: int = 7) -> torch.Tensor:
+    rng = stream(0, "perturb", name)
+    return torch.cat([task.perturb(batch, name, rng).input for batch in task.batches("test", size)])
+
+
+def test_only_asked_for_disturbances_are_scored(store):
+    assert make().perturbations == ()
+    assert set(make().better) == {"accuracy", "cross_entropy"}
+    task = loaded(store, perturb="robustness")
+    assert task.perturbations == tuple(PERTURBATIONS)
+    assert set(task.better) == set(SequentialMNIST.better) == set(task.references()["majority class"])
+    assert set(task.better) == {"accuracy", "cross_entropy", *(f"accuracy_{name}" for name in PERTURBATIONS)}
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+def test_a_disturbance_is_the_same_in_all_runs_and_for_all_batch_sizes(store, name):
+    task = loaded(store, perturb="robustness")
+    once = disturbed(task, name)
+    assert torch.equal(once, disturbed(task, name, 1)) and torch.equal(once, disturbed(task, name, 20))
+    assert not torch.equal(once, whole(task, "test")[0])
+
+
+@pytest.mark.parametrize(("name", "sigma"), [("white_0_1", 0.1), ("white_0_2", 0.2), ("white_0_3", 0.3)])
+@pytest.mark.parametrize("scale", ["unit", "bytes"])
+def test_white_noise_has_its_standard_deviation_and_is_not_cut(store, name, sigma, scale):
+    task = loaded(store, perturb="robustness", scale=scale)
+    white = 1.0 if scale == "unit" else 255.0
+    clean = whole(task, "test")[0]
+    noise = ((disturbed(task, name) - clean) / white).double()
+    n = noise.numel()
+    assert float(noise.mean()) == pytest.approx(0, abs=4 * sigma / n**0.5)
+    assert float(noise.std()) == pytest.approx(sigma, rel=4 / (2 * n) ** 0.5)
+    assert (disturbed(task, name) < 0).any()
+    assert not torch.equal(noise[0], noise[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha"), [("salt_pepper_0_03", 0.03), ("salt_pepper_0_05", 0.05), ("salt_pepper_0_1", 0.1)]
+)
+@pytest.mark.parametrize("scale", ["unit", "bytes"])
+def test_salt_and_pepper_turn_a_share_of_the_pixels_white_or_black(store, name, alpha, scale):
+    task = loaded(store, perturb="robustness", scale=scale)
+    white = 1.0 if scale == "unit" else 255.0
+    clean, noisy = whole(task, "test")[0], disturbed(task, name)
+    changed = noisy != clean
+    assert set(noisy[changed].tolist()) == {0.0, white}
+    n = clean.numel()  # no pixel of the fixture is white, and 1 in 90 black
+    salt = float((noisy == white).double().mean())
+    spread = 4 * (alpha / 2 / n) ** 0.5
+    assert salt == pytest.approx(alpha / 2, abs=spread)
+    assert float(changed.double().mean()) == pytest.approx(alpha, abs=2 * spread + alpha / 90)
+
+
+# ---------------------------------------------------------------------------- from the command line
+
+
+def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("PHYSML_RESULTS", "PHYSML_CACHE", "PHYSML_RUNS"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+
+
+def run(*overrides: str) -> int:
+    return main(["run", "model=lem", "task=smnist", *overrides, "profile=smoke", "tracker=none"]) or 0
+
+
+def the_record(tmp_path: Path) -> dict[str, Any]:
+    (path,) = (tmp_path / "PHYSML_RESULTS").rglob("*seed0.json")
+    return read(path)
+
+
+def test_a_run_scores_every_disturbed_part(tmp_path, monkeypatch):
+    """For the selected and for the last weights."""
+    roots(tmp_path, monkeypatch)
+    assert run("task.perturb=robustness") == 0
+    metrics = the_record(tmp_path)["metrics"]
+    for which in ("best", "last"):
+        assert set(metrics[which]["test"]) == set(SequentialMNIST.better)
+        assert set(metrics[which]["valid"]) == {"accuracy", "cross_entropy"}
