@@ -1,0 +1,101 @@
+"""ECG5000: which of five kinds a heart beat is. Axes: N beats, B batch, T = 140 steps, D = 1."""
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Generator
+
+from physml.check import one_of
+from physml.data import index
+from physml.data.batch import Batch
+from physml.data.labelled import Labelled
+from physml.data.readers.ecg5000 import ECG5000, LABELS
+from physml.data.store import Store
+from physml.data.task import Metrics
+
+# Name of a disturbance -> its kind and its level.
+PERTURBATIONS = {
+    "white_0_4": ("white", 0.4),
+    "white_0_8": ("white", 0.8),
+    "white_1_2": ("white", 1.2),
+    "mult_0_4": ("mult", 0.4),
+    "mult_0_8": ("mult", 0.8),
+    "mult_1_2": ("mult", 1.2),
+}
+
+
+class Beats(Labelled):
+    r"""Say of which kind a heart beat is, normal or one of four abnormal ones, after reading its 140 values.
+
+    Input (B, 140, 1): one beat, with mean 0 and standard deviation 1 as it comes. Target (B,): 0..4. Loss:
+    cross entropy at the last step. Metric: accuracy on 4000 beats.
+
+    Protocol paper: the talk trains on 500 beats and tests on 4000, and says no more. The archive has 500 for
+    training, 4500 for test. Here the 500 train; 500 of the 4500, drawn once (ecg5000-valid), are held out to
+    select on, and the other 4000 test. Which 4000 the talk has is not known.
+
+    Robustness (talk, Table 2): with `perturb: robustness`, test is also scored with every value x disturbed:
+
+    .. math:: \text{white: } x + \sigma\,\xi, \qquad \text{mult: } x\,(1 + \sigma_M\,\xi), \qquad
+        \xi \sim N(0, 1) \text{ for each step}
+
+    The form of the second one is not printed, nor whether it has one factor per step or per beat; no code of
+    the evaluation is public. The noise is the same in all runs, whatever the model.
+
+    Source: Mahoney, talk of January 2022, Table 2; Lim et al., Noisy RNN, NeurIPS 2021,
+    https://arxiv.org/abs/2102.04877; data: UCR archive, https://arxiv.org/abs/1810.07758.
+
+    Args: perturb: null or "robustness"; protocol: "paper".
+    """
+
+    version: ClassVar[int] = 1
+    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
+        "accuracy": "higher",
+        "cross_entropy": "lower",
+        "accuracy_white_0_4": "higher",
+        "accuracy_white_0_8": "higher",
+        "accuracy_white_1_2": "higher",
+        "accuracy_mult_0_4": "higher",
+        "accuracy_mult_0_8": "higher",
+        "accuracy_mult_1_2": "higher",
+    }
+    datasets = (ECG5000,)
+
+    def __init__(self, *, perturb: Literal["robustness"] | None, protocol: Literal["paper"]) -> None:
+        one_of("protocol", protocol, ("paper",))
+        if perturb is not None:
+            one_of("perturb", perturb, ("robustness",))
+        self.d_in, self.protocol = 1, protocol
+        self.d_out = self.n_classes = len(LABELS)
+        self.perturbations = tuple(PERTURBATIONS) if perturb else ()
+        scored = ("accuracy", "cross_entropy", *(f"accuracy_{name}" for name in self.perturbations))
+        self.better = {name: type(self).better[name] for name in scored}  # type: ignore[misc]
+
+    def load(self, store: Store, split: int) -> None:
+        arrays = store.read(ECG5000)
+        x = {part: torch.from_numpy(arrays[f"x_{part}"]) for part in ("train", "test")}
+        y = {part: torch.from_numpy(arrays[f"y_{part}"]) for part in ("train", "test")}
+        valid = index.load("ecg5000-valid")
+        test = np.setdiff1d(np.arange(len(y["test"])), valid)
+        self.place(
+            {
+                "train": (x["train"], y["train"]),
+                "valid": (x["test"][valid], y["test"][valid]),
+                "test": (x["test"][test], y["test"][test]),
+            },
+            store,
+        )
+
+    def perturb(self, batch: Batch, name: str, rng: Generator) -> Batch:
+        kind, level = PERTURBATIONS[name]
+        x = batch.input
+        noise = torch.stack([torch.randn(x.shape[1:], generator=rng) for _ in range(len(x))]).to(x.device)
+        return replace(batch, input=x + level * noise if kind == "white" else x * (1 + level * noise))
+
+    def references(self) -> dict[str, Metrics]:
+        """The most frequent kind as the answer to all, disturbed or not."""
+        metrics = super().references()["majority class"]
+        disturbed = {f"accuracy_{name}": metrics["accuracy"] for name in self.perturbations}
+        return {"majority class": metrics | disturbed}

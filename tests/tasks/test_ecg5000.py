@@ -1,0 +1,107 @@
+"""ECG5000: the split, and the noise that test is scored with."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from physml.data import index
+from physml.data.readers.ecg5000 import ECG5000
+from physml.data.store import Store
+from physml.data.task import Part
+from physml.errors import InputError
+from tasks.ecg5000 import PERTURBATIONS, Beats
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def task(store: Store) -> Beats:
+    task = Beats(perturb="robustness", protocol="paper")
+    task.load(store, 0)
+    return task
+
+
+def everything(task: Beats, part: Part) -> Any:
+    (batch,) = task.batches(part, 5000)
+    return batch
+
+
+def test_the_parts_have_the_sizes_of_the_talk(task: Beats) -> None:
+    assert task.sizes == {"train": 500, "valid": 500, "test": 4000}
+
+
+def test_valid_and_test_are_the_test_beats_of_the_archive(task: Beats, store: Store) -> None:
+    arrays, held = store.read(ECG5000), index.load("ecg5000-valid")
+    assert len(set(held.tolist())) == 500 and held.max() < 4500
+    np.testing.assert_array_equal(everything(task, "train").input.numpy(), arrays["x_train"])
+    np.testing.assert_array_equal(everything(task, "valid").input.numpy(), arrays["x_test"][held])
+    rest = [i for i in range(4500) if i not in set(held.tolist())]
+    np.testing.assert_array_equal(everything(task, "test").input.numpy(), arrays["x_test"][rest])
+    np.testing.assert_array_equal(everything(task, "test").target.numpy(), arrays["y_test"][rest])
+
+
+@pytest.mark.parametrize(("name", "sigma"), [("white_0_4", 0.4), ("white_0_8", 0.8), ("white_1_2", 1.2)])
+def test_white_noise_is_added_to_every_value(task: Beats, name: str, sigma: float) -> None:
+    batch = everything(task, "test")
+    noise = task.perturb(batch, name, Generator().manual_seed(0)).input - batch.input
+    assert noise.std().item() == pytest.approx(sigma, rel=0.02)
+    assert noise.mean().item() == pytest.approx(0, abs=0.02 * sigma)
+    neighbours = (noise[:, 1:] * noise[:, :-1]).mean().item()
+    assert neighbours == pytest.approx(0, abs=0.02 * sigma**2), "a draw of its own for each step"
+
+
+@pytest.mark.parametrize(("name", "sigma"), [("mult_0_4", 0.4), ("mult_0_8", 0.8), ("mult_1_2", 1.2)])
+def test_multiplicative_noise_scales_every_value(task: Beats, name: str, sigma: float) -> None:
+    batch = everything(task, "test")
+    factor = task.perturb(batch, name, Generator().manual_seed(0)).input / batch.input
+    assert factor[batch.input.abs() > 0.1].std().item() == pytest.approx(sigma, rel=0.02)
+    assert factor[batch.input.abs() > 0.1].mean().item() == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+def test_noise_does_not_depend_on_how_test_is_cut(task: Beats, name: str) -> None:
+    found = []
+    for size in (7, 128, 5000):
+        rng = Generator().manual_seed(1)
+        found.append(torch.cat([task.perturb(b, name, rng).input for b in task.batches("test", size)]))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_the_rest_of_a_disturbed_batch_is_as_it_was(task: Beats) -> None:
+    batch = everything(task, "valid")
+    disturbed = task.perturb(batch, "mult_0_4", Generator().manual_seed(0))
+    assert torch.equal(disturbed.target, batch.target) and torch.equal(disturbed.index, batch.index)
+    assert not torch.equal(disturbed.input, batch.input)
+
+
+def test_the_metrics_of_the_disturbances_are_declared(task: Beats) -> None:
+    assert set(task.better) == {"accuracy", "cross_entropy", *(f"accuracy_{n}" for n in PERTURBATIONS)}
+    reference = task.references()["majority class"]
+    y, test = everything(task, "train").target, everything(task, "test").target
+    assert reference["accuracy"] == (test == y.mode().values).double().mean().item()
+    assert reference["accuracy_mult_1_2"] == reference["accuracy"]
+    assert set(reference) == set(task.better)
+
+
+def test_without_disturbances_nothing_more_is_scored(store: Store) -> None:
+    plain = Beats(perturb=None, protocol="paper")
+    plain.load(store, 0)
+    assert plain.perturbations == () and set(plain.better) == {"accuracy", "cross_entropy"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"protocol": "official"}, "protocol must be one of 'paper'"),
+        ({"perturb": "robust"}, "perturb must be one of 'robustness'"),
+    ],
+)
+def test_wrong_arguments_are_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Beats(**({"perturb": None, "protocol": "paper"} | given))

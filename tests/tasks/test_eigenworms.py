@@ -1,0 +1,196 @@
+"""EigenWorms: the splits, the sub-sampling, the inputs of Morrill et al."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from physml.data import index
+from physml.data.readers.eigenworms import EIGENWORMS
+from physml.data.store import Store
+from physml.data.task import Part
+from physml.errors import InputError
+from tasks.eigenworms import EigenWorms, pooled, stratified
+
+PARTS: tuple[Part, ...] = ("train", "valid", "test")
+STEPS = 24  # of the fixture
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+def made(store: Store, split: int = 0, **given: Any) -> EigenWorms:
+    arguments = {"split_of": "lem", "inputs": "raw", "entries": None, "keep": "last", "protocol": "official"}
+    task = EigenWorms(**(arguments | given))
+    task.load(store, split)
+    return task
+
+
+def everything(task: EigenWorms, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
+    (batch,) = task.batches(part, 1000)
+    return batch.input, batch.target
+
+
+def positions(x: np.ndarray, of: torch.Tensor) -> list[int]:
+    """Which worms these are, by their numbers."""
+    known = {row.tobytes(): i for i, row in enumerate(x)}
+    return [known[row.tobytes()] for row in of.numpy()]
+
+
+@pytest.mark.parametrize("split_of", ["lem", "nrde"])
+def test_the_official_splits_are_what_scikit_learn_draws(split_of: str, store: Store) -> None:
+    from sklearn.model_selection import train_test_split
+
+    x, y = pooled(store.read(EIGENWORMS))
+    worms = np.arange(259)
+    if split_of == "lem":
+        train, held = train_test_split(worms, test_size=0.3, random_state=1234)
+        valid, test = train_test_split(held, test_size=0.5, random_state=1234)
+    else:
+        np.random.seed(0)
+        rest, test = train_test_split(worms, test_size=0.15)
+        train, valid = train_test_split(rest, test_size=0.15 / 0.85)
+    task = made(store, split_of=split_of)
+    assert task.sizes == {"train": 181, "valid": 39, "test": 39}
+    for part, wanted in zip(PARTS, (train, valid, test), strict=True):
+        found, target = everything(task, part)
+        assert sorted(positions(x, found)) == sorted(wanted)
+        assert target.tolist() == y[positions(x, found)].tolist()
+
+
+def test_the_official_splits_differ() -> None:
+    lem, nrde = index.load("eigenworms-lem"), index.load("eigenworms-nrde")
+    assert sorted(lem) == sorted(nrde) == list(range(259))
+    assert len(set(lem[220:]) & set(nrde[220:])) < 39
+
+
+@pytest.mark.parametrize("split", range(5))
+def test_the_clean_splits_have_every_class_in_every_part(split: int, store: Store) -> None:
+    x, y = pooled(store.read(EIGENWORMS))
+    task = made(store, split, split_of="stratified", protocol="clean")
+    found = {part: positions(x, everything(task, part)[0]) for part in PARTS}
+    assert {part: len(worms) for part, worms in found.items()} == {"train": 181, "valid": 39, "test": 39}
+    assert sorted(i for worms in found.values() for i in worms) == list(range(259))
+    share = np.bincount(y) / 259
+    for worms in found.values():
+        assert np.abs(np.bincount(y[worms], minlength=5) - len(worms) * share).max() < 2
+
+
+def test_the_clean_splits_differ_and_stay_as_they_are(store: Store) -> None:
+    y = pooled(store.read(EIGENWORMS))[1]
+    orders = [stratified(y, seed) for seed in range(5)]
+    assert len({tuple(sorted(order[220:])) for order in orders}) == 5
+    np.testing.assert_array_equal(orders[1], stratified(y, 1))
+
+
+def test_another_split_of_the_official_protocol_is_refused(store: Store) -> None:
+    with pytest.raises(InputError, match=r"protocol=official has one split.*Use protocol=clean"):
+        made(store, 1)
+
+
+@pytest.mark.parametrize("inputs", ["raw", "nrde"])
+def test_the_last_entries(inputs: str, store: Store) -> None:
+    whole, some = made(store, inputs=inputs), made(store, inputs=inputs, entries=5)
+    for part in PARTS:
+        assert torch.equal(everything(some, part)[0], everything(whole, part)[0][:, -5:])
+
+
+def test_random_entries_stand_in_order_and_differ_from_worm_to_worm(store: Store) -> None:
+    whole, some = made(store, inputs="nrde"), made(store, inputs="nrde", entries=10, keep="random")
+    x, y = everything(some, "train")
+    assert x.shape == (181, 10, 7) and torch.equal(y, everything(whole, "train")[1])
+    steps = (x[..., 0] * (STEPS - 1)).round().long()  # the first channel is time
+    assert (steps.diff(dim=1) > 0).all()
+    assert len({tuple(row) for row in steps.tolist()}) > 170
+    assert torch.equal(x, everything(whole, "train")[0].gather(1, steps[..., None].expand(-1, -1, 7)))
+    assert set(steps.flatten().tolist()) == set(range(STEPS))
+
+
+def test_random_entries_are_the_same_in_every_run(store: Store) -> None:
+    one, other = (made(store, entries=7, keep="random") for _ in range(2))
+    assert torch.equal(everything(one, "test")[0], everything(other, "test")[0])
+
+
+def test_all_entries_at_random_are_all_entries(store: Store) -> None:
+    whole, all_of_them = made(store), made(store, entries=STEPS, keep="random")
+    assert torch.equal(everything(whole, "test")[0], everything(all_of_them, "test")[0])
+
+
+def test_inputs_of_morrill_have_time_and_standardised_channels(store: Store) -> None:
+    task = made(store, split_of="nrde", inputs="nrde")
+    assert task.d_in == 7
+    x, _ = everything(task, "train")
+    torch.testing.assert_close(x[:, :, 0], torch.linspace(0, 1, STEPS).expand(181, -1))
+    torch.testing.assert_close(x[..., 1:].mean((0, 1)), torch.zeros(6), atol=1e-5, rtol=0)
+    torch.testing.assert_close(x[..., 1:].std((0, 1), correction=0), torch.ones(6))
+    raw_train, raw_test = (everything(made(store, split_of="nrde"), part)[0] for part in ("train", "test"))
+    mean, std = raw_train.mean((0, 1)), raw_train.std((0, 1), correction=0)
+    torch.testing.assert_close(
+        everything(task, "test")[0][..., 1:], (raw_test - mean) / std, atol=1e-5, rtol=0
+    )
+
+
+def test_raw_inputs_are_as_in_the_files(store: Store) -> None:
+    arrays = store.read(EIGENWORMS)
+    task = made(store)
+    assert task.d_in == 6 and task.d_out == 5
+    found = torch.cat([everything(task, part)[0] for part in PARTS]).numpy()
+    both = np.concatenate([arrays["x_train"], arrays["x_test"]])
+    np.testing.assert_array_equal(found, both[index.load("eigenworms-lem")])
+
+
+def test_the_majority_class_is_the_trivial_reference(store: Store) -> None:
+    task = made(store)
+    y, test = everything(task, "train")[1], everything(task, "test")[1]
+    accuracy = task.references()["majority class"]["accuracy"]
+    assert accuracy == (test == y.mode().values).double().mean().item()
+    assert round(accuracy * 39) == pytest.approx(accuracy * 39), "a number of worms out of 39"
+
+
+def drawn(task: EigenWorms) -> list[list[int]]:
+    batches = task.batches("train", 8, Generator().manual_seed(3))
+    return [batch.index.tolist() for batch in batches if batch.index is not None]
+
+
+def test_batches_are_shuffled_and_whole(store: Store) -> None:
+    task = made(store)
+    found = drawn(task)
+    assert task.steps_per_epoch(8) == len(found) == 23
+    order = [i for batch in found for i in batch]
+    assert sorted(order) == list(range(181)) != order
+    assert drawn(task) == found
+
+
+def test_the_record_says_that_the_data_are_a_fixture(store: Store) -> None:
+    facts = made(store).facts()
+    assert facts["kind"] == "fixture" and facts["readers"] == {"eigenworms": 1}
+    assert set(facts["sha256"]) == {"EigenWorms_TRAIN.ts", "EigenWorms_TEST.ts"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"split_of": "stratified"}, r"protocol=official is divided as split_of=lem or nrde; got stratified"),
+        ({"protocol": "clean"}, r"protocol=clean is divided as split_of=stratified; got lem"),
+        ({"protocol": "paper"}, r"protocol must be one of 'official', 'clean'"),
+        ({"split_of": "lme"}, r"split_of must be one of"),
+        ({"inputs": "row"}, r"inputs must be one of.*Did you mean raw"),
+        ({"keep": "first"}, r"keep must be one of 'last', 'random'"),
+        ({"entries": 0}, r"entries must be positive"),
+        ({"entries": STEPS + 1}, rf"entries must be at most the {STEPS} steps of a worm; got {STEPS + 1}"),
+    ],
+)
+def test_wrong_arguments_are_refused(given: dict[str, Any], says: str, store: Store) -> None:
+    with pytest.raises(InputError, match=says):
+        made(store, **given)
+
+
+def test_files_at_the_root_are_enough(tmp_path: Path) -> None:
+    EIGENWORMS.fixture(tmp_path / "data")
+    task = made(Store(tmp_path / "data", tmp_path / "cache"))
+    assert task.sizes["train"] == 181 and task.facts()["kind"] == "pinned"
