@@ -32,41 +32,27 @@ def specs() -> list[TableSpec]:
     return [load_table(CONF / "table" / f"{ident}.yaml") for ident in table_ids()]
 
 
-Printed = dict[str, dict[str, Any]]
-
-
-def printed_rows(entry: dict[str, Any]) -> Printed:
-    """The rows of a printed table by their label; two of one model are told apart by their settings."""
-    models = [row["model"] for row in entry["rows"]]
-    found: Printed = {}
-    for row in entry["rows"]:
-        label, config = row["model"], row.get("config", {})
-        if models.count(label) > 1:
-            label += f", chrono {config['chrono']}"
-            label += "" if config["tuning_dt"] == "/" else f", tuned Δt {config['tuning_dt']}"
-        found[label] = row
-    return found
-
-
-def of_the_paper(spec: TableSpec, printed: Printed) -> list[Row]:
-    """Rows of the printed table; what is added for comparison has neither parameters nor a number."""
-    return [
-        r
-        for r in spec.rows
-        if r.label in printed or r.params is not None or any(c.published for c in r.cells.values())
-    ]
+def of_the_paper(spec: TableSpec) -> list[Row]:
+    """Rows with something printed; what is added for comparison has neither parameters nor a number."""
+    return [r for r in spec.rows if r.params is not None or any(c.published for c in r.cells.values())]
 
 
 def printed_rows(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """By our labels: a model that the paper has in several sizes is told by its units."""
+    """By our labels: where a model stands twice, it is told by what differs."""
     names = [row["model"] for row in entry["rows"]]
     return {
-        row["model"]
-        if names.count(row["model"]) == 1
-        else f"{row['model']}, {row['config']['units']} units": row
+        row["model"] if names.count(row["model"]) == 1 else f"{row['model']}, {told_by(row['config'])}": row
         for row in entry["rows"]
         if not all(value.get("missing") for value in row["values"].values())
     }
+
+
+def told_by(config: dict[str, Any]) -> str:
+    """By the initialisation and what was tuned, where these are printed; else by the units."""
+    if "chrono" not in config:
+        return f"{config['units']} units"
+    tuned = "" if config["tuning_dt"] == "/" else f", tuned Δt {config['tuning_dt']}"
+    return f"chrono {config['chrono']}{tuned}"
 
 
 def printed_column(key: str, entry: dict[str, Any]) -> str:
