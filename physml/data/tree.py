@@ -1,12 +1,16 @@
 """The members of an archive, packed or unpacked, read one by one. No torch here."""
 
+import bz2
 import fnmatch
+import gzip
+import lzma
 import os
 import tarfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
 from physml import atomic
 from physml.errors import DataError, near
@@ -57,7 +61,7 @@ class ZipTree(Tree):
         }
         for name, info in self._infos.items():
             if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                raise DataError(f"{path}: member {name} is a link. It is not opened; get the archive again.")
+                raise link(path, name)
 
     def names(self) -> list[str]:
         return list(self._infos)
@@ -95,16 +99,17 @@ class TarTree(Tree):
 
     def _members(self, wanted: Callable[[str], bool]) -> Iterator[Member]:
         try:
-            with tarfile.open(self.path, "r|*") as archive:
-                for member in archive:
-                    name = safe(member.name, self.path)
-                    if member.issym() or member.islnk():
-                        raise DataError(
-                            f"{self.path}: member {name} is a link. It is not opened; get the archive again."
-                        )
-                    if member.isfile():
-                        file = archive.extractfile(member) if wanted(name) else None
-                        yield name, file.read() if file else None
+            with _decompressed(self.path) as file:
+                with tarfile.open(fileobj=file, mode="r|") as archive:
+                    for member in archive:
+                        name = safe(member.name, self.path)
+                        if member.issym() or member.islnk():
+                            raise link(self.path, name)
+                        if member.isfile():
+                            content = archive.extractfile(member) if wanted(name) else None
+                            yield name, content.read() if content else None
+                while file.read(1 << 20):  # to the end, where the checksum of the compressed file stands
+                    pass
         except (tarfile.TarError, EOFError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -113,6 +118,16 @@ class TarTree(Tree):
             if isinstance(error, DataError):
                 raise
             raise damaged(self.path, "tar archive", error) from error
+
+
+def _decompressed(path: Path) -> IO[bytes]:
+    """By what it holds. tarfile itself takes a damaged header for the end, and looks at no checksum."""
+    with path.open("rb") as file:
+        start = file.read(6)
+    for magic, module in ((b"\x1f\x8b", gzip), (b"BZh", bz2), (b"\xfd7zXZ\0", lzma)):
+        if start.startswith(magic):
+            return cast(IO[bytes], module.open(path))
+    return path.open("rb")
 
 
 class FolderTree(Tree):
@@ -163,18 +178,33 @@ def safe(name: str, archive: Path) -> str:
     """The name of a member without `./`; DataError where it would be written elsewhere."""
     pure = PurePosixPath(name.replace("\\", "/"))
     if pure.is_absolute() or ".." in pure.parts or ":" in (pure.parts or ("",))[0]:
-        raise DataError(f"{archive}: member {name!r} points out of the archive. It is not opened.")
+        raise DataError(
+            f"{archive}: member {name!r} points out of the archive. It is not opened. Delete the file and "
+            "run `physml data get`."
+        )
     return pure.as_posix()
+
+
+def link(archive: Path, name: str) -> DataError:
+    return DataError(
+        f"{archive}: member {name} is a link. It is not opened. Delete the file and run `physml data get`."
+    )
+
+
+def is_web_page(path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(512).lstrip().lower()
+    return start.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml"))
 
 
 def damaged(path: Path, wanted: str, error: BaseException | None) -> DataError:
     """What came in place of the wanted format, in words."""
     with path.open("rb") as file:
-        start = file.read(512)
+        start = file.read(8)
     if not start:
         found = "it is empty"
-    elif start.lstrip()[:1] == b"<":
-        found = "it is a web page or XML, as a download behind a form leaves it"
+    elif is_web_page(path):
+        found = "it is a web page, as a server sends it in place of a file it no longer has"
     else:
         found = f"{type(error).__name__}: {error}" if error else f"it starts with {start[:8]!r}"
     return DataError(f"{path} is no sound {wanted}: {found}. Delete it and run `physml data get`.")

@@ -12,6 +12,7 @@ from physml.errors import DataError
 
 PARTS = {"train": "train", "test": "t10k"}
 N_FIXTURE = {"train": 60, "test": 20}
+AGAIN = "Delete it and run `physml data get mnist`."
 
 
 def name(part: str, kind: str) -> str:
@@ -27,13 +28,15 @@ def read(files: Files) -> Arrays:
         path = files.path(name(part, "labels"))
         y = read_idx(path, dimensions=1)
         if x.shape[1:] != (28, 28):
-            raise DataError(f"{files.path(name(part, 'images'))}: images must be 28 x 28; got {x.shape[1:]}.")
+            raise DataError(
+                f"{files.path(name(part, 'images'))}: images must be 28 x 28; got {x.shape[1:]}. {AGAIN}"
+            )
         if len(x) != len(y):
             raise DataError(
                 f"{path}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
             )
         if y.max(initial=0) > 9:
-            raise DataError(f"{path}: label {y.max()} at position {y.argmax()} is no digit.")
+            raise DataError(f"{path}: label {y.max()} at position {y.argmax()} is no digit. {AGAIN}")
         arrays |= {f"{part}_x": x, f"{part}_y": y}
     return arrays
 
@@ -42,19 +45,18 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
     """The bytes of a gzipped idx file as an array, by torchvision; DataError where it is none."""
     from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
 
-    again = "Delete it and run `physml data get mnist`."
     try:
         content = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-        raise DataError(f"{path} is no sound gzip file: {error}. {again}") from error
+        raise DataError(f"{path} is no sound gzip file: {error}. {AGAIN}") from error
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
-        raise DataError(f"{path} is no idx file of bytes with {dimensions} dimension(s). {again}")
+        raise DataError(f"{path} is no idx file of bytes with {dimensions} dimension(s). {AGAIN}")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     if len(content) != header + int(np.prod(shape)):
-        raise DataError(f"{path} must hold {shape} bytes; got {len(content) - header} in all. {again}")
+        raise DataError(f"{path} must hold {shape} bytes; got {len(content) - header} in all. {AGAIN}")
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()

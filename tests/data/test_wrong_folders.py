@@ -1,0 +1,483 @@
+"""Wrong data folders: refused before anything is trained, by name, with what to do; nothing is cached.
+
+Every folder starts as the fixture of a data set, which is in the upstream format, and is then spoilt.
+Run with -s to see the messages.
+"""
+
+import gzip
+import io
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.data.dataset import DataSet
+from physml.data.readers import cifar10, ecg5000, eigenworms, har, mnist
+from physml.data.readers import speech_commands as speech
+from physml.data.store import Store
+from physml.errors import DataError
+from physml.paths import ROOT
+
+Change = Callable[[Path], None]
+Members = dict[str, bytes]
+
+WHAT_TO_DO = r"`physml data get[ `]|PHYSML_DATA|data\.verify="
+PAGE = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Please sign in.</body></html>\n"
+
+
+# ---------------------------------------------------------------------------- ways to spoil a file
+
+
+def flip(name: str, at: float = 0.5) -> Change:
+    """One byte somewhere in a file."""
+
+    def change(root: Path) -> None:
+        content = bytearray((root / name).read_bytes())
+        content[int(at * len(content))] ^= 0xFF
+        (root / name).write_bytes(content)
+
+    return change
+
+
+def cut(name: str, keep: float = 0.6) -> Change:
+    def change(root: Path) -> None:
+        content = (root / name).read_bytes()
+        (root / name).write_bytes(content[: int(keep * len(content))])
+
+    return change
+
+
+def put(name: str, content: bytes) -> Change:
+    def change(root: Path) -> None:
+        (root / name).write_bytes(content)
+
+    return change
+
+
+def text(name: str, old: str, new: str) -> Change:
+    """Other words in a text file: the first place where a pattern stands."""
+
+    def change(root: Path) -> None:
+        before = (root / name).read_text()
+        after = re.sub(old, new, before, count=1, flags=re.M)
+        assert after != before, "the pattern stands nowhere"
+        (root / name).write_text(after)
+
+    return change
+
+
+def drop(name: str) -> Change:
+    return lambda root: (root / name).unlink()
+
+
+def copied(old: str, new: str) -> Change:
+    def change(root: Path) -> None:
+        shutil.copy(root / old, root / new)
+
+    return change
+
+
+def part(name: str) -> Change:
+    """Half a download, as the downloader leaves it."""
+
+    def change(root: Path) -> None:
+        cut(name)(root)
+        (root / name).rename(root / f"{name}.part")
+
+    return change
+
+
+def idx(kind: str, edit: Callable[[np.ndarray], np.ndarray]) -> Change:
+    """Other images or labels in the training files of MNIST."""
+
+    def change(root: Path) -> None:
+        path = root / mnist.name("train", kind)
+        array = mnist.read_idx(path, dimensions=3 if kind == "images" else 1).copy()
+        mnist.write_idx(path, edit(array))
+
+    return change
+
+
+def tar(edit: Callable[[Members], Members | None], name: str = speech.ARCHIVE) -> Change:
+    """Other members in a tar.gz."""
+
+    def change(root: Path) -> None:
+        with tarfile.open(root / name) as archive:
+            members = {m.name.removeprefix("./"): archive.extractfile(m).read() for m in archive.getmembers()}
+        speech.pack(root / name, edit(members) or members)
+
+    return change
+
+
+def packed(edit: Callable[[Members], Members | None], name: str = har.ARCHIVE) -> Change:
+    """Other members in a zip."""
+
+    def change(root: Path) -> None:
+        with zipfile.ZipFile(root / name) as archive:
+            members = {info.filename: archive.read(info) for info in archive.infolist()}
+        members = edit(members) or members
+        with zipfile.ZipFile(root / name, "w") as archive:
+            for member, content in members.items():
+                archive.writestr(member, content)
+
+    return change
+
+
+def unpacked(name: str, folder: str, edit: Callable[[Path], None], below: str = ".") -> Change:
+    """The folder that an archive is unpacked to, in its place, and then spoilt."""
+
+    def change(root: Path) -> None:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        shutil.unpack_archive(root / name, root / below, **({"filter": "data"} if "tar" in name else {}))
+        (root / name).unlink()
+        edit(root / folder)
+
+    return change
+
+
+def one(name: str, content: bytes) -> Callable[[Members], None]:
+    """One member, there already, with another content."""
+
+    def edit(members: Members) -> None:
+        assert name in members
+        members[name] = content
+
+    return edit
+
+
+def renamed(old: str, new: str) -> Callable[[Members], Members]:
+    return lambda members: {name.replace(old, new): content for name, content in members.items()}
+
+
+def without(pattern: str) -> Callable[[Members], Members]:
+    def edit(members: Members) -> Members:
+        left = {name: content for name, content in members.items() if not re.search(pattern, name)}
+        assert len(left) < len(members)
+        return left
+
+    return edit
+
+
+def substituted(name: str, old: bytes, new: bytes) -> Callable[[Members], None]:
+    """The first place in a member where a pattern stands."""
+
+    def edit(members: Members) -> None:
+        before = members[name]
+        members[name] = re.sub(old, new, before, count=1, flags=re.M)
+        assert members[name] != before
+
+    return edit
+
+
+def clip(content: bytes) -> Change:
+    """Something else in place of one clip."""
+    return tar(one(CLIP, content))
+
+
+def last_number(new: bytes) -> Callable[[Members], None]:
+    """Of the first line of a signal."""
+    return substituted(HAR_TRAIN, rb"\S+$", new)
+
+
+def with_label(label: int, content: bytes) -> bytes:
+    """A batch of CIFAR-10 whose first image has another label."""
+    entry = pickle.load(io.BytesIO(content))
+    return pickle.dumps({**entry, "labels": [label, *entry["labels"][1:]]}, protocol=2)
+
+
+def link(root: Path) -> None:
+    """A tar with a link out of it."""
+    with tarfile.open(root / speech.ARCHIVE, "w:gz") as archive:
+        info = tarfile.TarInfo("./yes/clip.wav")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(info)
+
+
+class Command:
+    """A pickle that would run a command when it is opened."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("opened"),)
+
+
+IMAGES, LABELS = mnist.name("train", "images"), mnist.name("train", "labels")
+HAR_TRAIN = f"{har.TOP}/train/Inertial Signals/body_acc_x_train.txt"
+CLIP = "yes/a0000021_nohash_0.wav"
+ECG = ecg5000.name("train")
+WORMS = eigenworms.name("test")
+BATCH = f"{cifar10.TOP}/data_batch_3"
+TONE = speech.tone(8000, period=20, level=4000)
+NAN = np.full(8000, np.nan)
+SPEECH_FOLDER = "SpeechCommands/speech_commands_v0.02"
+
+MNIST_CASES = {
+    "damaged byte": (flip(IMAGES), r"train-images.*no sound gzip file"),
+    "half a file": (cut(IMAGES), r"train-images.*no sound gzip file.*ended"),
+    "web page": (put(IMAGES, PAGE), r"train-images.*no sound gzip file"),
+    "web page, packed": (put(IMAGES, gzip.compress(PAGE)), r"train-images.*no idx file"),
+    "empty file": (put(LABELS, b""), r"train-labels.*empty"),
+    "labels for images": (copied(LABELS, IMAGES), r"train-images.*no idx"),
+    "label out of range": (idx("labels", lambda y: y + 3), r"train-labels.*label 12 .*no digit"),
+    "too few labels": (idx("labels", lambda y: y[:-1]), r"train-labels.*59 labels for 60 images"),
+    "images of another size": (idx("images", lambda x: x[:, :27]), r"train-images.*28 x 28"),
+    "a file is missing": (drop(LABELS), r"train-labels.* is missing"),
+    "half a download": (part(IMAGES), r"Half a download lies at .*train-images.*\.part"),
+}
+
+ARCHIVE = r"speech_commands_v0\.02\.tar\.gz"
+SPEECH_CASES = {
+    "half an archive": (cut(speech.ARCHIVE), rf"{ARCHIVE} is no sound tar"),
+    "damaged byte in an archive": (flip(speech.ARCHIVE), rf"{ARCHIVE} is no sound tar"),
+    "web page for an archive": (put(speech.ARCHIVE, PAGE), rf"{ARCHIVE}.*web page"),
+    "link in an archive": (link, rf"{ARCHIVE}.*yes/clip\.wav is a link"),
+    "member above the archive": (tar(renamed("yes/", "../yes/")), rf"{ARCHIVE}.*\.\./yes/.*points out of"),
+    "renamed class folder": (tar(renamed("yes/", "yess/")), r"folder yess is no word.*Did you mean.*yes"),
+    "a class folder is missing": (tar(without("^zero/")), r"no wav file in folder zero"),
+    "wav of another rate": (
+        clip(speech.wav(TONE, rate=44_100)),
+        rf"{CLIP} must be .*16000 Hz.*got .*44100 Hz",
+    ),
+    "wav with two channels": (
+        clip(speech.wav(np.stack([TONE, TONE], 1))),
+        rf"{CLIP} must be .*got .*2 channel",
+    ),
+    "wav with NaN": (clip(speech.wav(NAN, subtype="FLOAT")), rf"{CLIP} must be WAV PCM_16.*got WAV FLOAT"),
+    "wav of less than a frame": (clip(speech.wav(TONE[:1000])), rf"{CLIP} has 1000 samples.*at least 1024"),
+    "wav of over a second": (clip(speech.wav(np.tile(TONE, 3))), rf"{CLIP} has 24000 samples.*at most 16000"),
+    "empty wav": (clip(b""), rf"{CLIP} is empty"),
+    "wav that is cut off": (clip(speech.wav(TONE)[:9000]), rf"{CLIP} is cut off: \d+ of 8000"),
+    "web page for a wav": (clip(PAGE), rf"{CLIP} is no sound wav"),
+    "empty list": (tar(one("testing_list.txt", b"\n")), r"testing_list\.txt is empty"),
+    "list is missing": (tar(without("^validation_list")), r"no member validation_list\.txt"),
+    "list of other clips": (
+        tar(one("testing_list.txt", b"yes/other.wav\n")),
+        r"testing_list\.txt, line 1, names yes/other\.wav, which is not there",
+    ),
+    "a clip in two parts": (
+        tar(lambda m: m.update({"testing_list.txt": m["validation_list.txt"]})),
+        r"testing_list\.txt, line 1: .* validation_list\.txt too",
+    ),
+    "partly unpacked": (
+        unpacked(speech.ARCHIVE, SPEECH_FOLDER, lambda folder: drop(CLIP)(folder), SPEECH_FOLDER),
+        r"speech_commands_v0\.02: (124 clips, expected 105829|.*names yes/.*not there)",
+    ),
+}
+
+HAR_CASES = {
+    "half a zip": (cut(har.ARCHIVE), r"UCI HAR Dataset\.zip is no sound zip"),
+    "damaged byte in a zip": (flip(har.ARCHIVE, 0.3), r"UCI HAR Dataset\.zip.*no sound zip"),
+    "web page for a zip": (put(har.ARCHIVE, PAGE), r"UCI HAR Dataset\.zip.*web page"),
+    "empty text file": (packed(one(HAR_TRAIN, b"")), r"body_acc_x_train\.txt is empty"),
+    "NaN": (packed(last_number(b"NaN")), r"body_acc_x_train\.txt, line 1: .*not finite"),
+    "a word for a number": (packed(last_number(b"abc")), r"body_acc_x_train\.txt, line 1: .*abc"),
+    "a short line": (packed(last_number(b"")), r"body_acc_x_train\.txt, line 1: .*128 numbers; got 127"),
+    "activity out of range": (
+        packed(substituted(f"{har.TOP}/test/y_test.txt", rb"^\d$", b"7")),
+        r"y_test\.txt, line 1: expected one of 1\.\.6; got '7'",
+    ),
+    "partly unpacked": (
+        unpacked(har.ARCHIVE, har.TOP, drop("test/subject_test.txt")),
+        r"no member .*subject_test\.txt",
+    ),
+}
+
+ECG_CASES = {
+    "missing value": (text(ECG, r"^(-?[\d.]+),[^,]+", r"\1,?"), r"_TRAIN\.ts, line \d+.*step 2 .*is missing"),
+    "another length": (text(ECG, r"^(-?[\d.]+),", ""), r"_TRAIN\.ts, line \d+: 11 steps, but .* says 12"),
+    "class out of range": (text(ECG, r":\d$", ":6"), r"_TRAIN\.ts, line \d+: '6' is none of the classes"),
+    "NaN": (text(ECG, r"^-?[\d.]+,", "NaN,"), r"_TRAIN\.ts, line \d+.*step 1 .*missing"),
+    "half a file": (cut(ECG), r"ECG5000_TRAIN\.ts"),
+    "web page": (put(ECG, PAGE), r"ECG5000_TRAIN\.ts.*web page"),
+}
+
+WORMS_CASES = {
+    "another problem": (
+        text(WORMS, "EigenWorms", "BasicMotions"),
+        r"_TEST\.ts is the problem BasicMotions; exp",
+    ),
+    "fewer cases": (text(WORMS, r"\n[^\n]+\n\Z", "\n"), r"EigenWorms_TEST\.ts: 130 cases, expected 131"),
+    "a dimension is missing": (text(WORMS, r"^-?[\d.][^:]*:", ""), r"_TEST\.ts, line \d+: 5 dimension"),
+}
+
+CIFAR_CASES = {
+    "half an archive": (cut(cifar10.ARCHIVE), r"cifar-10-python\.tar\.gz is no sound tar"),
+    "a batch is missing": (tar(without("data_batch_3"), cifar10.ARCHIVE), r"no member .*data_batch_3"),
+    "a pickle that runs a command": (
+        tar(one(BATCH, pickle.dumps(Command())), cifar10.ARCHIVE),
+        r"data_batch_3 cannot be read: it names pathlib",
+    ),
+    "class out of range": (
+        tar(lambda m: m.update({BATCH: with_label(10, m[BATCH])}), cifar10.ARCHIVE),
+        r"data_batch_3: labels must be 0\.\.9; got 10",
+    ),
+}
+
+CASES: dict[DataSet, dict[str, tuple[Change, str]]] = {
+    mnist.MNIST: MNIST_CASES,
+    speech.SPEECH_COMMANDS: SPEECH_CASES,
+    har.UCI_HAR: HAR_CASES,
+    ecg5000.ECG5000: ECG_CASES,
+    eigenworms.EIGENWORMS: WORMS_CASES,
+    cifar10.CIFAR10: CIFAR_CASES,
+}
+
+
+# ---------------------------------------------------------------------------- what must come of it
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DataSet], Path]:
+    """The fixture of a data set, written once."""
+    root = tmp_path_factory.mktemp("sound")
+
+    def folder(data: DataSet) -> Path:
+        if not (root / data.name).exists():
+            data.fixture(root / data.name)
+        return root / data.name
+
+    return folder
+
+
+def refused(data: DataSet, store: Store) -> str:
+    """The message; and that the cache holds no arrays afterwards, nor a pin to a file that is wrong."""
+    with pytest.raises(DataError) as refusal:
+        store.read(data)
+    kept = [path for path in store.cache.rglob("*") if path.is_file()]
+    assert not [path for path in kept if path.suffix == ".npz" or "pins" in path.parts]
+    assert not store.used
+    message = str(refusal.value)
+    print(f"\n{message}")
+    assert re.search(WHAT_TO_DO, message), "it does not say what to do"
+    assert "\n" not in message and len(message) < 1000
+    return message
+
+
+EVERY = [(data, name) for data, table in CASES.items() for name in table]
+
+
+@pytest.mark.parametrize(("data", "name"), EVERY, ids=lambda one: getattr(one, "name", one))
+def test_a_wrong_folder_is_refused_by_name(
+    data: DataSet,
+    name: str,
+    sound: Callable[[DataSet], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is compared with published bytes here, so the reader itself must see what is wrong."""
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "data"
+    shutil.copytree(sound(data), root)
+    change, says = CASES[data][name]
+    change(root)
+    message = refused(data, Store(root, tmp_path / "cache", verify="off"))
+    assert re.search(says, message)
+    assert not Path("opened").exists(), "a file ran a command"
+
+
+@pytest.mark.parametrize("data", CASES, ids=lambda data: data.name)
+def test_the_same_folder_unspoilt_is_read(
+    data: DataSet, sound: Callable[[DataSet], Path], tmp_path: Path
+) -> None:
+    """So it is the change that is refused, and not the folder."""
+    assert Store(sound(data), tmp_path / "cache", verify="off").read(data)
+
+
+@pytest.mark.parametrize("data", CASES, ids=lambda data: data.name)
+def test_without_its_files_a_data_set_says_where_to_get_them(data: DataSet, tmp_path: Path) -> None:
+    message = refused(data, Store(tmp_path, tmp_path / "cache"))
+    for said in (data.upstream.files[0].name, "is missing", str(tmp_path), f"physml data get {data.name}"):
+        assert said in message
+
+
+def test_other_bytes_than_published_are_refused(sound: Callable[[DataSet], Path], tmp_path: Path) -> None:
+    message = refused(mnist.MNIST, Store(sound(mnist.MNIST), tmp_path / "cache"))
+    assert re.search(r"train-images.*bytes, expected 9912422.*Delete the file", message)
+
+
+def test_a_file_without_published_hash_must_stay_as_it_was_first_seen(
+    sound: Callable[[DataSet], Path], tmp_path: Path
+) -> None:
+    root, cache = tmp_path / "data", tmp_path / "cache"
+    shutil.copytree(sound(har.UCI_HAR), root)
+    Store(root, cache).read(har.UCI_HAR)
+    packed(one(HAR_TRAIN, b""))(root)
+    with pytest.raises(
+        DataError, match=r"UCI HAR Dataset\.zip: sha256 is .*first seen here.*Put that one back"
+    ):
+        Store(root, cache).read(har.UCI_HAR)
+
+
+def test_an_unpacked_folder_has_no_bytes_to_compare(sound: Callable[[DataSet], Path], tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    shutil.copytree(sound(har.UCI_HAR), root)
+    unpacked(har.ARCHIVE, har.TOP, lambda folder: None)(root)
+    message = refused(har.UCI_HAR, Store(root, tmp_path / "cache"))
+    assert re.search(r"unpacked UCI HAR Dataset\.zip.*no published checksums.*data\.verify=content", message)
+
+
+def test_other_content_than_published_is_refused(sound: Callable[[DataSet], Path], tmp_path: Path) -> None:
+    message = refused(har.UCI_HAR, Store(sound(har.UCI_HAR), tmp_path / "cache", verify="content"))
+    assert "the content of uci_har is not the published one" in message
+
+
+@pytest.mark.parametrize(
+    ("set_to", "says"),
+    [
+        ("data/MNIST", r"points too deep: set PHYSML_DATA=.*/data\. "),
+        ("data/MNIST/raw", r"points too deep: set PHYSML_DATA=.*/data\. "),
+        (".", r"points too high: set PHYSML_DATA=.*/data\. "),
+        ("nowhere", r"PHYSML_DATA=.*/nowhere is not there"),
+        ("data/MNIST/raw/train-images-idx3-ubyte.gz", r"is not a folder"),
+    ],
+)
+def test_a_wrong_data_root_is_told_with_the_right_one(
+    set_to: str, says: str, sound: Callable[[DataSet], Path], tmp_path: Path
+) -> None:
+    shutil.copytree(sound(mnist.MNIST), tmp_path / "data")
+    message = refused(mnist.MNIST, Store(tmp_path / set_to, tmp_path / "cache", verify="off"))
+    assert "train-images-idx3-ubyte.gz is missing" in message and re.search(says, message)
+
+
+def test_a_run_ends_before_it_starts(sound: Callable[[DataSet], Path], tmp_path: Path) -> None:
+    """One line, exit code 2; no record, no cache."""
+    root = tmp_path / "data"
+    shutil.copytree(sound(har.UCI_HAR), root)
+    packed(last_number(b"NaN"))(root)
+    places = {
+        "DATA": root,
+        "CACHE": tmp_path / "cache",
+        "RESULTS": tmp_path / "results",
+        "RUNS": tmp_path / "runs",
+    }
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "physml",
+            "run",
+            "experiment=cornn/har2-cornn",
+            "data.verify=off",
+            "tracker=none",
+        ],
+        cwd=ROOT,
+        env={**os.environ, **{f"PHYSML_{name}": str(path) for name, path in places.items()}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert re.search(r"body_acc_x_train\.txt, line 1: .*not finite.*physml data get uci_har", ended.stderr)
+    assert "Traceback" not in ended.stderr
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and root not in path.parents]
+    assert not [
+        path for path in left if path.suffix in (".npz", ".json", ".pt") and "stamps" not in path.parts
+    ]
