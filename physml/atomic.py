@@ -18,8 +18,7 @@ def writing(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
         _sync_folder(path.parent)
@@ -46,6 +45,12 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Strict JSON: NaN and infinity are refused, for other readers refuse them too."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def sync(path: Path) -> None:
+    """What was written to a file is on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

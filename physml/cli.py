@@ -84,9 +84,12 @@ def parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="models, tasks, tables, figures or experiments")
     listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments"))
     listing.set_defaults(command=_list)
-    data = commands.add_parser("data", help="list, get or check the data of tasks")
+    data = commands.add_parser("data", help="list, get or check data sets")
     data.add_argument("action", choices=("list", "get", "check"))
-    data.add_argument("task", nargs="*", help="names of tasks; default: all")
+    data.add_argument(
+        "names", nargs="*", metavar="NAME", help="data sets, or tasks that read them; default: all"
+    )
+    _add_verify(data)
     data.set_defaults(command=_data)
     doctor = commands.add_parser("doctor", help="what is installed, what is missing, how to get it")
     doctor.set_defaults(command=_doctor)
@@ -166,6 +169,15 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         "--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours"
     )
     command.add_argument("--device", default=None, help="auto, cpu, cuda")
+
+
+def _add_verify(command: Any) -> None:
+    command.add_argument(
+        "--verify",
+        choices=("bytes", "content", "off"),
+        default=None,
+        help="how files of data sets are compared with the published ones; default: by their bytes",
+    )
 
 
 def _add_search(commands: Any) -> None:
@@ -289,7 +301,7 @@ def _list(options: argparse.Namespace) -> int:
 def _data(options: argparse.Namespace) -> int:
     from physml import commands
 
-    return commands.data(options.action, options.task)
+    return commands.data(options.action, options.names, options.verify or "bytes")
 
 
 def _doctor(options: argparse.Namespace) -> int:

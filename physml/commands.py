@@ -4,13 +4,13 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml import launch, record
-from physml.compose import Composed, compose, names
-from physml.errors import ConfigError, PhysmlError, near
+from physml.compose import Composed, compose
+from physml.errors import ConfigError, PhysmlError
 from physml.identity import identity
 from physml.lock import is_held
 from physml.paths import results_root, shown, work_root
@@ -18,6 +18,7 @@ from physml.record import Place
 from physml.runspec import RunSpec, folder_of, spec_of
 
 if TYPE_CHECKING:
+    from physml.data.store import Verify
     from physml.table import Table
     from physml.tablespec import TableSpec
 
@@ -292,31 +293,33 @@ def figure(name: str, options: argparse.Namespace) -> int:
 # ---------------------------------------------------------------------------- data, diff
 
 
-def data(action: str, chosen: Sequence[str]) -> int:
+def data(action: str, names: Sequence[str], how: "Verify" = "bytes") -> int:
+    """Exit code 2 where something is damaged."""
     from physml.data import catalogue
     from physml.data.store import Store
 
-    tasks = _tasks(chosen)
-    rows = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}[action](
-        tasks, Store.from_env()
-    )
+    store = Store.from_env(how)
+    chosen = catalogue.choose(names)
+    work = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}
+    rows = work[action](chosen, store)
+    listing = action == "list"
     lines = []
     for row in rows:
-        size = "" if row.size is None else f"{row.size / 2**20:.1f} MiB"
+        told = (row.note, row.licence) if listing else ()
         path = shown(row.path) if row.path else ""
-        lines.append((row.task, row.name, row.kind, row.state, size, path, row.note))
-    print(columns(("task", "data", "kind", "state", "size", "path", "note"), lines))
+        lines.append((row.dataset, row.file, row.state, _bytes(row.size), *told, path))
+    told = ("purpose", "licence") if listing else ()
+    print(columns(("data set", "file", "state", "size", *told, "path"), lines))
+    for row in rows:
+        if row.note and not listing and row.state in ("damaged", "unverified", "content-verified"):
+            print(f"{row.dataset}, {row.file}: {row.state}: {row.note}")
     return 2 if any(row.state == "damaged" for row in rows) else 0
 
 
-def _tasks(chosen: Sequence[str]) -> Mapping[str, Any]:
-    from physml.build import build_task
-
-    known = [n for n in names("task") if n != "own"]
-    for name in chosen:
-        if name not in known:
-            raise ConfigError(f"there is no task {name}. {near(name, known)}")
-    return {n: build_task(compose([f"task={n}", "+model._target_=none"]).config) for n in chosen or known}
+def _bytes(size: int | None) -> str:
+    if size is None:
+        return ""
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
 
 
 def diff(first: str, second: str) -> int:

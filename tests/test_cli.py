@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from physml import cli, commands
+from physml.data.store import Store
 from physml.errors import DataError
 from physml.paths import ROOT
 from physml.tablespec import experiments_of, find_table, load_table
@@ -123,7 +125,7 @@ WRONG = [
     (("figure", "lem-fig-44"), "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),
     (("list", "tabels"), "there is no tabels. Did you mean tables"),
     (("data", "lst"), "there is no lst. Did you mean list"),
-    (("data", "list", "ading"), "there is no task ading. Did you mean adding"),
+    (("data", "list", "ading"), "there is no data set or task ading. Did you mean adding"),
     (("search", "fitzhugh"), "there is no search fitzhugh"),
     (("diff", "a.json"), "required: RECORD"),
     (("diff", "a.json", "b.json"), "a.json cannot be read"),
@@ -285,12 +287,17 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
 
 
 def test_data_list_is_whole_in_a_pipe(physml: Callable[..., Said], own_roots: Path) -> None:
+    key = {"data_seed": 1234, "sizes": {"train": 2, "test": 1}}
+    Store.from_env().generated("fitzhugh_nagumo", key, 1, lambda: {"a": np.ones(3)})
     code, out, _ = physml("data", "list")
     head, *rows = out.splitlines()
     assert code == 0
-    assert head.split() == ["task", "data", "kind", "state", "size", "path", "note"]
-    assert any("cache/generated/fitzhugh_nagumo-" in row and "data_seed 1234" in row for row in rows)
-    assert all(row.startswith(("adding ", "fitzhugh_nagumo ", "lorenz96 ")) for row in rows)
+    assert head.split() == ["data", "set", "file", "state", "size", "purpose", "licence", "path"]
+    assert any(
+        "cache/generated/fitzhugh_nagumo-" in row and "data_seed 1234, sizes 2/1" in row for row in rows
+    )
+    for start in ("adding ", "fitzhugh_nagumo ", "lorenz96 ", "mnist "):
+        assert any(row.startswith(start) for row in rows)
 
 
 def test_columns_are_aligned() -> None:

@@ -1,94 +1,218 @@
-"""`physml data list | get | check`: the data of the tasks, where they lie and whether they are sound."""
+"""`physml data list | get | check`: data sets and generated data, where they lie, whether they are sound.
 
-from collections.abc import Mapping
+Without torch, but for `get` of data that a task generates.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from physml.data import fetch
-from physml.data.store import Generated, Store, read_arrays
-from physml.data.task import Task
-from physml.errors import DataError
+from physml.data import fetch, verify
+from physml.data.dataset import DataFile, Upstream, dataset_names, upstream
+from physml.data.readers import reader
+from physml.data.store import Store, asked_of, read_arrays
+from physml.errors import ConfigError, DataError, near
+from physml.paths import CONF
+from physml.spec import read_yaml
 
-State = Literal["present", "absent", "sound", "damaged", "drawn when used"]
+State = Literal[
+    "present",
+    "absent",
+    "sound",
+    "content-verified",
+    "unverified",
+    "damaged",
+    "drawn when used",
+    "made when used",
+]
 
 
 @dataclass(frozen=True)
 class DataRow:
-    """One data set of one task. `size` in bytes, as it lies on disk or as published; None: not known."""
+    """One file. `size` in bytes, as it lies on disk, or as published; None: not known."""
 
-    task: str
-    name: str
-    kind: Literal["generated", "file", "none"]
+    dataset: str  # or the task that generates it
+    file: str
     state: State
     size: int | None
     path: Path | None
+    licence: str = ""
     note: str = ""
 
 
-def list_data(tasks: Mapping[str, Task], store: Store) -> list[DataRow]:
+@dataclass(frozen=True)
+class Chosen:
+    """What a person has named: data sets, and tasks whose data are generated or drawn."""
+
+    datasets: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+def choose(names: Sequence[str]) -> Chosen:
+    """Data sets by their names, or by those of tasks that read them; all where none is named.
+
+    Errors: ConfigError for an unknown name, with near names.
+    """
+    of_task = task_datasets()
+    datasets, tasks = dataset_names(), [name for name, reads in of_task.items() if not reads]
+    if not names:
+        return Chosen(tuple(datasets), tuple(tasks))
+    found: dict[str, None] = {}
+    generating: dict[str, None] = {}
+    for name in names:
+        if name in datasets:
+            found[name] = None
+        elif name in of_task:
+            found |= dict.fromkeys(of_task[name])
+            generating |= {} if of_task[name] else {name: None}
+        else:
+            raise ConfigError(f"there is no data set or task {name}. {near(name, {*datasets, *of_task})}")
+    return Chosen(tuple(found), tuple(generating))
+
+
+def task_datasets() -> dict[str, list[str]]:
+    """The data sets that each task of conf/task reads; own.yaml, which names no class, is left out."""
+    paths = sorted((CONF / "task").glob("*.yaml"))
+    return {p.stem: read_yaml(p).get("datasets") or [] for p in paths if p.stem != "own"}
+
+
+# ---------------------------------------------------------------------------- list
+
+
+def list_data(chosen: Chosen, store: Store) -> list[DataRow]:
     """What is there, by name alone: nothing is read, downloaded or generated."""
+    rows = [row for name in chosen.datasets for row in _listed(upstream(name), store)]
+    return rows + [row for name in chosen.tasks for row in _generated(name, store)]
+
+
+def _listed(dataset: Upstream, store: Store) -> Iterator[DataRow]:
+    wanted = verify.missing(dataset, store)
+    for file in dataset.files:
+        path = verify.find(file, store)
+        size = path.stat().st_size if path is not None and path.is_file() else file.size
+        state: State = "absent" if path is None else "present"
+        note = file.purpose
+        if path is None and file.optional:
+            note += "; optional"
+        elif path is None and file not in wanted:
+            note += f"; in {file.inside}" if file.inside else "; its members are there"
+        elif path is None and not file.hashed:
+            note += "; no published checksum"
+        yield DataRow(dataset.name, file.name, state, size, path, dataset.licence, note)
+
+
+def _generated(task: str, store: Store) -> Iterator[DataRow]:
+    """What a task has left in the cache. Which files it would want is known only when it is built."""
+    paths = sorted((store.cache / "generated").glob(f"{task}-*.npz"))
+    for path in paths:
+        yield DataRow(task, path.name, "present", path.stat().st_size, path, note=_made_for(path))
+    if not paths:
+        yield DataRow(task, "", "made when used", None, None, note="generated or drawn; nothing to download")
+
+
+def _made_for(path: Path) -> str:
+    """The arguments that generated data were made for, as `n_points 1001, data_seed 1234`."""
+    try:
+        key = json.loads(asked_of(path))["key"]
+    except (DataError, OSError, ValueError, KeyError):
+        return "generated; what for cannot be read"
+    said = {name: "/".join(map(str, v.values())) if isinstance(v, dict) else v for name, v in key.items()}
+    return ", ".join(["generated", *(f"{name} {value}" for name, value in said.items())])
+
+
+# ---------------------------------------------------------------------------- check
+
+
+def check_data(chosen: Chosen, store: Store) -> list[DataRow]:
+    """As `list_data`, and what is there is read from the disk and compared.
+
+    A file is `sound` where its published checksum agrees; `content-verified` where, under
+    data.verify=content, what the reader returns is the published content; `unverified` where nothing is
+    published to compare it with: it is then the file that was first seen, and can be read; else `damaged`.
+    """
+    rows = [row for name in chosen.datasets for row in _checked(upstream(name), store)]
+    return rows + [_checked_generated(row) for name in chosen.tasks for row in _generated(name, store)]
+
+
+def _checked(dataset: Upstream, store: Store) -> list[DataRow]:
     rows = []
-    for task_name, task in tasks.items():
-        sources = task.sources()
-        if not sources:
-            rows.append(DataRow(task_name, task_name, "none", "drawn when used", None, None))
-        for source in sources:
-            path = _path(source, store)
-            there = path.is_file()
-            size = path.stat().st_size if there else None
-            if isinstance(source, Generated):
-                note = ", ".join(f"{k} {_short(v)}" for k, v in source.key.items())
-                kind: Literal["generated", "file"] = "generated"
-            else:
-                note, kind = f"{source.purpose} ({source.licence})", "file"
-                size = size if there else source.size
-            state: State = "present" if there else "absent"
-            rows.append(DataRow(task_name, source.name, kind, state, size, path, note))
+    for row, file in zip(_listed(dataset, store), dataset.files, strict=True):
+        rows.append(row if row.path is None else _compared(dataset, file, row, store))
+    to_read = any(row.state in ("unverified", "content-verified") and not row.note for row in rows)
+    if to_read and not verify.missing(dataset, store) and all(row.state != "damaged" for row in rows):
+        rows = _read(dataset, rows, store)
     return rows
 
 
-def check_data(tasks: Mapping[str, Task], store: Store) -> list[DataRow]:
-    """As `list_data`, and what is there is read and compared with its checksum: `sound` or `damaged`."""
+def _compared(dataset: Upstream, file: DataFile, row: DataRow, store: Store) -> DataRow:
+    assert row.path is not None
+    states: dict[str, State] = {"bytes": "sound", "first seen": "unverified", "content": "content-verified"}
+    try:
+        found = verify.verify(dataset, file, row.path, store, fresh=True)["verified"]
+    except verify.Unverifiable as error:
+        return _with(row, "unverified", str(error))
+    except (DataError, OSError) as error:
+        return _with(row, "damaged", str(error))
+    return _with(row, states.get(found, "unverified"), "")
+
+
+def _read(dataset: Upstream, rows: list[DataRow], store: Store) -> list[DataRow]:
+    """Where bytes say nothing, the reader does: what it refuses is damaged."""
+    bad, note = False, ""
+    try:
+        store.read(reader(dataset.name))
+    except DataError as error:
+        bad, note = True, str(error)
+    notes: dict[State, str] = {
+        "unverified": "no published checksum; pinned when first seen",
+        "content-verified": "other bytes than published, the same content",
+    }
     return [
-        _checked(row, source, store)
-        for task_name, task in tasks.items()
-        for row, source in zip(list_data({task_name: task}, store), task.sources() or (None,), strict=True)
+        _with(row, "damaged" if bad else row.state, note or notes[row.state]) if row.state in notes else row
+        for row in rows
     ]
 
 
-def get_data(tasks: Mapping[str, Task], store: Store) -> list[DataRow]:
-    """Generate or download what is missing, then check everything.
-
-    Raises DataError where a file cannot be had; generated data that cannot be written stay `absent`.
-    """
-    for task in tasks.values():
-        for source in task.sources():
-            if isinstance(source, Generated):
-                store.get(source)
-            else:
-                fetch.get(source, store)
-    return check_data(tasks, store)
-
-
-def _path(source: Generated | fetch.DataFile, store: Store) -> Path:
-    if isinstance(source, Generated):
-        return store.path(source)
-    return fetch.find(source, store) or next(fetch.places(source, store))
-
-
-def _short(value: object) -> str:
-    return "/".join(map(str, value.values())) if isinstance(value, dict) else str(value)
-
-
-def _checked(row: DataRow, source: Generated | fetch.DataFile | None, store: Store) -> DataRow:
-    if source is None or row.state == "absent":
+def _checked_generated(row: DataRow) -> DataRow:
+    if row.path is None:
         return row
     try:
-        if isinstance(source, Generated):
-            read_arrays(store.path(source), source.asked)
-        else:
-            fetch.verified(source, store)
+        read_arrays(row.path, asked_of(row.path))
     except (DataError, OSError) as error:
-        return DataRow(row.task, row.name, row.kind, "damaged", row.size, row.path, str(error))
-    return DataRow(row.task, row.name, row.kind, "sound", row.size, row.path, row.note)
+        return _with(row, "damaged", str(error))
+    return _with(row, "sound", row.note)
+
+
+def _with(row: DataRow, state: State, note: str) -> DataRow:
+    return DataRow(row.dataset, row.file, state, row.size, row.path, row.licence, note)
+
+
+# ---------------------------------------------------------------------------- get
+
+
+def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
+    """Download what is missing, generate what tasks want at their own sizes, then check everything.
+
+    Raises DataError where a file cannot be had; generated data that cannot be written stay absent.
+    """
+    errors = []
+    for name in chosen.datasets:
+        try:
+            fetch.get(upstream(name), store)
+        except DataError as error:  # the others may be had
+            errors.append(str(error))
+    for task in _built(chosen.tasks):
+        for source in task.sources():
+            store.get(source)
+    if errors:
+        raise DataError("\n".join(errors))
+    return check_data(chosen, store)
+
+
+def _built(tasks: Collection[str]) -> list[Any]:
+    from physml.build import build_task
+    from physml.compose import compose
+
+    return [build_task(compose([f"task={name}", "+model._target_=none"]).config) for name in tasks]

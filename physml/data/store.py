@@ -146,6 +146,17 @@ def read_arrays(path: Path, asked: str) -> Arrays:
     return arrays
 
 
+def asked_of(path: Path) -> str:
+    """What the arrays of a file were made for. DataError where it does not say."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return str(archive[ASKED])
+    except OSError:
+        raise
+    except Exception as error:
+        raise DataError(f"damaged or foreign file: {type(error).__name__}: {error}") from error
+
+
 def _digest(asked: str, arrays: Arrays) -> str:
     sha = hashlib.sha256(asked.encode())
     for name in sorted(arrays):

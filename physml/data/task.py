@@ -8,7 +8,6 @@ from torch import Generator, Tensor
 
 from physml.data.batch import Batch
 from physml.data.dataset import DataSet, kind_of
-from physml.data.fetch import DataFile
 from physml.data.store import Generated, Store
 
 Part = Literal["train", "valid", "test"]
@@ -95,8 +94,8 @@ class Task(ABC):
             "fingerprint": None,
         }
 
-    def sources(self) -> Sequence[Generated | DataFile]:
-        """What `physml data` lists, checks and gets; empty where all data are drawn as they are used."""
+    def sources(self) -> Sequence[Generated]:
+        """Data that a program makes, which `physml data` gets; empty where all are drawn as they are used."""
         return ()
 
     def to(self, device: str) -> None:  # noqa: B027

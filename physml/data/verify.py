@@ -2,20 +2,28 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from physml import atomic
-from physml.data.dataset import Arrays, DataFile, DataSet, Upstream
-from physml.data.tree import FolderTree, Tree, open_tree
-from physml.errors import DataError
+from physml.data import stamps
+from physml.data.dataset import Arrays, DataFile, DataSet, Upstream, upstream
+from physml.data.stamps import digest
+from physml.data.tree import FolderTree, Tree, is_web_page, open_tree
+from physml.errors import DataError, PhysmlError
 
 if TYPE_CHECKING:
     from physml.data.store import Store
 
+__all__ = ["digest", "is_web_page"]  # for those who verify what they get
+
 log = logging.getLogger(__name__)
+
+
+class Unverifiable(DataError):
+    """A file that may be right, but whose bytes cannot be compared with anything published."""
 
 
 # ---------------------------------------------------------------------------- where files lie
@@ -39,15 +47,15 @@ def find(file: DataFile, store: "Store") -> Path | None:
     return None
 
 
-def missing(upstream: Upstream, store: "Store") -> list[DataFile]:
+def missing(dataset: Upstream, store: "Store") -> list[DataFile]:
     """The files that must be got before the data set can be read.
 
     A member is there when its archive is; an archive is not needed when all its members are there.
     """
-    there = {file.name for file in upstream.files if find(file, store) is not None}
+    there = {file.name for file in dataset.files if find(file, store) is not None}
     gone = []
-    for file in upstream.files:
-        members = [m for m in upstream.files if m.inside == file.name and not m.optional]
+    for file in dataset.files:
+        members = [m for m in dataset.files if m.inside == file.name and not m.optional]
         replaced = bool(members) and all(m.name in there for m in members)
         if not (file.optional or file.name in there or file.inside in there or replaced):
             gone.append(file)
@@ -55,80 +63,127 @@ def missing(upstream: Upstream, store: "Store") -> list[DataFile]:
     return [file for file in gone if file.inside not in archives]
 
 
+def blocked(datasets: Iterable[str], store: "Store") -> str | None:
+    """Why runs that read these data sets cannot be made here: what is missing, and how to get it.
+
+    Nothing is read or hashed; only names are looked at.
+    """
+    for name in datasets:
+        for file in missing(upstream(name), store):
+            return f"{file.name} missing, get it with `physml data get {name}`"
+    return None
+
+
 def refuse_missing(dataset: str, file: DataFile, store: "Store") -> DataError:
     looked = " and ".join(str(root / file.name) for root in roots(store))
     checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
     source = f" (from {file.urls[0]})" if file.urls else ""
     root = str(store.data) if store.data else "not set"
+    hint = _near_miss(file, store)
     return DataError(
-        f"{file.name} is missing: looked for {looked}. Get it with `physml data get {dataset}`. "
+        f"{file.name} is missing: looked for {looked}. {hint}Get it with `physml data get {dataset}`. "
         f"Without network, put it there{source}, or set PHYSML_DATA ({root}) to a folder that has it. "
         f"sha256: {checksum}."
     )
 
 
-# ---------------------------------------------------------------------------- hashes
+def _near_miss(file: DataFile, store: "Store") -> str:
+    """What may be the matter: another root was meant, or the download is not finished."""
+    for root in roots(store):
+        part = root / f"{file.name}.part"
+        if part.is_file():
+            return f"Half a download lies at {part}; the next command goes on with it. "
+    return "" if store.data is None else _other_root(file, store.data)
 
 
-def digest(path: Path, kind: str = "sha256") -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()
+def _other_root(file: DataFile, root: Path) -> str:
+    if not root.is_dir():
+        return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}. "
+    for name in filter(None, (file.name, *file.also, file.folder)):
+        parts = PurePosixPath(name).parts
+        for depth, above in enumerate([root, *root.parents][1 : len(parts) + 1], 1):
+            if root.parts[-depth:] == parts[:depth] and (above / name).exists():
+                return f"PHYSML_DATA={root} points too deep: set PHYSML_DATA={above}. "
+        for above in list(root.parents)[:2]:
+            if (above / name).exists():
+                return f"It lies at {above / name}: set PHYSML_DATA={above}. "
+    for below in _folders(root):
+        for name in filter(None, (file.name, *file.also, file.folder)):
+            if (below / name).exists():
+                return f"PHYSML_DATA={root} points too high: set PHYSML_DATA={below}. "
+    return ""
 
 
-def folder_digest(path: Path, top: str) -> str:
-    """sha256 over the sorted names and sha256 of all files of an unpacked archive."""
-    lines = [
-        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in FolderTree(path, top).items()
-    ]
-    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+def _folders(root: Path, limit: int = 200) -> list[Path]:
+    try:
+        return sorted(path for path in root.iterdir() if path.is_dir())[:limit]
+    except OSError:
+        return []
 
 
-def verify(dataset: Upstream, file: DataFile, path: Path, store: "Store") -> dict[str, str]:
+# ---------------------------------------------------------------------------- bytes
+
+
+def verify(
+    dataset: Upstream, file: DataFile, path: Path, store: "Store", *, fresh: bool = False
+) -> dict[str, str]:
     """{"sha256", "verified"} of a file that is there; DataError where it may not be used.
 
     verified: "bytes" where the published checksum agrees; "first seen" where none is published (the file is
     pinned, and must stay as it is); under data.verify=content and off: "content" (still to be compared, by
-    what the reader returns) and "off".
+    what the reader returns) and "off". fresh: hash it, whatever was found before.
     """
     if path.is_dir():
         return _verify_folder(dataset, file, path, store)
     size = path.stat().st_size
+    if not size:
+        raise _refused(dataset, path, "the file is empty")
     if store.verify == "bytes" and file.size not in (None, size):
         raise _refused(dataset, path, f"{size} bytes, expected {file.size}")
-    sha256 = digest(path)
+
+    def hashed(kind: str) -> str:
+        return digest(path, kind) if fresh else stamps.known(path, kind, store.cache)
+
+    sha256 = hashed("sha256")
     if file.sha256:
         fits, said = sha256 == file.sha256, f"sha256 is {sha256[:8]}, expected {file.sha256[:8]}"
     elif file.md5:
-        md5 = digest(path, "md5")
+        md5 = hashed("md5")
         fits, said = md5 == file.md5, f"md5 is {md5[:8]}, expected {file.md5[:8]}"
     elif store.verify == "bytes" or (store.verify == "content" and not dataset.content.sha256):
-        return {"sha256": sha256, "verified": _pinned(dataset, file, path, sha256, store)}
+        _compare_with_pin(dataset, file, path, sha256, store)
+        return {"sha256": sha256, "verified": "first seen"}
     else:
         fits, said = False, "no checksum is published"
     if fits:
         return {"sha256": sha256, "verified": "bytes"}
     if store.verify == "bytes":
-        raise _refused(dataset, path, said)
+        page = "it is a web page; " if is_web_page(path) else ""
+        raise _refused(dataset, path, page + said)
     return {"sha256": sha256, "verified": store.verify}
 
 
 def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: "Store") -> dict[str, str]:
     """An unpacked archive: its members have no checksums, unless conf/dataset lists them all."""
-    tree = FolderTree(path, file.top_folder)
-    if store.verify == "bytes":
-        known = {m.name: m.sha256 for m in dataset.files if m.inside == file.name and m.sha256}
-        unknown = next((name for name in tree.names() if name not in known), None)
-        if unknown is not None or not known:
-            raise DataError(
-                f"{path} is an unpacked {file.name}, whose members have no published checksums. Put the "
-                f"archive itself in place (`physml data get {dataset.name}`), or compare what is read from it: add "
-                "data.verify=content."
-            )
-        for name, content in tree.items():
-            if hashlib.sha256(content).hexdigest() != known[name]:
-                raise _refused(dataset, path / name, "another sha256 than published")
-        return {"sha256": folder_digest(path, file.top_folder), "verified": "bytes"}
-    return {"sha256": folder_digest(path, file.top_folder), "verified": store.verify}
+    top = file.top_folder
+    if store.verify != "bytes":
+        return {"sha256": stamps.known(path, "sha256", store.cache, top), "verified": store.verify}
+    tree = FolderTree(path, top)
+    known = {m.name: m.sha256 for m in dataset.files if m.inside == file.name and m.sha256}
+    if not known or any(name not in known for name in tree.names()):
+        raise Unverifiable(
+            f"{path} is an unpacked {file.name}, whose members have no published checksums. Put the archive "
+            f"itself in place (`physml data get {dataset.name}`), or have what is read from it compared: "
+            f"{content_hint(dataset)}."
+        )
+    for name, content in tree.items():
+        if hashlib.sha256(content).hexdigest() != known[name]:
+            raise _refused(dataset, path / name, "another sha256 than published")
+    return {"sha256": stamps.folder_digest(path, top), "verified": "bytes"}
+
+
+def content_hint(dataset: Upstream) -> str:
+    return "data.verify=content" if dataset.content.sha256 else "data.verify=off, which the record then says"
 
 
 def _refused(dataset: Upstream, path: Path, what: str) -> DataError:
@@ -139,23 +194,25 @@ def pin_path(dataset: Upstream, file: DataFile, store: "Store") -> Path:
     return store.cache / "pins" / dataset.name / f"{file.name}.sha256"
 
 
-def _pinned(dataset: Upstream, file: DataFile, path: Path, sha256: str, store: "Store") -> str:
+def pin(dataset: Upstream, file: DataFile, sha256: str, store: "Store") -> None:
     """No checksum is published: the first file seen counts, and any other is refused from then on."""
-    pin = pin_path(dataset, file, store)
-    if pin.is_file():
-        want = pin.read_text(encoding="utf-8").strip()
-        if sha256 != want:
-            raise DataError(
-                f"{path}: sha256 is {sha256[:8]}, but the file that was first seen here had {want[:8]} "
-                f"(no checksum is published). Put that one back, or delete {pin} to trust this one."
-            )
-        return "first seen"
-    log.warning("%s: no checksum is published; pinned to sha256 %s, unverified.", path, sha256)
+    path = pin_path(dataset, file, store)
+    if path.is_file():
+        return
+    log.warning("%s: no checksum is published; pinned to sha256 %s, unverified.", file.name, sha256)
     try:
-        atomic.write_text(pin, sha256 + "\n")
+        atomic.write_text(path, sha256 + "\n")
     except OSError as error:
-        log.warning("%s: not pinned (%s).", pin, error)
-    return "first seen"
+        log.warning("%s: not pinned (%s).", path, error)
+
+
+def _compare_with_pin(dataset: Upstream, file: DataFile, path: Path, sha256: str, store: "Store") -> None:
+    pinned = pin_path(dataset, file, store)
+    if pinned.is_file() and (want := pinned.read_text(encoding="utf-8").strip()) != sha256:
+        raise DataError(
+            f"{path}: sha256 is {sha256[:8]}, but the file that was first seen here had {want[:8]} "
+            f"(no checksum is published). Put that one back, or delete {pinned} to trust this one."
+        )
 
 
 # ---------------------------------------------------------------------------- reading
@@ -163,7 +220,7 @@ def _pinned(dataset: Upstream, file: DataFile, path: Path, sha256: str, store: "
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """The files of a data set that are there and verified: what a reader gets."""
+    """The files of a data set that are there: what a reader gets."""
 
     dataset: Upstream
     store: "Store"
@@ -175,7 +232,7 @@ class FoundFiles:
             return path
         if file.inside and find(self.dataset.file(file.inside), self.store):
             tree = self.tree(file.inside)
-            return tree.extract(name, self.store.cache / "unpacked" / self.dataset.name)
+            return tree.extract(_member(tree, name), self.store.cache / "unpacked" / self.dataset.name)
         raise refuse_missing(self.dataset.name, file, self.store)
 
     def has(self, name: str) -> bool:
@@ -185,6 +242,16 @@ class FoundFiles:
 
     def tree(self, name: str) -> Tree:
         return open_tree(self.path(name), self.dataset.file(name).top_folder)
+
+
+def _member(tree: Tree, name: str) -> str:
+    """The one member of that name, in whatever folder of the archive it stands."""
+    names = tree.names()
+    last = PurePosixPath(name).name
+    found = [n for n in names if n == name] or [n for n in names if PurePosixPath(n).name == last]
+    if len(found) != 1:
+        raise tree.missing(name)
+    return found[0]
 
 
 def verified(dataset: Upstream, store: "Store") -> dict[str, dict[str, str]]:
@@ -199,16 +266,26 @@ def read(dataset: DataSet, store: "Store") -> Arrays:
     """The arrays of a data set, from verified files; read once, then cached.
 
     Errors: DataError for files that are missing, damaged, foreign or have another content; nothing is cached
-    then.
+    and nothing is pinned then.
     """
+    try:
+        return _read_fixture(dataset, store) if store.fixtures else _read(dataset, store)
+    except PhysmlError:
+        raise
+    except OSError as error:  # of a file, or of the disk
+        raise DataError(
+            f"{error.filename or dataset.name} cannot be read: {error.strerror or error}. "
+            "Mend that, or put the files elsewhere and set PHYSML_DATA."
+        ) from error
+
+
+def _read(dataset: DataSet, store: "Store") -> Arrays:
     from physml.data.store import Generated
 
-    if store.fixtures:
-        return _read_fixture(dataset, store)
-    upstream = dataset.upstream
-    used = verified(upstream, store)
+    about = dataset.upstream
+    used = verified(about, store)
     compares = any(one["verified"] == "content" for one in used.values())
-    if compares and not upstream.content.sha256:
+    if compares and not about.content.sha256:
         names = [name for name, one in used.items() if one["verified"] == "content"]
         raise DataError(
             f"{', '.join(names)} has other bytes than published, and no fingerprint of the content of "
@@ -219,12 +296,15 @@ def read(dataset: DataSet, store: "Store") -> Arrays:
     key = {"files": hashes, "checked": store.verify != "off"}
 
     def make() -> Arrays:
-        arrays = dataset.read(FoundFiles(upstream, store))
+        arrays = dataset.read(FoundFiles(about, store))
         if compares:
             compare_content(dataset, arrays)
         return arrays
 
     arrays = store.get(Generated(dataset.name, key, dataset.version, make, folder="processed"))
+    for name, one in used.items():
+        if one["verified"] == "first seen":
+            pin(about, about.file(name), one["sha256"], store)
     store.used.update(used)
     return arrays
 
@@ -233,16 +313,15 @@ def fingerprint(dataset: DataSet, arrays: Arrays) -> str:
     """sha256 over the sorted sha256 of the items: the same for the same content in any order."""
     if dataset.items is None:
         raise TypeError(f"data set {dataset.name} has a fingerprint in conf/dataset but no `items`")
-    return hashlib.sha256(
-        b"".join(sorted(hashlib.sha256(item).digest() for item in dataset.items(arrays)))
-    ).hexdigest()
+    digests = sorted(hashlib.sha256(item).digest() for item in dataset.items(arrays))
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def compare_content(dataset: DataSet, arrays: Arrays) -> None:
     got, want = fingerprint(dataset, arrays), dataset.upstream.content.sha256
     if got != want:
         raise DataError(
-            f"the content of {dataset.name} is not the published one: its fingerprint is {got[:8]}, expected "
+            f"the content of {dataset.name} is not the published one: its fingerprint is {got[:8]}, not "
             f"{str(want)[:8]}. Get the files again (`physml data get {dataset.name}`), or use "
             "data.verify=off: the record then says so."
         )
@@ -261,8 +340,6 @@ def _read_fixture(dataset: DataSet, store: "Store") -> Arrays:
     own = Store(root, store.cache / "fixtures", fixtures=True)
     for file in missing(dataset.upstream, own):
         raise refuse_missing(dataset.name, file, own)
-    found = {file.name: find(file, own) for file in dataset.upstream.files}
-    store.used.update(
-        {name: {"sha256": "fixture", "verified": "fixture"} for name, path in found.items() if path}
-    )
+    found = [file.name for file in dataset.upstream.files if find(file, own)]
+    store.used.update((name, {"sha256": "fixture", "verified": "fixture"}) for name in found)
     return dataset.read(FoundFiles(dataset.upstream, own))

@@ -1,1 +1,19 @@
 """One file per data set: its reader, and a tiny set in the upstream format. Without torch."""
+
+import importlib
+import pkgutil
+
+from physml.data.dataset import DataSet
+from physml.errors import ConfigError, near
+
+
+def reader(name: str) -> DataSet:
+    """The data set of that name, from the modules of this package; ConfigError where none reads it."""
+    known = {}
+    for module in pkgutil.iter_modules(__path__):
+        for value in vars(importlib.import_module(f"{__name__}.{module.name}")).values():
+            if isinstance(value, DataSet):
+                known[value.name] = value
+    if name not in known:
+        raise ConfigError(f"no module of {__name__} reads the data set {name}. {near(name, known)}")
+    return known[name]
