@@ -20,6 +20,7 @@ from physml.data.index import FOLDER, SUMS
 PIXELS = 784
 MNIST_TRAIN, CIFAR_TRAIN = 60_000, 50_000
 WORMS, ECG_TEST = 259, 4500
+RATES, SUBJECTS = 7949, 31
 
 
 def torch_permutation(n: int, seed: int) -> np.ndarray:
@@ -54,6 +55,16 @@ def nrde_worms() -> np.ndarray:
     return np.concatenate([held[second[39:]], held[second[:39]], test])
 
 
+def lem_rates() -> np.ndarray:
+    """BIDMC of the TSR archive as in the LEM code: train (5565), valid (1192), test (1192); TRAIN, then TEST.
+
+    What torch's random_split draws for 5565 and 2384, then test before valid, both with generator 123456.
+    """
+    first, second = torch_permutation(RATES, 123456), torch_permutation(2384, 123456)
+    train, held = first[:-2384], first[-2384:]
+    return np.concatenate([train, held[second[1192:]], held[second[:1192]]])
+
+
 INDICES: dict[str, Callable[[], np.ndarray]] = {
     # Order of the pixels of psMNIST: coRNN, Lipschitz RNN; LEM, UnICORNN; expRNN.
     "psmnist-torch-12008": lambda: torch_permutation(PIXELS, 12008),
@@ -69,6 +80,9 @@ INDICES: dict[str, Callable[[], np.ndarray]] = {
     "eigenworms-nrde": nrde_worms,
     # Which 500 of the 4500 test beats validate: our own, for nobody says it.
     "ecg5000-valid": lambda: numpy_permutation(ECG_TEST, 1234)[:500],
+    "bidmc-lem": lem_rates,
+    # The order of the 31 subjects of PhysioNet's BIDMC from which splits are cut: our own.
+    "bidmc-subjects": lambda: numpy_permutation(SUBJECTS, 1234),
 }
 
 

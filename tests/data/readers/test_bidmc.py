@@ -1,0 +1,165 @@
+"""PhysioNet's BIDMC as its zip and repacked; BIDMC32HR and RR of the archive; the words for what is wrong."""
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.data.dataset import DataSet
+from physml.data.readers.bidmc import ARCHIVE, BIDMC, SUBJECTS, TOP
+from physml.data.readers.bidmc_tsr import HEART, RESPIRATORY
+from physml.data.store import Store
+from physml.data.verify import fingerprint
+from physml.errors import DataError
+
+REPACKED = "bidmc_pleth_ii_31subj.npz"
+
+
+def read(root: Path, dataset: DataSet) -> dict[str, np.ndarray]:
+    return Store(root, root.parent / "cache", verify="off").read(dataset)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The CSV files of the archive, unpacked."""
+    root = tmp_path / "data"
+    BIDMC.fixture(root)
+    with zipfile.ZipFile(root / ARCHIVE) as archive:
+        archive.extractall(root)
+    (root / ARCHIVE).unlink()
+    return root / TOP / "bidmc_csv"
+
+
+def repack(arrays: dict[str, np.ndarray], path: Path, **change: np.ndarray) -> None:
+    """As a person would: all 53 subjects' numerics with more columns, the signals of 31."""
+    numerics = np.full((53, arrays["numerics"].shape[1], 5), -1, np.float32)
+    numerics[np.array(SUBJECTS) - 1] = np.insert(np.insert(arrays["numerics"], 2, 0, -1), 4, 0, -1)
+    content = {
+        "signals": arrays["signals"],
+        "subject": arrays["subject"],
+        "signal_names": np.array(["PLETH", "II"]),
+        "fs": np.int64(125),
+        "numerics": numerics,
+        "numerics_subject": np.arange(1, 54),
+        "numerics_names": np.array(["Time [s]", "HR", "PULSE", "RESP", "SpO2"]),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **{**content, **change})
+
+
+def test_repacked_records_give_the_same_arrays_as_the_archive(folder: Path, tmp_path: Path) -> None:
+    from_csv = read(tmp_path / "data", BIDMC)
+    assert from_csv["signals"].shape == (31, 376, 2) and from_csv["numerics"].shape == (31, 4, 3)
+    assert np.isnan(from_csv["numerics"][:, 0, 2]).all()
+    repack(from_csv, tmp_path / "other" / REPACKED)
+    repacked = read(tmp_path / "other", BIDMC)
+    assert all(np.array_equal(from_csv[k], repacked[k], equal_nan=True) for k in from_csv)
+    assert fingerprint(BIDMC, from_csv) == fingerprint(BIDMC, repacked)
+    changed = dict(from_csv) | {"numerics": from_csv["numerics"].copy()}
+    changed["numerics"][3, 2, 1] += 1
+    assert fingerprint(BIDMC, changed) != fingerprint(BIDMC, from_csv)
+
+
+def test_columns_are_found_by_name(folder: Path, tmp_path: Path) -> None:
+    want = read(tmp_path / "data", BIDMC)
+    path = folder / "bidmc_05_Signals.csv"
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    path.write_text("".join(",".join([r[0], r[3], r[1], r[2]]) + "\n" for r in rows))
+    again = Store(tmp_path / "data", tmp_path / "second", verify="off").read(BIDMC)
+    assert np.array_equal(want["signals"], again["signals"])
+
+
+def renamed(folder: Path) -> None:
+    (folder / "bidmc_11_Numerics.csv").rename(folder / "bidmc_11_numerics.csv")
+
+
+def cut(folder: Path) -> None:
+    path = folder / "bidmc_53_Signals.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:200]))
+
+
+def edited(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        path = folder / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new, 1))
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (renamed, "no member .*bidmc_11_Numerics.csv. Did you mean"),
+        (cut, "bidmc_53_Signals.csv has 199 rows, expected 60001"),
+        (edited("bidmc_02_Signals.csv", "PLETH", "PPG"), "bidmc_02_Signals.csv has no column PLETH; it has"),
+        (edited("bidmc_02_Signals.csv", "\n0,0.1,", "\n0,0.1,x"), "bidmc_02_Signals.csv, line 2: could not"),
+        (edited("bidmc_02_Signals.csv", "\n0,0.1,", "\n0,0.1,nan,0.1#"), "line 2: could not"),
+        (
+            edited("bidmc_02_Signals.csv", "\n0,0.1,", "\n0,0.1,nan,"),
+            "subject 2 has signals that are not finite",
+        ),
+        (edited("bidmc_02_Numerics.csv", "\n3,", "\n4,"), "numerics must be one second apart"),
+    ],
+)
+def test_what_cannot_be_right_is_named(
+    folder: Path, tmp_path: Path, damage: Callable[[Path], None], says: str
+) -> None:
+    damage(folder)
+    with pytest.raises(DataError, match=says):
+        read(tmp_path / "data", BIDMC)
+    assert not list((tmp_path / "cache").rglob("*.npz"))
+
+
+def test_a_foreign_npz_is_refused(folder: Path, tmp_path: Path) -> None:
+    arrays = read(tmp_path / "data", BIDMC)
+    path = tmp_path / "other" / REPACKED
+    repack(arrays, path, fs=np.int64(250))
+    with pytest.raises(DataError, match="at 125 Hz"):
+        read(tmp_path / "other", BIDMC)
+    np.savez(path, signals=arrays["signals"])
+    with pytest.raises(DataError, match=r"no sound \.npz file of repacked records"):
+        read(tmp_path / "other", BIDMC)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"no sound \.npz file of repacked records"):
+        read(tmp_path / "other", BIDMC)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    HEART.fixture(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_windows_of_train_come_before_those_of_test(archive: Path) -> None:
+    arrays = read(archive, HEART)
+    assert arrays["x"].shape == (40, 40, 2) and arrays["x"].dtype == np.float32
+    last = (archive / "BIDMC32HR_TEST.ts").read_text().splitlines()[-1].split(":")
+    assert float(last[-1]) == arrays["y"][-1]
+    assert np.array_equal(arrays["x"][-1, :, 1], np.array(last[1].split(","), np.float32))
+
+
+def test_files_of_the_other_rate_are_refused(archive: Path) -> None:
+    for part in ("TRAIN", "TEST"):
+        (archive / f"BIDMC32HR_{part}.ts").rename(archive / f"BIDMC32RR_{part}.ts")
+    with pytest.raises(DataError, match="is the problem BIDMC32HR; expected BIDMC32RR"):
+        read(archive, RESPIRATORY)
+
+
+def test_half_a_file_and_a_missing_value_are_named(archive: Path) -> None:
+    path = archive / "BIDMC32HR_TRAIN.ts"
+    text = path.read_text()
+    path.write_text("\n".join(text.splitlines()[:-3]) + "\n")
+    with pytest.raises(DataError, match="have 25 and 12 windows, together 40 were expected: half a file"):
+        read(archive, HEART)
+    lines = text.splitlines()
+    lines[-1] = "?" + lines[-1][lines[-1].index(",") :]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="the value at step 1 of 40 is missing"):
+        read(archive, HEART)
+    lines[-1] = lines[-1].replace("?", "0").rsplit(":", 1)[0] + ":-5"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="rates must lie between 0 and 300"):
+        read(archive, HEART)

@@ -1,0 +1,162 @@
+"""Heart and respiratory rate: which windows, whose, what is scored; the archive's division and its leak."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from physml.data import index
+from physml.data.readers import bidmc, bidmc_tsr
+from physml.data.store import Store
+from physml.errors import InputError
+from tasks.bidmc import N_TRAIN, N_VALID, SPLITS, ArchiveRates, SubjectRates, subjects
+
+SMALL: dict[str, Any] = {
+    "window": 125,
+    "stride": 125,
+    "every": 5,
+    "inputs": "standard",
+    "target": "standard",
+    "protocol": "clean",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+def loaded(store: Store, rate: str = "heart", split: int = 0, **change: Any) -> SubjectRates:
+    task = SubjectRates(rate=rate, **{**SMALL, **change})
+    task.load(store, split)
+    return task
+
+
+def whole(task: Any, part: str) -> Any:
+    (batch,) = task.batches(part, 100_000)
+    return batch
+
+
+def test_the_division_of_the_archive_is_that_of_random_split() -> None:
+    """As the official code draws it: the rest is divided into test and validation by the same seed."""
+
+    def generator() -> torch.Generator:
+        return torch.Generator().manual_seed(123456)
+
+    train, rest = torch.utils.data.random_split(range(7949), [5565, 2384], generator=generator())
+    test, valid = torch.utils.data.random_split(rest, [1192, 1192], generator=generator())
+    want = [*train, *valid, *test]
+    order = index.load("bidmc-lem")
+    assert order.tolist() == want
+    assert N_TRAIN + 2 * N_VALID == bidmc_tsr.N == len(set(want))
+
+
+def test_the_archive_goes_in_raw_and_is_scored_in_its_unit(store: Store) -> None:
+    arrays = store.read(bidmc_tsr.HEART)
+    task = ArchiveRates(rate="heart", protocol="official")
+    task.load(store, 0)
+    assert task.sizes == {"train": 34, "valid": 2, "test": 4}
+    first = int(index.load("bidmc-lem")[index.load("bidmc-lem") < 40][0])
+    batch = whole(task, "train")
+    assert np.array_equal(batch.input[0].numpy(), arrays["x"][first])
+    assert batch.target[0].item() == pytest.approx(arrays["y"][first])
+    off = task.finish(task.score(batch.target + torch.tensor([[3.0]]), batch))
+    assert off == pytest.approx({"rmse": 3.0, "mae": 3.0}, rel=1e-5)
+    assert task.loss(batch.target + 3, batch).item() == pytest.approx(9.0, rel=1e-5)
+
+
+def test_no_subject_is_in_two_parts_or_tested_twice() -> None:
+    tested: list[int] = []
+    for split in range(SPLITS):
+        parts = subjects(np.array(bidmc.SUBJECTS), split)
+        assert {part: len(s) for part, s in parts.items()} == {"train": 20, "valid": 5, "test": 6}
+        assert sorted(np.concatenate(list(parts.values())).tolist()) == sorted(bidmc.SUBJECTS)
+        tested += parts["test"].tolist()
+    assert len(set(tested)) == len(tested) == 30
+
+
+def test_windows_are_cut_from_the_record_and_thinned(store: Store) -> None:
+    arrays = store.read(bidmc.BIDMC)
+    task = loaded(store, inputs="raw", target="raw")
+    subject = subjects(arrays["subject"], 0)["test"].min()  # subjects come in the order of the data
+    i = arrays["subject"].tolist().index(subject)
+    batch = whole(task, "test")
+    assert task.sizes == {"train": 60, "valid": 15, "test": 18}
+    assert np.array_equal(batch.input[1].numpy(), arrays["signals"][i, 125:250:5])
+    assert batch.target[1].item() == arrays["numerics"][i, 1, 1]
+    overlapping = loaded(store, stride=25)
+    assert overlapping.sizes["test"] == 6 * 11
+
+
+def test_seconds_without_a_value_do_not_count(store: Store) -> None:
+    """The fixture's first second has no respiratory rate; its three windows have one second each."""
+    task = loaded(store, "respiratory")
+    assert task.sizes == {"train": 40, "valid": 10, "test": 12}
+    arrays = {k: v.copy() for k, v in store.read(bidmc.BIDMC).items()}
+    arrays["numerics"][0, :, 2] = [np.nan, 0, 14, 16]
+    task = SubjectRates(rate="respiratory", **{**SMALL, "window": 375})
+    assert task._windows(arrays, 0)[1].tolist() == []  # one of three
+    arrays["numerics"][0, 1, 2] = 13
+    assert task._windows(arrays, 0)[1].tolist() == [13.5]  # the fourth second begins behind the window
+
+
+def test_the_clock_of_the_monitor_counts_not_its_rows(store: Store) -> None:
+    """Some records begin one second before the signals."""
+    arrays = {k: v.copy() for k, v in store.read(bidmc.BIDMC).items()}
+    arrays["numerics"][0, :, 0] = [-1, 0, 1, 2]
+    arrays["numerics"][0, :, 1] = [50, 60, 70, 80]
+    assert SubjectRates(rate="heart", **SMALL)._windows(arrays, 0)[1].tolist() == [60, 70, 80]
+
+
+def test_scaling_is_of_train_alone_and_the_score_in_the_unit(store: Store) -> None:
+    task, raw = loaded(store), loaded(store, inputs="raw", target="raw")
+    x = whole(task, "train").input
+    assert torch.allclose(x.mean((0, 1)), torch.zeros(2), atol=1e-5)
+    assert torch.allclose(x.std((0, 1), correction=0), torch.ones(2), atol=1e-4)
+    y = whole(raw, "train").target
+    batch = whole(task, "test")
+    output = (batch.target + 2 - y.mean()) / y.std(correction=0)
+    assert task.finish(task.score(output, batch))["rmse"] == pytest.approx(2.0, rel=1e-4)
+    assert task.loss(output, batch).item() == pytest.approx((2 / y.std(correction=0).item()) ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("target", ["raw", "standard"])
+def test_trivial_references(store: Store, target: str) -> None:
+    task = loaded(store, target=target, stride=60)
+    found = task.references()
+    y, mean = whole(task, "test").target, whole(task, "train").target.mean()
+    assert found["constant"]["rmse"] == pytest.approx((y - mean).square().mean().sqrt().item(), rel=1e-4)
+    assert found["subject's mean (an oracle)"]["rmse"] == pytest.approx(
+        0.0, abs=1e-3
+    )  # constant in a fixture
+
+
+def test_what_cannot_be_is_refused(store: Store) -> None:
+    with pytest.raises(InputError, match="window must be at most 376"):
+        loaded(store, window=4000)
+    with pytest.raises(InputError, match="rate must be one of"):
+        SubjectRates(rate="pulse", **SMALL)
+    with pytest.raises(InputError, match="protocol must be one of 'clean'"):
+        SubjectRates(rate="heart", **{**SMALL, "protocol": "official"})
+    with pytest.raises(InputError, match="inputs must be one of"):
+        SubjectRates(rate="heart", **{**SMALL, "inputs": "scaled"})
+
+
+def test_the_real_parts(tmp_path: Path) -> None:
+    data = os.environ.get("PHYSML_DATA")
+    if not data or not (Path(data) / "bidmc_pleth_ii_31subj.npz").is_file():
+        pytest.skip("bidmc_pleth_ii_31subj.npz is not below PHYSML_DATA")
+    store = Store(Path(data), tmp_path, verify="content")
+    full = {"window": 4000, "stride": 4000, "every": 8}
+    heart, breath = (loaded(store, rate, **full) for rate in ("heart", "respiratory"))
+    assert heart.sizes == {"train": 300, "valid": 75, "test": 90}
+    assert breath.sizes == {"train": 300, "valid": 75, "test": 79}  # subject 13 has hardly a respiratory rate
+    assert whole(heart, "test").input.shape == (90, 500, 2)
+    assert heart.facts()["kind"] == "content-verified"
+    found = heart.references()
+    assert found["constant"]["rmse"] == pytest.approx(15.29, abs=0.01)
+    assert found["subject's mean (an oracle)"]["rmse"] == pytest.approx(1.12, abs=0.01)
+    assert loaded(store, **{**full, "stride": 400}).sizes == {"train": 2820, "valid": 705, "test": 846}
