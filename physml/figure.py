@@ -1,7 +1,8 @@
 """Figures: what a config and the records of runs say of each curve. `picture` draws it. No torch, no hydra.
 
-Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `histogram` the
-arrays beside a record; `trajectories` what a function of tasks/ or physml/simulate/ returns, without any run.
+Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
+of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record;
+`trajectories` what a function of tasks/ or physml/simulate/ returns, without any run.
 """
 
 import csv
@@ -27,7 +28,7 @@ from physml.spec import read_yaml
 from physml.table import Record, Runs
 from physml.tablespec import Run, find_id, natural
 
-Kind = Literal["curves", "histogram", "trajectories"]
+Kind = Literal["curves", "points", "histogram", "trajectories"]
 Scale = Literal["linear", "log"]
 Line = Literal["solid", "dashed", "dotted"]
 SIMULATIONS = ("tasks.", "physml.simulate.")  # where a function that a config names may stand
@@ -37,15 +38,28 @@ SIMULATIONS = ("tasks.", "physml.simulate.")  # where a function that a config n
 
 
 @dataclass(frozen=True)
+class Point:
+    """One experiment of a series of points: the setting that it stands for, and its name."""
+
+    x: float
+    experiment: str
+
+
+@dataclass(frozen=True)
 class Series:
-    """One curve of a panel: of an experiment, or of a simulation."""
+    """One curve of a panel: of an experiment, of several (points), or of a simulation."""
 
     label: str
     experiment: str | None = None
+    points: tuple[Point, ...] = ()  # in place of the experiment
     seeds: tuple[int, ...] = ()  # where they are others than the figure's
     array: str | None = None  # of a histogram: the name in the record's .npz file
     arguments: dict[str, Any] = field(default_factory=dict)  # of a simulation
     line: Line = "solid"
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        return (self.experiment,) if self.experiment else tuple(point.experiment for point in self.points)
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ class FigureSpec:
     panels: tuple[Panel, ...]
     seeds: tuple[int, ...] = ()
     splits: tuple[int, ...] = (0,)
-    metric: str | None = None  # of curves, as in the curve file: test/mse
+    metric: str | None = None  # of curves, as in the curve file: test/mse; of points, as in a table's column
     bins: int = 100  # of a histogram
     function: str | None = None  # of trajectories: returns (N, T, D); the first two variables are drawn
     columns: int | None = None  # panels in a row; None: all
@@ -94,11 +108,10 @@ class FigureSpec:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        needs = {"curves": self.metric, "trajectories": self.function}
+        needs = {"curves": self.metric, "points": self.metric, "trajectories": self.function}
         if self.kind in needs and needs[self.kind] is None:
-            raise ConfigError(
-                f"kind {self.kind} needs {'a metric' if self.kind == 'curves' else 'a function'}."
-            )
+            wants = "a function" if self.kind == "trajectories" else "a metric"
+            raise ConfigError(f"kind {self.kind} needs {wants}.")
         if self.kind != "trajectories" and not self.seeds:
             raise ConfigError("seeds must name at least one run; got none.")
         if self.columns is not None and self.columns < 1:
@@ -108,9 +121,12 @@ class FigureSpec:
         for panel in self.panels:
             for series in panel.series:
                 where = f"panel {panel.title}, series {series.label}"
-                if (series.experiment is None) != (self.kind == "trajectories"):
-                    wants = "takes no experiment" if self.kind == "trajectories" else "needs an experiment"
-                    raise ConfigError(f"{where}: kind {self.kind} {wants}.")
+                if (series.experiment is None) != (self.kind in ("trajectories", "points")):
+                    wants = "needs an" if series.experiment is None else "takes no"
+                    raise ConfigError(f"{where}: kind {self.kind} {wants} experiment.")
+                if bool(series.points) != (self.kind == "points"):
+                    wants = "needs" if self.kind == "points" else "takes no"
+                    raise ConfigError(f"{where}: kind {self.kind} {wants} points.")
                 if (series.array is None) == (self.kind == "histogram"):
                     wants = "needs an array" if self.kind == "histogram" else "takes no array"
                     raise ConfigError(f"{where}: kind {self.kind} {wants}.")
@@ -119,10 +135,10 @@ class FigureSpec:
     def runs(self) -> list[Run]:
         """Every run that the figure wants, each once."""
         found = [
-            (series.experiment, j, k)
+            (experiment, j, k)
             for panel in self.panels
             for series in panel.series
-            if series.experiment
+            for experiment in series.experiments
             for j in self.splits
             for k in self.seeds_of(series)
         ]
@@ -163,8 +179,7 @@ def find_figure(name: str, paper: str = "lem", folder: Path | None = None) -> Pa
 
 def experiments_of(spec: FigureSpec) -> list[str]:
     """The experiments of a figure, each once, in the order of the panels."""
-    every = (series.experiment for panel in spec.panels for series in panel.series)
-    return list(dict.fromkeys(e for e in every if e))
+    return list(dict.fromkeys(e for panel in spec.panels for s in panel.series for e in s.experiments))
 
 
 # --- what the records say
@@ -174,7 +189,8 @@ def experiments_of(spec: FigureSpec) -> list[str]:
 class Curve:
     """What is drawn of one series, and its state. Which fields are filled depends on the figure's kind.
 
-    curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). Where a short
+    curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). points: the same,
+    x the settings, low and high one standard deviation from the mean. Where a short
     budget or a stopping rule may end one run before another: `each`, the steps and values of every run.
     histogram: values (n,), of all runs together. trajectories: x, y (n,).
     """
@@ -220,12 +236,14 @@ def collect(
     for panel in spec.panels:
         curves = []
         for series in panel.series:
-            if series.experiment is None:
+            if spec.kind == "trajectories":
                 curves.append(_simulated(spec, panel, series))
-            else:
-                of, seeds = series.experiment, spec.seeds_of(series)
-                runs = Runs.find(of, identities.get(of), records, seeds, spec.splits)
-                curves.append(_measured(spec, series, runs, running, (blocked or {}).get(of)))
+                continue
+            parts = []
+            for of in series.experiments:
+                runs = Runs.find(of, identities.get(of), records, spec.seeds_of(series), spec.splits)
+                parts.append(_measured(spec, series, runs, running, (blocked or {}).get(of)))
+            curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
         panels.append((panel, tuple(curves)))
     return Figure(spec, tuple(panels))
 
@@ -252,12 +270,41 @@ def _measured(
         if spec.kind == "histogram":
             values = [read_array(record, series.array or "") for record in found]
             return dataclasses.replace(curve, values=np.concatenate(values))
+        if spec.kind == "points":
+            return dataclasses.replace(curve, values=read_scores(found, spec.metric or ""))
         paths = [read_curve(record, spec.metric or "") for record in found]
         if shorts or len({steps[-1] for steps, _ in paths}) > 1:
             return dataclasses.replace(curve, each=tuple(paths))
         return _mean_curve(curve, paths)
     except RecordError as error:
         return dataclasses.replace(curve, state=f"failed: {error}")
+
+
+def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
+    """One curve through the points of a series that have runs."""
+    done, wanted = sum(part.done for part in parts), sum(part.wanted for part in parts)
+    states = [part.state for part in parts if part.state != "complete"] or ["complete"]
+    state = next((s for s in states if s.startswith(("failed", "diverged", "running"))), states[0])
+    if 0 < done < wanted and state.startswith(("missing", "stale", "partial")):
+        state = f"partial {done}/{wanted}"
+    curve = Curve(
+        series.label,
+        state,
+        done=done,
+        wanted=wanted,
+        shorts=tuple(sorted({short for part in parts for short in part.shorts})),
+        line=series.line,
+    )
+    there = [
+        (p.x, part.values) for p, part in zip(series.points, parts, strict=True) if part.values is not None
+    ]
+    if not there:
+        return curve
+    mean = np.array([values.mean() for _, values in there])
+    sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in there])
+    return dataclasses.replace(
+        curve, x=np.array([x for x, _ in there]), y=mean, low=mean - sd, high=mean + sd
+    )
 
 
 def _mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
@@ -267,6 +314,18 @@ def _mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Cur
         steps = np.intersect1d(steps, other)
     every = np.stack([value[np.isin(step, steps)] for step, value in paths])
     return dataclasses.replace(curve, x=steps, y=every.mean(0), low=every.min(0), high=every.max(0))
+
+
+def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
+    """The score of each run with its selected weights (n,). RecordError where one has none of that name."""
+    part, _, name = metric.partition("/")
+    values = []
+    for record in records:
+        scores = record.get("metrics", {}).get("best", {}).get(part, {})
+        if scores.get(name) is None:
+            raise RecordError(f"{shown(Path(record['path']))} has no {metric}. {near(name, scores)}")
+        values.append(float(scores[name]))
+    return np.array(values)
 
 
 def _beside(record: Record, key: str) -> Path:

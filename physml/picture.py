@@ -71,6 +71,9 @@ def _draw_panel(
         said, colour = legend_label(curve), colours[curve.label]
         if curve.values is not None and edges is not None:
             axes.hist(curve.values, bins=list(edges), label=said, color=colour, alpha=0.6)
+        elif spec.kind == "points" and curve.y is not None and curve.x is not None and curve.high is not None:
+            bars = {"yerr": curve.high - curve.y, "capsize": 3, "marker": "o", "markersize": 4}
+            axes.errorbar(curve.x, curve.y, label=said, color=colour, linestyle=curve.line, **bars)
         elif curve.y is not None and curve.x is not None:
             axes.plot(curve.x, curve.y, label=said, color=colour, linewidth=1.2, linestyle=curve.line)
             if curve.low is not None and curve.high is not None and curve.done > 1:

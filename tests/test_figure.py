@@ -1,5 +1,6 @@
 """Figures from synthetic records: curves, histograms, simulations, and what is missing or damaged."""
 
+import dataclasses
 import gzip
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,39 @@ def test_a_histogram_takes_the_arrays_beside_the_record(tmp_path: Path) -> None:
     assert [sum(bar.get_height() for bar in group) for group in bars] == [50, 50]  # type: ignore[attr-defined]
 
 
+def points(**changes: Any) -> FigureSpec:
+    of = [{"x": 1, "experiment": "t/a"}, {"x": 2, "experiment": "t/b"}, {"x": 4, "experiment": "t/c"}]
+    panels = [{"title": "clipped", "series": [{"label": "A", "points": of}]}]
+    return spec(kind="points", metric="test/accuracy", panels=panels, y_scale="linear", **changes)
+
+
+def scored(folder: Path, experiment: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
+    metrics = {"best": {"test": {"accuracy": accuracy}}}
+    return record(folder, experiment, seed, metrics=metrics, **changes)
+
+
+def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Path) -> None:
+    records = [scored(tmp_path, "t/a", 0, 0.5), scored(tmp_path, "t/a", 1, 0.7)]
+    records += [scored(tmp_path, "t/c", 0, 0.9)]
+    made = collect(points(), ids("t/a", "t/b", "t/c"), records)
+    curve = first(made)
+    assert curve.x is not None and curve.x.tolist() == [1, 4]
+    assert curve.y == pytest.approx([0.6, 0.9]) and curve.high is not None
+    assert curve.high - curve.y == pytest.approx([np.std([0.5, 0.7], ddof=1), 0.0])
+    assert (curve.done, curve.wanted, curve.state) == (3, 6, "partial 3/6")
+    assert points().runs == [(f"t/{name}", 0, seed) for name in "abc" for seed in (0, 1)]
+    (bars,) = draw(made).axes[0].containers
+    assert bars.get_label() == "A (partial 3/6)" and bars.has_yerr
+
+
+def test_points_whose_runs_have_another_metric_say_so(tmp_path: Path) -> None:
+    made = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5)])
+    assert first(made).state == "partial 1/6"
+    wrong = dataclasses.replace(points(), metric="test/acuracy")
+    made = collect(wrong, ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5)])
+    assert "has no test/acuracy. Did you mean accuracy" in state_lines(made)[0]
+
+
 @pytest.mark.parametrize(
     ("changes", "running", "state"),
     [
@@ -342,7 +376,13 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
     ("change", "message"),
     [
         ({"metric": None}, "kind curves needs a metric"),
-        ({"kind": "bars"}, "kind must be one of 'curves', 'histogram', 'trajectories'"),
+        ({"kind": "bars"}, "kind must be one of 'curves', 'points', 'histogram', 'trajectories'"),
+        ({"kind": "points"}, "series A: kind points takes no experiment"),
+        ({"kind": "points", "metric": None}, "kind points needs a metric"),
+        (
+            {"kind": "points", "panels": [{"title": "a", "series": [{"label": "A"}]}]},
+            "series A: kind points needs points",
+        ),
         ({"columns": 0}, "columns must be positive; got 0"),
         ({"y_limits": [1, 0]}, r"y_limits must be a number and a greater one; got \[1.0, 0.0\]"),
         ({"y_limits": [1]}, "y_limits must be a number and a greater one"),
