@@ -25,14 +25,20 @@ class TimeScales:
         layer: Any = next((m for m in net.modules() if hasattr(m, "time_scales")), None)
         if layer is None:
             raise ConfigError("arrays: TimeScales needs a layer with learned time scales, such as LEM.")
-        found: dict[str, list[np.ndarray]] = {"dt_n": [], "dtbar_n": []}
-        for batch in task.batches("test", batch_size):
-            scales = layer.time_scales(batch.input.to(device))
-            for values, scale in zip(found.values(), scales, strict=True):
-                values.append(scale.flatten().cpu().numpy())
+        sizes = [batch.input.shape[:2].numel() * layer.d_out for batch in task.batches("test", batch_size)]
         rng = np.random.default_rng(0)
-        return {name: _sample(np.concatenate(values), self.n, rng) for name, values in found.items()}
+        wanted = {name: _positions(sum(sizes), self.n, rng) for name in ("dt_n", "dtbar_n")}
+        found = {name: np.empty(len(at), np.float32) for name, at in wanted.items()}
+        start = 0
+        for size, batch in zip(sizes, task.batches("test", batch_size), strict=True):
+            scales = layer.time_scales(batch.input.to(device))
+            for (name, at), scale in zip(wanted.items(), scales, strict=True):
+                here = (at >= start) & (at < start + size)
+                found[name][here] = scale.flatten().cpu().numpy()[at[here] - start]
+            start += size
+        return found
 
 
-def _sample(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    return values[rng.choice(len(values), size=min(n, len(values)), replace=False)].astype(np.float32)
+def _positions(n: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
+    """Different positions among n entries, of which not all fit into memory: 10^9 for sMNIST."""
+    return rng.choice(n, size=min(wanted, n), replace=False)
