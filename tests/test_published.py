@@ -15,7 +15,8 @@ COLLECTION = ROOT.parent / "shared" / "reference" / "paper_tables.yaml"
 COLUMNS = {
     "f09": "F=0.9",
     "f8": "F=8",
-    **{f"white_{n}_{d}": f"white_{n}.{d}" for n, d in ((0, 4), (0, 8), (1, 2))},
+    **{f"white_{n}_{d}": f"white_{n}.{d}" for n, d in ((0, 1), (0, 2), (0, 3), (0, 4), (0, 8), (1, 2))},
+    **{f"sp_0_{d}": f"sp_0.{d}" for d in ("03", "05", "1")},
     **{f"mult_{n}_{d}": f"mult_{n}.{d}" for n, d in ((0, 4), (0, 8), (1, 2))},
 }
 
@@ -28,8 +29,19 @@ def collection() -> dict[str, Any]:
     return {entry["id"]: entry for entry in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)}
 
 
-def specs() -> list[TableSpec]:
+def every_spec() -> list[TableSpec]:
     return [load_table(CONF / "table" / f"{ident}.yaml") for ident in table_ids()]
+
+
+def specs() -> list[TableSpec]:
+    """Of the papers; a table of our own says so."""
+    return [spec for spec in every_spec() if spec.source != "own"]
+
+
+def test_a_table_of_our_own_has_no_published_number() -> None:
+    for spec in every_spec():
+        if spec.source == "own":
+            assert not of_the_paper(spec) and spec.id.startswith("own-")
 
 
 def of_the_paper(spec: TableSpec) -> list[Row]:
