@@ -30,6 +30,7 @@ small = load_plugins([str(ROOT / "tests" / "fixtures_tasks.py")])["fixtures_task
 def from_config(name: str, **changes) -> Task:
     node = yaml.safe_load((ROOT / "conf" / "task" / f"{name}.yaml").read_text())
     module, _, cls = node.pop("_target_").rpartition(".")
+    node.pop("datasets", None)
     return getattr(importlib.import_module(module), cls)(**(node | node.pop("smoke") | changes))
 
 
@@ -42,6 +43,10 @@ REAL: dict[str, Callable[[], Task]] = {
     "lorenz96-0.9": lambda: from_config("lorenz96", forcing=0.9),
     "adding": lambda: from_config("adding"),
     "adding-official": lambda: from_config("adding", protocol="official"),
+    "smnist": lambda: from_config("smnist"),
+    "psmnist": lambda: from_config("psmnist"),
+    "ncifar": lambda: from_config("ncifar"),
+    "ncifar-fresh": lambda: from_config("ncifar", protocol="paper", noise="fresh_uniform"),
 }
 ALL = FIXTURES | REAL
 PARTS = ("train", "valid", "test")
@@ -49,7 +54,7 @@ PARTS = ("train", "valid", "test")
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"))
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
 
 
 @pytest.fixture(params=ALL)
