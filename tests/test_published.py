@@ -20,6 +20,15 @@ COLUMNS = {
     **{f"mult_{n}_{d}": f"mult_{n}.{d}" for n, d in ((0, 4), (0, 8), (1, 2))},
 }
 
+# How a row of a table over tasks calls its task.
+TASKS = {
+    "smnist": "sMNIST",
+    "psmnist": "psMNIST",
+    "noise_padded_cifar10": "noise padded CIFAR-10",
+    "har2": "HAR-2",
+    "imdb": "IMDB",
+}
+
 
 @pytest.fixture(scope="module")
 def collection() -> dict[str, Any]:
@@ -60,7 +69,9 @@ def printed_rows(entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def told_by(config: dict[str, Any]) -> str:
-    """By the initialisation and what was tuned, where these are printed; else by the units."""
+    """By the task, by the initialisation and what was tuned, where these are printed; else by the units."""
+    if config.get("task") in TASKS:
+        return TASKS[config["task"]] + (f", {config['units']} units" if "units" in config else "")
     if "chrono" not in config:
         return f"{config['units']} units"
     tuned = "" if config["tuning_dt"] == "/" else f", tuned Δt {config['tuning_dt']}"
@@ -115,6 +126,19 @@ def test_units_of_the_experiments_are_as_printed(spec: TableSpec, collection: di
             for key, what in (("d_hidden", "units"), ("n_layers", "layers")):
                 wanted = of_config(printed[row.label], what, name)
                 assert model.get(key, 1) == wanted or wanted is None
+
+
+@pytest.mark.parametrize(
+    "spec", [s for s in specs() if s.id in ("cornn-5", "unicornn-7")], ids=lambda s: s.id
+)
+def test_a_row_of_a_table_over_tasks_runs_its_task(spec: TableSpec) -> None:
+    for row in spec.rows:
+        (cell,) = row.cells.values()
+        model, task, *units = row.label.split(", ")
+        id = {"noise padded CIFAR-10": "ncifar"}.get(task, task.lower().replace("-", ""))
+        size = units[0].removesuffix(" units") if units and task.endswith("MNIST") else ""
+        paper = model.lower()
+        assert cell.experiment == f"{paper}/{id}-{paper}{size}"
 
 
 def test_the_papers_are_cited_not_files() -> None:
