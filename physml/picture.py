@@ -66,7 +66,7 @@ def _draw_panel(
     drawn = [curve.values for curve in curves if curve.values is not None]
     if drawn:
         together = np.concatenate(drawn)
-        edges = np.linspace(min(0.0, together.min()), together.max(), spec.bins + 1)
+        edges = histogram_edges(together, spec)
     for curve in curves:
         said, colour = legend_label(curve), colours[curve.label]
         if curve.values is not None and edges is not None:
@@ -91,6 +91,13 @@ def _draw_panel(
             axes.axvline(mark.x, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
     for said in absent(curves):
         axes.plot([], [], label=textwrap.fill(said, 48), linestyle="none")
+
+
+def histogram_edges(values: np.ndarray, spec: FigureSpec) -> np.ndarray:
+    """From 0 or the least value to the greatest; on a logarithmic axis from the least positive one."""
+    if spec.x_scale == "linear" or not (values > 0).any():
+        return np.linspace(min(0.0, values.min()), values.max(), spec.bins + 1)
+    return np.geomspace(values[values > 0].min(), values.max() * (1 + 1e-6), spec.bins + 1)
 
 
 def legend_label(curve: Curve) -> str:

@@ -14,7 +14,7 @@ from physml.coerce import build
 from physml.errors import ConfigError, RecordError
 from physml.figure import Curve, Figure, FigureSpec, collect, state_lines
 from physml.paths import CONF
-from physml.picture import draw, plot_rows, write_figure
+from physml.picture import draw, histogram_edges, plot_rows, write_figure
 
 IDENTITY = "0123abcd"
 STEPS = np.arange(100, 600, 100)
@@ -230,6 +230,16 @@ def test_a_histogram_takes_the_arrays_beside_the_record(tmp_path: Path) -> None:
     assert slow.values is not None and slow.values.shape == (50,)
     bars = draw(made).axes[0].containers
     assert [sum(bar.get_height() for bar in group) for group in bars] == [50, 50]  # type: ignore[attr-defined]
+
+
+def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_path: Path) -> None:
+    values = np.array([1e-6, 1e-3, 0.1, 0.0])
+    edges = histogram_edges(values, histogram(x_scale="log"))
+    assert np.diff(np.log(edges)) == pytest.approx(np.log(1e5) / 20, rel=1e-5)
+    assert np.histogram(values, edges)[0].sum() == 3
+    assert histogram_edges(values, histogram()) == pytest.approx(np.linspace(0, 0.1, 21))
+    made = collect(histogram(x_scale="log"), ids("t/a"), [record(tmp_path, "t/a", 0)])
+    assert draw(made).axes[0].get_xscale() == "log"
 
 
 def points(**changes: Any) -> FigureSpec:
