@@ -89,6 +89,18 @@ def test_training_equals_the_loop_with_the_same_noise(mult: float, add: float):
     agree(found, with_gradients(lambda: loop(layer, u, h, m, a), layer, u, h))
 
 
+def test_gradcheck():
+    layer, u = make(0.3, 0.2).train(), noise(2, 4, D).requires_grad_()
+    params = dict(layer.named_parameters())
+
+    def run(u: Tensor, *values: Tensor) -> Tensor:
+        torch.manual_seed(3)  # the same noise each time
+        return torch.func.functional_call(layer, dict(zip(params, values, strict=True)), (u,))[0]
+
+    values = tuple(p.detach().clone().requires_grad_() for p in params.values())
+    assert torch.autograd.gradcheck(run, (u, *values), fast_mode=True)
+
+
 def test_evaluation_is_deterministic_and_training_is_not():
     layer, u = make().eval(), noise(2, 6, D)
     torch.testing.assert_close(layer(u)[0], layer(u)[0], rtol=0, atol=0)
