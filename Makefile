@@ -17,6 +17,7 @@ PLAN ?=
 JOBS ?=
 MAX_HOURS ?=
 DEVICE ?=
+VERIFY ?=
 # Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml.bench, physml table and figure.
 ARGS ?=
 
@@ -25,7 +26,8 @@ is_off = $(filter 0 no false off,$(strip $(1)))
 FLAGS = $(strip $(if $(SEEDS),--seeds $(SEEDS)) $(if $(call is_off,$(RUN)),--no-run) \
 	$(if $(call is_on,$(FORCE)),--force) $(if $(call is_on,$(SMOKE)),--smoke) \
 	$(if $(call is_on,$(PLAN)),--plan) $(if $(JOBS),--jobs $(JOBS)) \
-	$(if $(MAX_HOURS),--max-hours $(MAX_HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS))
+	$(if $(MAX_HOURS),--max-hours $(MAX_HOURS)) $(if $(DEVICE),--device $(DEVICE)) \
+	$(if $(VERIFY),--verify $(VERIFY)) $(ARGS))
 
 # An editable install points at its folder: when the checkout was moved or copied, it is set up again.
 MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || echo moved)
@@ -39,7 +41,7 @@ help: ## list these commands
 	@echo
 	@echo "Tables:  make table-4    make table-2 PAPER=cornn    make table-cornn-6    make table-5.4 (thesis)"
 	@echo "Options: SEEDS=0,1,2 or SEEDS=n5  RUN=0 (render only)  FORCE=1 (train again)  PLAN=1 (what would be run)"
-	@echo "         SMOKE=1 (tiny sizes, kept apart)  JOBS=2  MAX_HOURS=1.5  DEVICE=cuda  PYTHON=python3.12"
+	@echo "         SMOKE=1 (tiny sizes, kept apart)  JOBS=2  MAX_HOURS=1.5  DEVICE=cuda  VERIFY=content  PYTHON=python3.12"
 
 setup: $(READY) ## make .venv with the tested versions; nothing to do when up to date
 	@echo "$(VENV) is ready."

@@ -127,6 +127,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours"
     )
+    _add_verify(run)
     run.set_defaults(command=_run)
 
 
@@ -169,6 +170,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         "--max-hours", type=_hours, default=None, help="stop, with checkpoints, after so many hours"
     )
     command.add_argument("--device", default=None, help="auto, cpu, cuda")
+    _add_verify(command)
 
 
 def _add_verify(command: Any) -> None:
@@ -187,6 +189,7 @@ def _add_search(commands: Any) -> None:
     )
     search.add_argument("--jobs", type=_jobs, default=None, help=JOBS)
     search.add_argument("--max-hours", type=_hours, default=None, help="stop after so many hours")
+    _add_verify(search)
     search.set_defaults(command=_search)
 
 
@@ -217,7 +220,8 @@ def _run(options: argparse.Namespace) -> int:
     from physml.compose import compose, expand
 
     combinations = expand(options.overrides) if options.multirun else [options.overrides]
-    composed = [compose(c) for c in combinations]
+    verify = [f"data.verify={options.verify}"] if options.verify else []
+    composed = [compose([*c, *verify]) for c in combinations]
     if options.cfg:
         import yaml
 
@@ -242,13 +246,17 @@ def _run(options: argparse.Namespace) -> int:
     from physml.commands import show_outcomes
 
     show_outcomes(planned, outcome)
-    return outcome.exit_code
+    return max(outcome.exit_code, 2 if any(one.state == "blocked" for one in planned) else 0)
 
 
 def _run_one(spec: Any, force: bool) -> int:
+    from physml import launch
     from physml.commands import describe
     from physml.progress import reporter
     from physml.run import perform
+
+    if launch.plan([spec], force=force)[0].state == "blocked":
+        launch.refuse_blocked(spec)
 
     made = perform(spec, reporter(), force=force)
     print(describe(made))
@@ -276,9 +284,8 @@ def _figure(options: argparse.Namespace) -> int:
 def _search(options: argparse.Namespace) -> int:
     from physml import search
 
-    return _each(
-        options.ids, lambda name: search.search(name, jobs=options.jobs, max_hours=options.max_hours)
-    )
+    keys = {"jobs": options.jobs, "max_hours": options.max_hours, "verify": options.verify or "bytes"}
+    return _each(options.ids, lambda name: search.search(name, **keys))
 
 
 def _each(ids: list[str], command: Callable[[str], int]) -> int:

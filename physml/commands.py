@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -32,7 +33,7 @@ def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False) -> list[
     """Specs of configs whose keys have been checked, before anything is started."""
     from physml.schema import checked
 
-    return [spec_of(Composed(checked(one.config), one.choices), adhoc=adhoc) for one in composed]
+    return [spec_of(dataclasses.replace(one, config=checked(one.config)), adhoc=adhoc) for one in composed]
 
 
 def describe(made: dict[str, Any]) -> str:
@@ -62,7 +63,7 @@ def show_plan(planned: Sequence[launch.Planned]) -> None:
     for one in planned:
         ms = "" if one.ms_per_step is None else f"{one.ms_per_step:.1f}"
         hours = "" if one.hours is None else f"{one.hours:.3f}"
-        rows.append((one.spec.label, one.state, ms, hours))
+        rows.append((one.spec.label, one.said, ms, hours))
     print(columns(("run", "state", "ms per step", "hours"), rows))
     todo = [p for p in planned if p.todo]
     known = [p.hours for p in todo if p.hours is not None]
@@ -77,7 +78,7 @@ def show_outcomes(planned: Sequence[launch.Planned], outcome: launch.Outcome) ->
         if label in outcome.codes:
             print(f"{label}: {words.get(outcome.codes[label], f'exit {outcome.codes[label]}')}")
         else:
-            running = "running" if label in outcome.elsewhere else one.state
+            running = "running" if label in outcome.elsewhere else one.said
             print(f"{label}: {'not started' if label in outcome.left else running}")
 
 
@@ -102,7 +103,8 @@ def smoke_roots(smoke: bool) -> Iterator[None]:
 class Wanted:
     """The runs that a table or figure wants, under the flags of the command line.
 
-    only: the experiments that may be trained; None: all. `broken` says of an experiment why it cannot be.
+    only: the experiments that may be trained; None: all. `broken` says of an experiment why it cannot be
+    right, `blocked` why it cannot be run here, for want of data.
     """
 
     def __init__(
@@ -116,15 +118,21 @@ class Wanted:
         self.extra = [f"profile={'smoke' if options.smoke else 'full'}"]
         if options.device:
             self.extra.append(f"runtime.device={options.device}")
+        if options.verify:
+            self.extra.append(f"data.verify={options.verify}")
         self.identities: dict[str, str | None] = {}
         self.broken: dict[str, str] = {}
+        self.blocked: dict[str, str] = {}
         for experiment in dict.fromkeys(e for e, _, _ in runs):
             self._compose_one(experiment)
 
     def _compose_one(self, experiment: str) -> None:
         self.identities[experiment] = None
         with self._telling(experiment):
-            self.identities[experiment] = identity(self._composed(experiment, 0, 0).config)
+            composed = self._composed(experiment, 0, 0)
+            self.identities[experiment] = identity(composed.config)
+            if reason := launch.blocked_by(composed.config, composed.datasets):
+                self.blocked[experiment] = reason
 
     @contextlib.contextmanager
     def _telling(self, experiment: str) -> Iterator[None]:
@@ -148,8 +156,13 @@ class Wanted:
                 planned[run] = launch.plan(specs, force=self.options.force, probe=probe)[0]
         return planned
 
+    @property
+    def untrainable(self) -> dict[str, str]:
+        """Experiment -> why there can be no new run of it."""
+        return {**self.blocked, **self.broken}
+
     def make(self) -> int:
-        """Trains what is missing; returns the exit code."""
+        """Trains what is missing; returns the exit code. What is blocked is no failure: the table says it."""
         planned = self.plan()
         bad_config = 2 if self.broken else 0
         outcome = launch.carry_out(
@@ -251,14 +264,16 @@ def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -
 
     yours = [record.read(Path(p)) for p in getattr(options, "yours", [])]
     records = wanted.records()
-    return collect(spec, wanted.identities, records, wanted.running(), yours=yours, blocked=wanted.broken)
+    return collect(
+        spec, wanted.identities, records, wanted.running(), yours=yours, blocked=wanted.untrainable
+    )
 
 
 def tables_with_state(paper: str) -> int:
     from physml import tablespec as tables
     from physml.table import table_state
 
-    options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None)
+    options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None, verify=None)
     rows = []
     for ident in tables.table_ids():
         spec = tables.load_table(tables.find_table(ident, paper))
@@ -284,7 +299,7 @@ def figure(name: str, options: argparse.Namespace) -> int:
         return _show_wanted(wanted)
     code = 0 if options.no_run else wanted.make()
     records = wanted.records()
-    made = figures.collect(spec, wanted.identities, records, wanted.running(), blocked=wanted.broken)
+    made = figures.collect(spec, wanted.identities, records, wanted.running(), blocked=wanted.untrainable)
     print("\n".join(figures.state_lines(made)))
     print(f"written: {shown(write_figure(made, results_root() / 'figures'))}")
     return code

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ SMOKE = 1024  # MiB, for a run at tiny size that nothing is known of
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
 NOTHING_KNOWN = Needs(1, math.inf, gpu_memory=math.inf)  # it could not be tried: it runs alone
 
-State = Literal["done", "diverged", "running", "stopped", "failed", "missing"]
+State = Literal["done", "diverged", "running", "stopped", "failed", "missing", "blocked"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ class Planned:
     spec: RunSpec
     state: State
     cost: Cost = Cost()
+    reason: str | None = None  # why it is blocked
+
+    @property
+    def said(self) -> str:
+        return f"{self.state}: {self.reason}" if self.reason else self.state
 
     @property
     def todo(self) -> bool:
@@ -87,8 +92,27 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
         if force and state in ("done", "diverged"):
             state = "missing"
         one = Planned(spec, state)
+        if one.todo and (reason := blocked_by(spec.config, spec.datasets)):
+            one = Planned(spec, "blocked", reason=reason)
         rows.append(replace(one, cost=estimate(spec, probe)) if one.todo else one)
     return rows
+
+
+def blocked_by(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
+    """Which data a run of this config lacks; looks at names of files alone, and smoke runs lack none."""
+    from physml.data.store import store_of
+    from physml.data.verify import blocked
+
+    return blocked(datasets, store_of(config)) if config["profile"] == "full" else None
+
+
+def refuse_blocked(spec: RunSpec) -> None:
+    """DataError, with all one needs to get the data, where a run lacks them."""
+    from physml.data.store import store_of
+    from physml.data.verify import refuse_absent
+
+    if spec.config["profile"] == "full":
+        refuse_absent(spec.datasets, store_of(spec.config))
 
 
 def state_of(spec: RunSpec) -> State:

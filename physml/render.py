@@ -215,6 +215,13 @@ def claim_lines(table: Table) -> list[str]:
     return lines
 
 
+UNPROVEN = {
+    "content": "content-verified, with other bytes than published and the same content",
+    "first seen": "without a published checksum, pinned when first seen",
+    "off": "unverified",
+}
+
+
 def fact_lines(table: Table) -> list[str]:
     """What stands below a table, as (word, value) in one string each."""
     spec, facts = table.spec, table.facts
@@ -250,6 +257,7 @@ def fact_lines(table: Table) -> list[str]:
     if searched:
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]
+    lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
     return lines
 
 

@@ -16,6 +16,7 @@ class RunSpec:
     config: dict[str, Any]
     choices: dict[str, str | None]
     place: Place
+    datasets: tuple[str, ...] = ()  # of conf/dataset, which its task reads
 
     @property
     def record_path(self) -> Path:
@@ -32,11 +33,16 @@ class RunSpec:
         return f"{self.place.folder}{setting} split {self.place.split} seed {self.place.seed}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"config": self.config, "choices": self.choices, "place": vars(self.place)}
+        return {
+            "config": self.config,
+            "choices": self.choices,
+            "place": vars(self.place),
+            "datasets": list(self.datasets),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "RunSpec":
-        return cls(data["config"], data["choices"], Place(**data["place"]))
+        return cls(data["config"], data["choices"], Place(**data["place"]), tuple(data["datasets"]))
 
 
 # Besides the identity: what a record of an experiment says of itself, and what a figure wants beside it.
@@ -59,7 +65,8 @@ def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
         folder = folder_of(str(name))
     else:
         folder = f"adhoc/{_name(composed, 'task')}-{_name(composed, 'model')}"
-    return RunSpec(config, composed.choices, Place(folder, key, config["split"], config["seed"]))
+    place = Place(folder, key, config["split"], config["seed"])
+    return RunSpec(config, composed.choices, place, composed.datasets)
 
 
 def _counts(config: dict[str, Any], key: str) -> bool:

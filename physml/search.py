@@ -58,12 +58,13 @@ def load_search(name: str) -> SearchSpec:
     return spec
 
 
-def search(name: str, *, jobs: int | None, max_hours: float | None = None) -> int:
+def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
     """Run all trials, write all of them to results/search, and the best into the experiment file."""
     spec = load_search(name)
     points = draw(spec)
-    specs = [trial_spec(spec, i, point) for i, point in enumerate(points)]
+    specs = [trial_spec(spec, i, point, verify) for i, point in enumerate(points)]
     _check_metric(spec, specs[0])
+    launch.refuse_blocked(specs[0])
     print(f"{name}: {len(points)} trials, best {spec.metric} on validation data counts")
     outcome = launch.carry_out(launch.plan(specs), jobs=jobs, max_hours=max_hours)
     if outcome.exit_code == 75:
@@ -145,8 +146,8 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
-def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any]) -> RunSpec:
-    changes = {**spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
+def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any], verify: str = "bytes") -> RunSpec:
+    changes = {"data.verify": verify, **spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
     composed = compose([f"experiment={spec.experiment}", "tracker=none", *overrides])
     from physml.identity import identity
@@ -154,7 +155,7 @@ def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any]) -> RunSpec:
 
     config = checked(composed.config)
     place = Place(f"adhoc/search/{spec.id}/{number:03d}", identity(config), config["split"], config["seed"])
-    return RunSpec(config, composed.choices, place)
+    return RunSpec(config, composed.choices, place, composed.datasets)
 
 
 def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> dict[str, Any]:

@@ -72,6 +72,7 @@ class Facts:
     dates: tuple[str, ...] = ()  # first and last day of the runs
     shorts: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)  # experiment -> kind
+    unproven: dict[str, tuple[str, ...]] = field(default_factory=dict)  # how a file was verified -> files
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,7 @@ def _incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
         data = record.get("data") or {}
         if record.get("short") or (record.get("config") or {}).get("profile") == "smoke":
             return "short budget"
-        if (kind := data.get("kind")) in ("substitute data", "content-verified"):
+        if (kind := data.get("kind")) in ("substitute data", "content-verified", "unverified data"):
             return str(kind)
         if str(data.get("fingerprint") or "").startswith("differs"):
             return "different data"
@@ -372,7 +373,18 @@ def _facts(records: Sequence[Record]) -> Facts:
         dates=tuple(dict.fromkeys(days[:1] + days[-1:])),
         shorts=each("short"),
         provenance=dict(sorted(provenance.items())),
+        unproven=_unproven(records),
     )
+
+
+def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    """Data files whose bytes were not compared with a published checksum, by what was done instead."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        for name, how in ((record.get("data") or {}).get("verified") or {}).items():
+            if how not in ("bytes", "fixture"):
+                found.setdefault(how, set()).add(name)
+    return {how: tuple(sorted(names)) for how, names in sorted(found.items())}
 
 
 def _claim(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ...], ClaimVerdict | None]:

@@ -18,7 +18,7 @@ from physml.paths import ROOT
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 PHYSML = ".venv/bin/python -m physml "
-OPTIONS = ("SEEDS", "RUN", "FORCE", "SMOKE", "PLAN", "JOBS", "MAX_HOURS", "DEVICE")
+OPTIONS = ("SEEDS", "RUN", "FORCE", "SMOKE", "PLAN", "JOBS", "MAX_HOURS", "DEVICE", "VERIFY")
 FOREIGN = (*OPTIONS, "PAPER", "ARGS", "PYTHON", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
 
 
@@ -60,6 +60,7 @@ def expanded(*arguments: str) -> list[str]:
         (["table-4", "JOBS=2"], "table 4 --paper lem --jobs 2"),
         (["table-4", "MAX_HOURS=1.5"], "table 4 --paper lem --max-hours 1.5"),
         (["table-4", "DEVICE=cuda"], "table 4 --paper lem --device cuda"),
+        (["table-4", "VERIFY=content"], "table 4 --paper lem --verify content"),
         (
             ["table-4", "SEEDS=0", "PLAN=1", "JOBS=2", "ARGS=--row label=Mine,experiment=mine.yaml"],
             "table 4 --paper lem --seeds 0 --plan --jobs 2 --row label=Mine,experiment=mine.yaml",

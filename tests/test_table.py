@@ -115,6 +115,10 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         [record("t/verified", k, 0.01, data={"kind": "content-verified"}) for k in range(3)],
         "not comparable: content-verified",
     ),
+    "unverified": (
+        [record("t/unverified", k, 0.01, data={"kind": "unverified data"}) for k in range(3)],
+        "not comparable: unverified data",
+    ),
     "other data": (
         [record("t/other data", k, 0.01, data={"fingerprint": "differs by 2.0e-01"}) for k in range(3)],
         "not comparable: different data",
@@ -510,3 +514,13 @@ if __name__ == "__main__":
     for name, text in renderings().items():
         (GOLDEN / name).write_text(text, encoding="utf-8")
         print(GOLDEN / name)
+
+
+def test_data_that_were_not_compared_are_named_below_the_table() -> None:
+    how = {"a.zip": "content", "b.ts": "first seen", "c.gz": "bytes"}
+    runs = [record("t/agrees", k, 0.01, data={"kind": "content-verified", "verified": how}) for k in range(2)]
+    made = collect(spec(), ids("t/agrees"), runs)
+    assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
+    lines = fact_lines(made)
+    assert "Data without a published checksum, pinned when first seen: b.ts" in lines
+    assert any(line.startswith("Data content-verified") and line.endswith(": a.zip") for line in lines)

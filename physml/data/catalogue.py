@@ -118,8 +118,12 @@ def _made_for(path: Path) -> str:
         key = json.loads(asked_of(path))["key"]
     except (DataError, OSError, ValueError, KeyError):
         return "generated; what for cannot be read"
-    said = {name: "/".join(map(str, v.values())) if isinstance(v, dict) else v for name, v in key.items()}
-    return ", ".join(["generated", *(f"{name} {value}" for name, value in said.items())])
+    said = [f"{name} {_short(value)}" for name, value in key.items()]
+    return ", ".join(["generated", *said])
+
+
+def _short(value: Any) -> str:
+    return " ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
 
 
 # ---------------------------------------------------------------------------- check

@@ -52,8 +52,8 @@ class Task(ABC):
     def perturb(self, batch: Batch, name: str, rng: Generator) -> Batch:
         """A batch of test with its input disturbed in the way `name`, one of `perturbations`.
 
-        What a batch draws from `rng` must not depend on how the part is cut into batches. The task's own metric
-        m of the disturbed part is called m_<name>, and stands in `better`.
+        What a batch draws from `rng` must not depend on how the part is cut into batches. The task's own
+        metric m of the disturbed part is called m_<name>, and stands in `better`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no perturbation {name}")
 

@@ -74,6 +74,13 @@ def blocked(datasets: Iterable[str], store: "Store") -> str | None:
     return None
 
 
+def refuse_absent(datasets: Iterable[str], store: "Store") -> None:
+    """DataError for the first file that is missing of these data sets."""
+    for name in datasets:
+        for file in missing(upstream(name), store):
+            raise refuse_missing(name, file, store)
+
+
 def refuse_missing(dataset: str, file: DataFile, store: "Store") -> DataError:
     looked = " and ".join(str(root / file.name) for root in roots(store))
     checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")

@@ -1,0 +1,152 @@
+"""Absent data block a run and nothing else: said without torch, before anything is built, with what helps."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from physml import cli, launch
+from physml.compose import compose
+from physml.data.readers.har import UCI_HAR
+from physml.data.readers.mnist import MNIST
+from physml.data.store import Store
+from physml.data.verify import blocked, refuse_absent
+from physml.errors import DataError
+from physml.paths import ROOT
+from physml.runspec import spec_of
+
+HAR = "experiment=cornn/har2-cornn"
+SHORT = ("trainer.max_steps=1", "trainer.epochs=1", "model.d_hidden=4", "tracker=none")
+
+
+@pytest.fixture(autouse=True)
+def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for key in ("RESULTS", "RUNS", "CACHE", "DATA"):
+        monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def records(roots: Path) -> list[dict]:
+    return [json.loads(path.read_text()) for path in sorted(roots.rglob("runs/**/*-seed*.json"))]
+
+
+def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -> None:
+    full, smoke = (spec_of(compose([HAR, f"profile={p}"])) for p in ("full", "smoke"))
+    (one,) = launch.plan([full], probe=True)
+    assert one.said == "blocked: UCI HAR Dataset.zip missing, get it with `physml data get uci_har`"
+    assert not one.todo and launch.plan([smoke])[0].state == "missing"
+    (roots / "data/UCI HAR Dataset").mkdir()
+    assert launch.plan([full])[0].state == "missing"
+
+
+def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
+    code = (
+        "import sys\nfrom physml.commands import Wanted\nimport argparse\n"
+        "options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None, verify=None)\n"
+        "wanted = Wanted([('cornn/har2-cornn', 0, 0)], options, 'x')\n"
+        "print(wanted.blocked, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "UCI HAR Dataset.zip missing" in done.stdout and done.stdout.endswith("False\n"), done.stderr
+
+
+def test_run_refuses_before_anything_is_built(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", HAR, *SHORT]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: UCI HAR Dataset.zip is missing") and said.count("\n") == 1
+    assert not records(roots) and not (roots / "runs").exists()
+
+
+def test_of_many_runs_those_that_lack_data_are_not_started(
+    roots: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all("blocked: UCI HAR Dataset.zip missing" in line for line in lines)
+    assert not records(roots)
+
+
+@pytest.mark.parametrize("how", [[], ["--no-run"], ["--plan"]])
+def test_a_table_says_which_data_are_missing(
+    roots: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, how: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert cli.main(["table", "lem-11", "--seeds", "0", *how]) == 0
+    said = capsys.readouterr().out
+    assert "blocked: EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`" in said
+    assert not records(roots)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"), [("bytes", "pinned"), ("content", None), ("off", "unverified data")]
+)
+def test_a_record_says_how_far_its_data_are_known(
+    roots: Path, capsys: pytest.CaptureFixture[str], how: str, kind: str | None
+) -> None:
+    UCI_HAR.fixture(roots / "data")
+    code = cli.main(["run", HAR, *SHORT, "--verify", how])
+    if kind is None:
+        assert code == 2 and "content of uci_har is not the published one" in capsys.readouterr().err
+        assert not records(roots)
+        return
+    (made,) = records(roots)
+    assert made["status"] == "finished" and made["data"]["kind"] == kind
+    assert set(made["data"]["sha256"]) == {"UCI HAR Dataset.zip"}
+    assert made["config"]["data"] == {"verify": how}
+
+
+# ---------------------------------------------------------------------------- another root, half a file
+
+
+def refusal(store: Store) -> str:
+    with pytest.raises(DataError) as caught:
+        refuse_absent(["mnist"], store)
+    return str(caught.value)
+
+
+def test_another_root_is_told(roots: Path) -> None:
+    true = roots / "data"
+    MNIST.fixture(true)
+    assert blocked(["mnist"], Store(true, roots / "cache")) is None
+    for root, says in {
+        true / "MNIST": f"points too deep: set PHYSML_DATA={true}.",
+        true / "MNIST/raw": f"points too deep: set PHYSML_DATA={true}.",
+        roots: f"points too high: set PHYSML_DATA={true}.",
+        roots / "nowhere": "nowhere is not there.",
+        true / "MNIST/raw/t10k-labels-idx1-ubyte.gz": "is not a folder.",
+    }.items():
+        assert says in refusal(Store(root, roots / "cache"))
+
+
+def test_half_a_download_is_told(roots: Path) -> None:
+    part = roots / "cache/files/MNIST/raw/train-images-idx3-ubyte.gz.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"half")
+    assert f"Half a download lies at {part}" in refusal(Store(roots / "data", roots / "cache"))
+
+
+@pytest.mark.parametrize("how", ["bytes", "off"])
+def test_an_empty_file_is_told(roots: Path, how) -> None:
+    MNIST.fixture(roots / "data")
+    path = roots / "data/MNIST/raw/train-images-idx3-ubyte.gz"
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match=f"{path}: the file is empty"):
+        Store(roots / "data", roots / "cache", how).read(MNIST)
+
+
+def test_a_file_that_may_not_be_read_is_told(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MNIST.fixture(roots / "data")
+    path = roots / "data/MNIST/raw/train-images-idx3-ubyte.gz"
+    opened = Path.open
+
+    def refusing(self: Path, *arguments, **keys):
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(self, *arguments, **keys)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(DataError, match=f"{path} cannot be read: Permission denied"):
+        Store(roots / "data", roots / "cache", "off").read(MNIST)
