@@ -71,7 +71,7 @@ class ArchiveRates(Valued):
 
 
 class SubjectRates(Valued):
-    r"""A rate from windows of other people than those of training: what a monitor would have to do.
+    r"""A rate from windows of other people than those of training, as a monitor has to tell it.
 
     Input (B, T, 2): PPG and ECG lead II of PhysioNet's BIDMC, windows of `window` samples at 125 Hz, of which
     each `every`-th is kept, T = ceil(window / every). Target (B, 1): the mean of the values that the monitor
@@ -79,14 +79,19 @@ class SubjectRates(Valued):
     don't count, and a window with values in less than half of its seconds is left out. Loss: MSE, of the
     standardised target where `target` is so. Metrics: rmse and mae, per minute.
 
-    Protocol clean: 31 subjects; split j tests on 6, validates on 5 others and trains on 20. No subject is
-    tested in two splits. Inputs and target are standardised by training windows alone.
+    Protocols:
+      clean: divided by "subjects": of 31, split j tests on 6, validates on 5 others and trains on 20. No
+        subject is tested in two splits.
+      paper: divided by "windows", 70/15/15 at random whosever they are, as the papers divide the archive's:
+        with the same records and the same budget it shows what that is worth.
+    Inputs and target are standardised by training windows alone.
 
     Source: Pimentel et al., IEEE TBME 2017, https://physionet.org/content/bidmc/1.0.0/. The choices are ours.
 
     Args: rate: "heart" or "respiratory"; window: samples; stride: samples between the starts of two windows
         of a subject, in all parts; every: of how many samples one is kept; inputs: "raw" or "standard", for
-        each channel; target: "raw" or "standard"; protocol: "clean".
+        each channel; target: "raw" or "standard"; divided: by "subjects" or "windows"; protocol: "clean" or
+        "paper".
     """
 
     version: ClassVar[int] = 1
@@ -94,10 +99,23 @@ class SubjectRates(Valued):
     n_splits: ClassVar[int] = SPLITS
 
     def __init__(
-        self, *, rate: str, window: int, stride: int, every: int, inputs: str, target: str, protocol: str
+        self,
+        *,
+        rate: str,
+        window: int,
+        stride: int,
+        every: int,
+        inputs: str,
+        target: str,
+        divided: str,
+        protocol: str,
     ) -> None:
         one_of("rate", rate, tuple(RATES))
-        one_of("protocol", protocol, ("clean",))
+        one_of("protocol", protocol, ("clean", "paper"))
+        one_of("divided", divided, ("subjects", "windows"))
+        wanted = "clean" if divided == "subjects" else "paper"
+        if protocol != wanted:
+            raise InputError(f"divided={divided} makes protocol={wanted}; got {protocol}.")
         for name, value in {"window": window, "stride": stride, "every": every}.items():
             positive(name, value)
         for name, kind in {"inputs": inputs, "target": target}.items():
@@ -105,21 +123,22 @@ class SubjectRates(Valued):
         self.d_in, self.d_out = 2, 1
         self.rate, self.protocol = rate, protocol
         self.window, self.stride, self.every = window, stride, every
-        self.inputs, self.target = inputs, target
+        self.inputs, self.target, self.divided = inputs, target, divided
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(BIDMC)
         if self.window > arrays["signals"].shape[1]:
             raise InputError(f"window must be at most {arrays['signals'].shape[1]}; got {self.window}.")
-        of_part = subjects(arrays["subject"], split)
-        parts, self._subject = {}, {}
-        for part, wanted in of_part.items():
-            rows = np.flatnonzero(np.isin(arrays["subject"], wanted)).tolist()
-            found = [self._windows(arrays, i) for i in rows]
-            x, y = (torch.from_numpy(np.concatenate(both)) for both in zip(*found, strict=True))
-            parts[part] = (x, y)
-            sizes = torch.tensor([len(y) for _, y in found])
-            self._subject[part] = torch.repeat_interleave(torch.arange(len(found)), sizes)
+        found = [self._windows(arrays, i) for i in range(len(arrays["subject"]))]
+        x, y = (torch.from_numpy(np.concatenate(both)) for both in zip(*found, strict=True))
+        whose = np.repeat(arrays["subject"], [len(rates) for _, rates in found])
+        if self.divided == "subjects":
+            of = subjects(arrays["subject"], split)
+            where = {part: np.flatnonzero(np.isin(whose, wanted)) for part, wanted in of.items()}
+        else:
+            where = windows(len(whose), split)
+        parts = {part: (x[i], y[i]) for part, i in where.items()}
+        self._subject = {part: torch.from_numpy(whose[i]) for part, i in where.items()}
         self.place(parts, store)
         x, y = parts["train"]
         self._x_mean, self._x_std = torch.zeros(2), torch.ones(2)
@@ -180,6 +199,13 @@ def subjects(known: np.ndarray, split: int) -> dict[Part, np.ndarray]:
     """Which subjects are in which part of a split: the order is shipped, each split starts 6 further on."""
     order = np.roll(known[index.load("bidmc-subjects")], -TEST_SUBJECTS * split)
     test, valid, train = np.split(order, [TEST_SUBJECTS, TEST_SUBJECTS + VALID_SUBJECTS])
+    return {"train": train, "valid": valid, "test": test}
+
+
+def windows(n: int, split: int) -> dict[Part, np.ndarray]:
+    """Of n windows 70 % for training and 15 % each for validation and test, at random."""
+    order = np.random.RandomState([1234, split]).permutation(n)
+    train, valid, test = np.split(order, [round(0.7 * n), round(0.85 * n)])
     return {"train": train, "valid": valid, "test": test}
 
 

@@ -12,7 +12,7 @@ from physml.data import index
 from physml.data.readers import bidmc, bidmc_tsr
 from physml.data.store import Store
 from physml.errors import InputError
-from tasks.bidmc import N_TRAIN, N_VALID, SPLITS, ArchiveRates, SubjectRates, subjects
+from tasks.bidmc import N_TRAIN, N_VALID, SPLITS, ArchiveRates, SubjectRates, subjects, windows
 
 SMALL: dict[str, Any] = {
     "window": 125,
@@ -20,6 +20,7 @@ SMALL: dict[str, Any] = {
     "every": 5,
     "inputs": "standard",
     "target": "standard",
+    "divided": "subjects",
     "protocol": "clean",
 }
 
@@ -123,6 +124,16 @@ def test_scaling_is_of_train_alone_and_the_score_in_the_unit(store: Store) -> No
     assert task.loss(output, batch).item() == pytest.approx((2 / y.std(correction=0).item()) ** 2, rel=1e-3)
 
 
+def test_windows_at_random_are_of_the_same_people_in_all_parts(store: Store) -> None:
+    change = {"divided": "windows", "protocol": "paper", "inputs": "raw"}
+    task, again, other = loaded(store, **change), loaded(store, **change), loaded(store, split=1, **change)
+    assert task.sizes == {"train": 65, "valid": 14, "test": 14}
+    assert sorted(np.concatenate(list(windows(93, 0).values())).tolist()) == list(range(93))
+    assert torch.equal(whole(task, "test").input, whole(again, "test").input)
+    assert not torch.equal(whole(task, "test").input, whole(other, "test").input)
+    assert torch.isin(task._subject["test"], task._subject["train"]).float().mean() > 0.5
+
+
 @pytest.mark.parametrize("target", ["raw", "standard"])
 def test_trivial_references(store: Store, target: str) -> None:
     task = loaded(store, target=target, stride=60)
@@ -139,8 +150,10 @@ def test_what_cannot_be_is_refused(store: Store) -> None:
         loaded(store, window=4000)
     with pytest.raises(InputError, match="rate must be one of"):
         SubjectRates(rate="pulse", **SMALL)
-    with pytest.raises(InputError, match="protocol must be one of 'clean'"):
+    with pytest.raises(InputError, match="protocol must be one of 'clean', 'paper'"):
         SubjectRates(rate="heart", **{**SMALL, "protocol": "official"})
+    with pytest.raises(InputError, match="divided=windows makes protocol=paper; got clean"):
+        SubjectRates(rate="heart", **{**SMALL, "divided": "windows"})
     with pytest.raises(InputError, match="inputs must be one of"):
         SubjectRates(rate="heart", **{**SMALL, "inputs": "scaled"})
 
