@@ -199,7 +199,7 @@ class PTBWord(PennTreebank):
 
     @staticmethod
     def of_nats(nats: float) -> float:
-        return math.exp(nats) if nats < 700 else math.inf
+        return math.inf if nats > 700 else math.exp(nats)
 
 
 class PTBChar(PennTreebank):
@@ -226,5 +226,5 @@ def bigram(ids: Tensor, unigram: Tensor, v: Tensor, w: Tensor) -> Tensor:
     total = torch.bincount(before, minlength=n_ids)
     n_after = torch.bincount(pairs // n_ids, minlength=n_ids)
     place = torch.searchsorted(pairs, v * n_ids + w).clamp(max=len(pairs) - 1)
-    seen = torch.where(pairs[place] == v * n_ids + w, counts[place] - DISCOUNT, 0.0)
+    seen = torch.where(pairs[place] == v * n_ids + w, counts[place].double() - DISCOUNT, 0.0)
     return seen / total[v] + DISCOUNT * n_after[v] / total[v] * unigram[w]

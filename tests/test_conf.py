@@ -83,7 +83,9 @@ def takes_a_step(config: dict[str, Any], store: Store) -> None:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_takes_a_step_on_every_task(model: str, task: str, store: Store) -> None:
-    takes_a_step(config_of(f"model={model}", f"task={task}", "profile=smoke"), store)
+    of_ids = resolve(build_node("task", task)["_target_"]).tokens
+    embedding = ["net.embedding=5"] if of_ids else []
+    takes_a_step(config_of(f"model={model}", f"task={task}", "profile=smoke", *embedding), store)
 
 
 @pytest.mark.parametrize("name", names("experiment"))
@@ -212,6 +214,7 @@ def rich_config() -> dict[str, Any]:
         "+trainer.select.metric=rmse",
         "+trainer.stop={_target_:physml.selection.Patience,epochs:3,metric:null}",
         "+trainer.schedule={_target_:torch.optim.lr_scheduler.StepLR,step_size:3,gamma:0.1}",
+        "+trainer.average={_target_:physml.average.Triggered,epochs:3,latest:9,metric:null}",
     )
 
 

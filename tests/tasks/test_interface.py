@@ -45,6 +45,10 @@ REAL: dict[str, Callable[[], Task]] = {
     "adding-official": lambda: from_config("adding", protocol="official"),
     "smnist": lambda: from_config("smnist"),
     "psmnist": lambda: from_config("psmnist"),
+    "imdb": lambda: from_config("imdb"),
+    "imdb-clean": lambda: from_config("imdb", protocol="clean"),
+    "ptb_word": lambda: from_config("ptb_word"),
+    "ptb_char": lambda: from_config("ptb_char", epoch_steps=None, eval_streams=3),
     "ncifar": lambda: from_config("ncifar"),
     "ncifar-fresh": lambda: from_config("ncifar", protocol="paper", noise="fresh_uniform"),
 }
@@ -121,8 +125,8 @@ def test_same_generator_same_batches(task):
 def test_another_generator_another_order_or_draw(task):
     if isinstance(task, small.Echo | small.Communities):
         pytest.skip("a stream and a graph have no order")
-    a, b = (torch.cat([x.input for x in task.batches("train", 3, rng(s))]) for s in (1, 2))
-    assert not torch.equal(a, b)
+    a, b = ([x.input for x in task.batches("train", 3, rng(s))] for s in (1, 2))
+    assert not all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def test_loading_again_gives_the_same_data(task, store):
@@ -162,9 +166,11 @@ def test_parts_are_disjoint(task):
 
 def test_score_does_not_depend_on_the_batch_size(task):
     found = [score_reference(task, lambda batch: answer(task, batch), size=size) for size in (1, 3, 1000)]
+    assert set(found[0]) == set(task.better)
+    for metrics in found:
+        metrics.pop("accuracy_batches", None)  # of an official code; it is a mean over batches
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-9)
-    assert set(found[0]) == set(task.better)
 
 
 def test_loss_is_a_scalar_with_a_gradient(task):

@@ -1,0 +1,327 @@
+"""IMDB: reader, vocabulary, vectors, batches by length, both protocols, references."""
+
+import gzip
+import io
+import math
+import os
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from physml.data.readers.glove import GLOVE
+from physml.data.readers.imdb import ARCHIVE, tokens
+from physml.data.readers.imdb import IMDB as REVIEWS
+from physml.data.store import Store
+from physml.data.tree import open_tree
+from physml.data.verify import fingerprint
+from physml.errors import DataError, InputError
+from tasks.imdb import IMDB, PADDING, UNKNOWN, pooled
+
+ARGUMENTS = {"n_words": 15, "vectors": "glove", "width": 100, "protocol": "official"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+def make(store, **changes) -> IMDB:
+    task = IMDB(**ARGUMENTS | changes)
+    task.load(store, 0)
+    return task
+
+
+class Files:
+    """A folder or archive as a reader gets it."""
+
+    def __init__(self, path: Path) -> None:
+        self.found = path
+
+    def has(self, name: str) -> bool:
+        return self.path(name).is_file()
+
+    def path(self, name: str) -> Path:
+        return self.found / name
+
+    def tree(self, name: str):
+        return open_tree(self.found, "aclImdb")
+
+
+def unpacked(tmp_path: Path) -> Path:
+    REVIEWS.fixture(tmp_path)
+    with tarfile.open(tmp_path / ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "aclImdb"
+
+
+# ---------------------------------------------------------------------------- reader
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("I don't, can't; won't", ["I", "do", "n't", ",", "ca", "n't", ";", "wo", "n't"]),
+        ("He's Anna's", ["He", "'s", "Anna", "'s"]),
+        ('A "quote".', ["A", '"', "quote", '"', "."]),
+        ("end.<br /><br />New", ["end", ".", "<br", "/><br", "/>", "New"]),
+        ("1,000 or 3.5/10", ["1,000", "or", "3.5", "/", "10"]),
+        ("the U.S. now...", ["the", "U.S.", "now", "..."]),
+        ("half-baked -- no_way é", ["half", "-", "baked", "--", "no", "_", "way", "é"]),
+        ("  \n ", []),
+    ],
+)
+def test_tokens(text, want):
+    assert tokens(text) == want
+
+
+def test_the_reader_loses_nothing_but_names_and_order(tmp_path):
+    folder = unpacked(tmp_path)
+    arrays = REVIEWS.read(Files(folder))
+    words = arrays["words"].tobytes().decode().split("\n")
+    for part in ("train", "test"):
+        want = sorted(
+            (label == "pos", tokens(path.read_text()))
+            for label in ("neg", "pos")
+            for path in (folder / part / label).iterdir()
+        )
+        offsets, ids = arrays[f"{part}_offsets"], arrays[f"{part}_ids"]
+        found = sorted(
+            (bool(label), [words[i] for i in ids[a:b]])
+            for label, a, b in zip(arrays[f"{part}_labels"], offsets, offsets[1:], strict=False)
+        )
+        assert found == want
+        assert (np.lexsort(arrays[f"{part}_digests"].T[::-1]) == np.arange(len(found))).all()
+    packed = REVIEWS.read(Files(tmp_path / ARCHIVE))
+    assert all(np.array_equal(packed[name], arrays[name]) for name in arrays)
+
+
+def test_the_fingerprint_knows_texts_and_labels_not_names(tmp_path):
+    folder = unpacked(tmp_path)
+    before = fingerprint(REVIEWS, REVIEWS.read(Files(folder)))
+    for i, path in enumerate(sorted((folder / "train" / "pos").iterdir(), reverse=True)):
+        path.rename(path.with_name(f"renamed_{i}.txt"))
+    assert fingerprint(REVIEWS, REVIEWS.read(Files(folder))) == before
+    one, other = folder / "train" / "pos" / "renamed_0.txt", next((folder / "train" / "neg").iterdir())
+    a, b = one.read_bytes(), other.read_bytes()
+    one.write_bytes(b), other.write_bytes(a)
+    assert fingerprint(REVIEWS, REVIEWS.read(Files(folder))) != before
+    one.write_bytes(a + b" "), other.write_bytes(b)
+    assert fingerprint(REVIEWS, REVIEWS.read(Files(folder))) != before
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda f: (f / "train/pos/0_0.txt").write_text(""), "train/pos/0_0.txt is empty"),
+        (lambda f: (f / "train/pos/0_0.txt").write_bytes(b"\xff\xfe\x00"), "0_0.txt is no text in UTF-8"),
+        (lambda f: (f / "test/neg/3_3.txt").unlink(), "19 reviews in aclImdb/test/neg, expected 12500"),
+        (lambda f: (f / "test/neg").rename(f / "test/Neg"), "0 reviews in aclImdb/test/neg, expected 12500"),
+        (lambda f: (f / "train").rename(f / "training"), "0 reviews in aclImdb/train/neg"),
+    ],
+)
+def test_a_folder_that_cannot_be_right_is_refused(damage, says, tmp_path):
+    folder = unpacked(tmp_path)
+    damage(folder)
+    with pytest.raises(DataError, match=says):
+        REVIEWS.read(Files(folder))
+
+
+def test_half_an_archive_is_refused(tmp_path):
+    REVIEWS.fixture(tmp_path)
+    path = tmp_path / ARCHIVE
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DataError):
+        REVIEWS.read(Files(path))
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb") as file:
+        file.write(b"<html>")
+    path.write_bytes(buffer.getvalue())
+    with pytest.raises(DataError):
+        REVIEWS.read(Files(path))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda t: t.replace(" 0.", " x.", 1), "line 1"),
+        (lambda t: t.replace("\n", " 1.0\n", 1), "line 1: expected a word and 100 numbers"),
+        (lambda t: t.replace("0.1", "nan1", 1), "line"),
+        (lambda t: t + t.splitlines()[0] + "\n", "12 words, 11 of them different; expected 400000"),
+        (lambda t: "\n".join(t.splitlines()[:4]) + "\n", "4 words"),
+    ],
+)
+def test_glove_that_cannot_be_right_is_refused(damage, says, tmp_path):
+    GLOVE.fixture(tmp_path)
+    path = tmp_path / "glove.6B.100d.txt"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(DataError, match=says):
+        GLOVE.read(Files(tmp_path))
+
+
+# ---------------------------------------------------------------------------- vocabulary, parts, vectors
+
+
+def text_of(task, part):
+    ids, begin, labels = task._parts[part]
+    return [ids[a:b].tolist() for a, b in pairwise(begin)], labels.tolist()
+
+
+def test_the_vocabulary_is_of_the_training_part_alone(store):
+    task, all_words = make(store), make(store, n_words=10_000)
+    assert task.d_in == len(task.words) == 17 and task.words[:2] == ["<unk>", "<pad>"]
+    reviews, _ = text_of(all_words, "train")
+    counts = np.bincount([i for review in reviews for i in review], minlength=all_words.d_in)
+    assert not counts[:2].any() and counts[2:].min() >= 1  # train has no unknown word
+    order = [(-counts[i], all_words.words[i]) for i in range(2, all_words.d_in)]
+    assert order == sorted(order)
+    assert task.words == all_words.words[:17]
+    cut, _ = text_of(task, "train")
+    assert cut == [[i if i < 17 else UNKNOWN for i in review] for review in reviews]
+
+
+def test_parts_have_their_sizes_and_do_not_depend_on_file_names(store, tmp_path):
+    task = make(store)
+    assert task.sizes == {"train": 28, "valid": 12, "test": 40}
+    digests = store.read(REVIEWS)["train_digests"]
+    assert len(np.unique(digests, axis=0)) == 40
+    folder = unpacked(tmp_path)
+    for path in list((folder / "train").rglob("*.txt")):
+        path.rename(path.with_name(f"{path.name[::-1]}.txt"))
+    (tmp_path / ARCHIVE).unlink()
+    renamed = make(Store(tmp_path, tmp_path / "cache", verify="off"), vectors="random")
+    for part in ("train", "valid", "test"):
+        assert text_of(renamed, part) == text_of(task, part)
+
+
+def test_vectors_of_glove_where_it_has_them(store):
+    task = make(store)
+    known = store.read(GLOVE)
+    place = {w: i for i, w in enumerate(known["words"].tobytes().decode().split("\n"))}
+    n = 0
+    for i, word in enumerate(task.words):
+        if word in place:
+            n += 1
+            assert torch.equal(task.vectors[i], torch.from_numpy(known["vectors"][place[word]]))
+    assert n >= 5 and not task.vectors[[UNKNOWN, PADDING]].any()
+    assert task.facts()["vectors"] == f"GloVe 6B 100d for {n} of 15 words"
+    assert "film" in task.words and "Wonderful" in task.words and "wonderful" not in task.words
+    drawn = make(store, vectors="random")
+    other = task.words.index("Wonderful")
+    assert torch.equal(drawn.vectors[other], task.vectors[other])
+    assert drawn.facts()["vectors"] == "random" and drawn.facts()["kind"] == task.facts()["kind"] == "fixture"
+    assert 0.9 < make(store, vectors="random", n_words=30).vectors[2:].std() < 1.1
+
+
+def test_without_glove_it_says_so(tmp_path, caplog):
+    REVIEWS.fixture(tmp_path)
+    away = Store(tmp_path, tmp_path / "cache", verify="off")
+    task = make(away)
+    assert "GloVe is not there" in caplog.text
+    assert task.facts()["kind"] == "substitute data" and task.facts()["vectors"] == "random"
+    caplog.clear()
+    assert make(away, vectors="random").facts()["kind"] == "unverified data" and "GloVe" not in caplog.text
+    assert torch.equal(make(away, vectors="random").vectors, task.vectors)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"vectors": "Glove"}, "vectors must be one of 'glove', 'random'"),
+        ({"width": 50}, "vectors=glove needs width=100; got 50"),
+        ({"n_words": 0}, "n_words must be positive"),
+        ({"protocol": "paper"}, "protocol must be one of"),
+    ],
+)
+def test_arguments_that_cannot_be(changes, says):
+    with pytest.raises(InputError, match=says):
+        IMDB(**ARGUMENTS | changes)
+
+
+# ---------------------------------------------------------------------------- batches
+
+
+def test_batches_are_of_nearly_equal_length():
+    lengths = torch.randint(1, 1000, (2500,), generator=Generator().manual_seed(0))
+    batches = list(pooled(lengths, 8, Generator().manual_seed(1)))
+    assert torch.cat(batches).sort().values.tolist() == list(range(2500))
+    widths = torch.stack([lengths[b].max() - lengths[b].min() for b in batches]).double()
+    assert widths.median() < 30  # of 8 at random it would be 800
+    longest = [int(lengths[b].max()) for b in batches[:100]]
+    assert longest != sorted(longest)  # shuffled within the pool
+    quiet = list(pooled(lengths, 8, None))
+    longest = [int(lengths[b].max()) for b in quiet[:100]]
+    assert longest == sorted(longest) and set(torch.cat(quiet[:100]).tolist()) == set(range(800))
+
+
+@pytest.mark.parametrize("protocol", ["official", "clean"])
+def test_reviews_are_padded_at_the_end(protocol, store):
+    task = make(store, protocol=protocol)
+    for part in ("train", "test"):
+        reviews, labels = text_of(task, part)
+        for batch in task.batches(part, 8, Generator().manual_seed(0)):
+            for row, target, i in zip(batch.input.tolist(), batch.target.tolist(), batch.index, strict=True):
+                n = len(reviews[i])
+                assert row[:n] == reviews[i] and set(row[n:]) <= {PADDING}
+                assert target == [float(labels[i])]
+            assert batch.input.shape[1] == max(len(reviews[i]) for i in batch.index)
+            if protocol == "official":
+                assert batch.lengths is None
+            else:
+                assert batch.lengths.tolist() == [len(reviews[i]) for i in batch.index]
+
+
+def test_scores_and_the_mean_over_batches(store):
+    task = make(store)
+    sums: dict[str, float] = {}
+    shares, right = [], 0
+    for batch in task.batches("test", 7):
+        z = torch.sin(batch.index.float())[:, None]
+        hits = ((z > 0) == (batch.target > 0.5)).double()
+        shares.append(hits.mean().item())
+        right += int(hits.sum())
+        for name, value in task.score(z, batch).items():
+            sums[name] = sums.get(name, 0.0) + value
+    found = task.finish(sums)
+    assert found["accuracy"] == right / 40
+    assert found["accuracy_batches"] == pytest.approx(sum(shares) / 6)
+    assert found["accuracy_batches"] != pytest.approx(found["accuracy"])  # the last batch has 5
+
+
+def test_naive_bayes_by_hand(store):
+    task = make(store)
+    reviews, labels = text_of(task, "train")
+    n = [labels.count(0), labels.count(1)]
+    weight = {
+        w: math.log(
+            (sum(w in set(r) for r, c in zip(reviews, labels, strict=True) if c == 1) + 1)
+            / (n[1] + 2)
+            / ((sum(w in set(r) for r, c in zip(reviews, labels, strict=True) if c == 0) + 1) / (n[0] + 2))
+        )
+        for w in range(2, task.d_in)
+    }
+    tests, truth = text_of(task, "test")
+    z = [math.log(n[1] / n[0]) + sum(weight.get(w, 0.0) for w in set(r)) for r in tests]
+    references = task.references()
+    hits = sum((s > 0) == (c == 1) for s, c in zip(z, truth, strict=True))
+    assert references["naive Bayes"]["accuracy"] == hits / 40
+    nats = sum(math.log1p(math.exp(-s if c else s)) for s, c in zip(z, truth, strict=True)) / 40
+    assert references["naive Bayes"]["cross_entropy"] == pytest.approx(nats, rel=1e-9)
+    assert references["majority class"]["accuracy"] == 0.5
+    assert references["naive Bayes"]["accuracy"] > 0.8
+
+
+REAL = Path(os.environ.get("PHYSML_DATA", "")) / "aclImdb"
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="PHYSML_DATA has no aclImdb")
+def test_the_real_reviews_have_their_counts():
+    own = Store.from_env(verify="content")
+    task = make(own, n_words=25_000, vectors="random")
+    assert task.sizes == {"train": 17_500, "valid": 7_500, "test": 25_000} and task.d_in == 25_002
+    assert task.facts()["kind"] in ("content-verified", "verified")
+    assert task.references()["naive Bayes"]["accuracy"] == pytest.approx(0.834, abs=0.003)
