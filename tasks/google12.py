@@ -44,8 +44,8 @@ class Google12(Labelled):
     Source: LEM, https://arxiv.org/abs/2110.04744, Table 5; its code; data: https://arxiv.org/abs/1804.03209.
     Not known: whether the printed baselines were trained with the classes of the official code; the text
     names the 12-label task and the predefined split, and no class.
-    Cost: `load` computes all features, about 1 ms a clip on one CPU core, and keeps them in memory, 40 KB a
-    clip: some two minutes and 4.3 GB for the whole set, beside its 3.4 GB of samples while they are read.
+    Cost: `load` computes all features, 1 to 2 ms a clip on one CPU core, and keeps them in memory, 40 KB a
+    clip: two to three minutes and 4.3 GB for the whole set, beside its 3.4 GB of samples while they are read.
     To compute them anew in every pass would take three times as long as the steps of LEM themselves.
 
     Args: protocol: official or clean; data_seed: of the draws of clean; null for official, which draws none.
