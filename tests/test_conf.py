@@ -37,7 +37,7 @@ EXEMPT = {
         "decoupled_weight_decay",
     },
     "model": {"d_in"},
-    "net": {"layer", "d_in", "d_out", "readout", "tokens"},
+    "net": {"layer", "d_in", "d_out", "readout", "tokens", "vectors"},
     "task": set(),
 }
 OURS = {"optim": {"lr_factors"}, "model": {"smoke"}, "net": set(), "task": {"smoke", "datasets"}}
