@@ -3,8 +3,8 @@ counting is known.
 
 A printed count is taken as rounded to its last digit. Rows whose printed count is not that of the network
 stand in `EXCEPTIONS` with the reason, and the test checks that the exception is one. Left out: models that
-are not here (uRNN, incremental RNN, skip networks, BiLSTM with convolution, NRDE, nnRNN, TARNN), and the
-Lipschitz RNN of lem-7, whose embedding has an unknown width.
+are not here (uRNN, incremental RNN, skip networks, NRDE, nnRNN, TARNN), and the Lipschitz RNN of lem-7, whose
+embedding has an unknown width.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ import pytest
 from torch import nn
 
 from physml.models.antisymmetric import AntisymmetricRNN
+from physml.models.bilstm import BiLSTM
 from physml.models.cornn import CoRNN
 from physml.models.count import count_parameters
 from physml.models.fastrnn import FastGRNN, FastRNN
@@ -23,6 +24,7 @@ from physml.models.lem import LEM
 from physml.models.lipschitz import LipschitzRNN
 from physml.models.orthogonal import ExpRNN
 from physml.models.rnn import SequenceModel
+from physml.models.truncated import TruncatedLSTM
 from physml.models.unicornn import UnICORNN
 
 Layer = Callable[[int], nn.Module]
@@ -70,6 +72,14 @@ def cornn(h: int) -> Layer:
 
 def unicornn(h: int, n_layers: int) -> Layer:
     return lambda d: UnICORNN(d, h, n_layers=n_layers, dt=0.1, alpha=1.0)
+
+
+def bilstm(h: int, kernel: int) -> Layer:
+    return lambda d: BiLSTM(d, h, kernel=kernel)
+
+
+def truncated(h: int) -> Layer:
+    return lambda d: TruncatedLSTM(d, h, last=500)
 
 
 def lem(h: int, biases: int, multiscale: bool = True) -> Layer:
@@ -179,6 +189,8 @@ ROWS = [
     Row("lem-1", "LEM, CIFAR", lem(128, 1), 96, 10, "full", 116_490, "116k"),
     Row("unicornn-3, lem-2, lem-10, lem-11", "LSTM", lstm(32), 6, 5, "two biases", 5_285, "5.3k"),
     Row("lem-2, lem-10", "chrono-LSTM", lstm(32, chrono=17_984), 6, 5, "two biases", 5_285, "5.3k"),
+    Row("lem-2", "BiLSTM+1d-conv", bilstm(22, 7), 6, 5, "two biases", 5_763, "5.8k"),
+    Row("unicornn-3, lem-11", "t-BPTT LSTM", truncated(32), 6, 5, "two biases", 5_285, "5.3k"),
     Row("lem-11", "dt-LSTM v1", lstm(32, dt=0.1, dt_version=1), 6, 5, "two biases", 5_285, "5.3k"),
     Row("lem-11", "dt-LSTM v2", lstm(32, dt=0.1, dt_version=2), 6, 5, "two biases", 5_285, "5.3k"),
     Row("lem-2, lem-10, lem-11", "LEM", lem(32, 2), 6, 5, "two biases", 5_285, "5.3k"),
