@@ -162,7 +162,7 @@ def _digest(asked: str, arrays: Arrays) -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         sha.update(f"|{name} {array.dtype.str} {array.shape}|".encode())
-        sha.update(array.reshape(-1).view(np.uint8))  # no copy: arrays of gigabytes come by
+        sha.update(array.reshape(-1).view(np.uint8).data)  # no copy: arrays of gigabytes come by
     return sha.hexdigest()
 
 

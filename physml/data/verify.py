@@ -277,6 +277,9 @@ def read(dataset: DataSet, store: "Store") -> Arrays:
     """
     try:
         return _read_fixture(dataset, store) if store.fixtures else _read(dataset, store)
+    except DataError as error:  # an archive does not know whose it is, but what gets it has a name
+        said = str(error).replace("`physml data get`", f"`physml data get {dataset.name}`")
+        raise type(error)(said) from error
     except PhysmlError:
         raise
     except OSError as error:  # of a file, or of the disk

@@ -94,7 +94,9 @@ def _repacked(path: Path) -> tuple[np.ndarray, np.ndarray]:
     except Exception as error:  # a damaged archive makes zipfile and numpy raise about a dozen kinds
         raise damaged(path, ".npz file of repacked records", error) from error
     if not fits:
-        raise DataError(f"{path}: expected the signals {SIGNALS} of the subjects {SUBJECTS} at {RATE} Hz.")
+        raise DataError(
+            f"{path}: expected the signals {SIGNALS} of the subjects {SUBJECTS} at {RATE} Hz. {AGAIN}"
+        )
     return arrays["signals"].astype(np.float32), numerics.astype(np.float32)
 
 
