@@ -1,6 +1,7 @@
 """The .ts and .arff files of the archives: what is read, and what is refused, with file and line."""
 
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def written(folder: Path, text: str, name: str = "Toy_TRAIN.ts") -> Path:
 
 
 def test_a_ts_file_is_read(tmp_path: Path) -> None:
-    cases = read_ts(written(tmp_path, TOY), AGAIN).expect("Toy", [3], 2)
+    cases = read_ts(written(tmp_path, TOY), AGAIN).expect("Toy", [3], ["Up", "Down"])
     assert cases.labels == ("Up", "Down")
     assert cases.lines == (11, 12, 14)
     np.testing.assert_array_equal(cases.y, [0, 1, 0])
@@ -77,7 +78,7 @@ def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> Non
 
 
 def test_an_arff_file_with_a_relation_is_read(tmp_path: Path) -> None:
-    cases = read_arff(written(tmp_path, ARFF, "Toy_TRAIN.arff"), AGAIN).expect("Toy", [2], 2)
+    cases = read_arff(written(tmp_path, ARFF, "Toy_TRAIN.arff"), AGAIN).expect("Toy", [2], ["Up", "Down"])
     np.testing.assert_array_equal(cases.y, [0, 1])
     np.testing.assert_array_equal(
         cases.stacked([2], 2), np.array([[[1, 0.1], [2, 0.2]], [[-1, 0.4], [-2, 0.5]]], np.float32)
@@ -94,7 +95,7 @@ def test_an_arff_file_of_plain_series_is_read(tmp_path: Path) -> None:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     x = np.random.RandomState(0).randn(4, 5, 3)
     write_ts(tmp_path / "a" / "Toy.ts", "Toy", x, [1, 2, 1, 2], ["1", "2"])
-    cases = read_ts(tmp_path / "a" / "Toy.ts", AGAIN).expect("Toy", [4], 2)
+    cases = read_ts(tmp_path / "a" / "Toy.ts", AGAIN).expect("Toy", [4], ["1", "2"])
     np.testing.assert_allclose(np.stack(cases.x), x, rtol=1e-6)
     write_ts(tmp_path / "b.ts", "Toy", x[..., :1], [0.5, 1.5, 2.5, 3.5], [])
     np.testing.assert_array_equal(read_ts(tmp_path / "b.ts", AGAIN).y, [0.5, 1.5, 2.5, 3.5])
@@ -172,19 +173,24 @@ def toy(folder: Path) -> Cases:
 
 
 @pytest.mark.parametrize(
-    ("name", "n", "classes", "says"),
+    ("name", "n", "labels", "says"),
     [
-        ("Other", [3], 2, "is the problem Toy; expected Other"),
-        ("Toy", [4, 259], 2, "3 cases, expected 4 or 259: half a file"),
-        ("Toy", [3], 5, "expected 5 classes; got 2 classes"),
-        ("Toy", [3], None, "expected numbers to predict; got 2 classes"),
+        ("Other", [3], ["Up", "Down"], "is the problem Toy; expected Other"),
+        ("Toy", [4, 259], ["Up", "Down"], "3 cases, expected 4 or 259: half a file"),
+        ("Toy", [3], ["1", "2"], "expected the classes 1, 2; got the classes Up, Down"),
+        ("Toy", [3], ["Up", "Down", "Left"], "expected the classes Up, Down, Left; got"),
+        ("Toy", [3], None, "expected numbers to predict; got the classes Up, Down"),
     ],
 )
 def test_another_problem_is_refused(
-    tmp_path: Path, name: str, n: list[int], classes: int | None, says: str
+    tmp_path: Path, name: str, n: list[int], labels: list[str] | None, says: str
 ) -> None:
     with pytest.raises(DataError, match=says):
-        toy(tmp_path).expect(name, n, classes)
+        toy(tmp_path).expect(name, n, labels)
+
+
+def test_labels_count_in_the_order_asked_for(tmp_path: Path) -> None:
+    assert toy(tmp_path).expect("toy", [3], ["Down", "Up"]).y.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize(("steps", "dimensions"), [([17_984], 2), ([3], 6)])
@@ -227,6 +233,19 @@ def test_files_are_found_where_people_put_them(module: object, folder: str, tmp_
     assert {one["verified"] for one in store.used.values()} == {"first seen"}
 
 
+@pytest.mark.parametrize("place", ["EigenWorms.zip", "EigenWorms/EigenWorms.zip"])
+def test_the_archive_as_it_comes_is_enough(place: str, tmp_path: Path) -> None:
+    eigenworms.EIGENWORMS.fixture(tmp_path / "unpacked")
+    path = tmp_path / "data" / place
+    path.parent.mkdir(parents=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted((tmp_path / "unpacked").iterdir()):
+            archive.write(file, file.name)
+        archive.writestr("EigenWorms.txt", "what it is")
+    arrays = Store(tmp_path / "data", tmp_path / "cache").read(eigenworms.EIGENWORMS)
+    assert len(arrays["y_train"]) == 128 and len(arrays["y_test"]) == 131
+
+
 def test_a_missing_file_names_what_to_get(tmp_path: Path) -> None:
     eigenworms.EIGENWORMS.fixture(tmp_path / "data")
     (tmp_path / "data" / "EigenWorms_TEST.ts").unlink()
@@ -267,7 +286,8 @@ def test_real_files_of_the_archive(name: str) -> None:
         path = ARCHIVE / f"{name}_{part}.ts"
         if not path.is_file():
             pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
-        cases = read_ts(path, AGAIN).expect(name, [n], classes)
+        cases = read_ts(path, AGAIN)
+        assert (cases.name, len(cases.x), len(cases.labels)) == (name, n, classes)
         assert set(cases.y.tolist()) == set(range(classes))
         assert {x.shape[1] for x in cases.x} == {dimensions}
         lengths |= {len(x) for x in cases.x}
@@ -278,7 +298,7 @@ def test_real_beats() -> None:
     path = ARCHIVE / "ECG5000_TRAIN.ts"
     if not path.is_file():
         pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
-    cases = read_ts(path, AGAIN).expect("ECG5000", [500], 5)
+    cases = read_ts(path, AGAIN).expect("ECG5000", [500], ecg5000.LABELS)
     x = cases.stacked([140], 1)
     assert np.bincount(cases.y).tolist() == [292, 177, 10, 19, 2]
     np.testing.assert_allclose(x.mean(1), 0, atol=1e-6)

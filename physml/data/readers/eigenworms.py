@@ -26,7 +26,7 @@ def _read(files: Files) -> Arrays:
     """x_train (128, T, 6), x_test (131, T, 6) float32; y_train, y_test int64, 0..4 for the labels 1..5."""
     arrays: Arrays = {}
     for part, n in SIZES.items():
-        cases = read_ts(files.path(name(part)), AGAIN).expect("EigenWorms", [n], len(LABELS))
+        cases = read_ts(files.path(name(part)), AGAIN).expect("EigenWorms", [n], LABELS)
         arrays |= {f"x_{part}": cases.stacked([T, T_FIXTURE], D), f"y_{part}": cases.y}
     return arrays
 

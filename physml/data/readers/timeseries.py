@@ -3,7 +3,7 @@
 Axes: N cases, T steps, D dimensions.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,22 +47,26 @@ class Cases:
                 )
         return np.stack(self.x).astype(np.float32)
 
-    def expect(self, name: str, n: Collection[int], n_labels: int | None) -> "Cases":
-        """Itself, once it is the problem `name` with as many cases and classes; n_labels None: numbers."""
+    def expect(self, name: str, n: Collection[int], labels: Sequence[str] | None) -> "Cases":
+        """Itself, once it is the problem `name` with as many cases; y counts `labels` in the order given.
+
+        labels None: the file must have numbers to predict.
+        """
         if self.name.lower() != name.lower():
             raise DataError(f"{self.path} is the problem {self.name}; expected {name}. {self.again}")
-        if len(self.labels) != (n_labels or 0):
-            found = f"{len(self.labels)} classes" if self.labels else "numbers"
-            raise DataError(
-                f"{self.path}: expected {f'{n_labels} classes' if n_labels else 'numbers to predict'}; "
-                f"got {found}. {self.again}"
-            )
+        if set(self.labels) != set(labels or ()):
+            found = f"the classes {', '.join(self.labels)}" if self.labels else "numbers"
+            wanted = f"the classes {', '.join(labels)}" if labels else "numbers to predict"
+            raise DataError(f"{self.path}: expected {wanted}; got {found}. {self.again}")
         if len(self.x) not in n:
             raise DataError(
                 f"{self.path}: {len(self.x)} cases, expected {' or '.join(map(str, n))}: half a file, or "
                 f"another one. {self.again}"
             )
-        return self
+        if not labels:
+            return self
+        place = np.array([labels.index(label) for label in self.labels])
+        return replace(self, y=place[self.y], labels=tuple(labels))
 
 
 def read_ts(path: Path, again: str) -> Cases:
