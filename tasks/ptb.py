@@ -16,7 +16,7 @@ from physml.data.readers.ptb import PARTS, PTB, vocabulary
 from physml.data.store import Store
 from physml.data.task import Metrics, Part, Sums, Task
 
-EVAL_STEPS = 4096  # predictions of one batch of an evaluation; their number moves rounding alone
+EVAL_STEPS = 512  # predictions of one batch of an evaluation; how many moves rounding alone
 TEMPERATURES = tuple(round(1.06 - 0.02 * k, 2) for k in range(14))  # 1.06, 1.04, .., 0.80
 TEMPERATURE_TOKENS = 50_000
 DISCOUNT = 0.75  # of the bigram reference
