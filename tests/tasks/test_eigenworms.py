@@ -1,5 +1,6 @@
 """EigenWorms: the splits, the sub-sampling, the inputs of Morrill et al."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,15 @@ import pytest
 import torch
 from torch import Generator
 
+from physml import cli, launch
+from physml.compose import compose
 from physml.data import index
 from physml.data.readers.eigenworms import EIGENWORMS
 from physml.data.store import Store
 from physml.data.task import Part
 from physml.errors import InputError
+from physml.runspec import spec_of
+from physml.tablespec import experiments_of, find_table, load_table
 from tasks.eigenworms import EigenWorms, pooled, stratified
 
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
@@ -190,7 +195,22 @@ def test_wrong_arguments_are_refused(given: dict[str, Any], says: str, store: St
         made(store, **given)
 
 
-def test_files_at_the_root_are_enough(tmp_path: Path) -> None:
-    EIGENWORMS.fixture(tmp_path / "data")
-    task = made(Store(tmp_path / "data", tmp_path / "cache"))
-    assert task.sizes["train"] == 181 and task.facts()["kind"] == "pinned"
+@pytest.mark.parametrize("folder", [".", "EigenWorms"])
+def test_placing_the_two_files_unblocks_the_table(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("RESULTS", "RUNS", "CACHE", "DATA"):
+        monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
+    of_the_table = experiments_of(load_table(find_table("lem-2")))
+    specs = [spec_of(compose([f"experiment={e}", "profile=full"])) for e in of_the_table]
+    assert len(specs) == 10
+    assert {planned.said for planned in launch.plan(specs)} == {
+        "blocked: EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`"
+    }
+    EIGENWORMS.fixture(tmp_path / "data" / folder)
+    assert {planned.state for planned in launch.plan(specs)} == {"missing"}
+    short = ("trainer.epochs=1", "trainer.max_steps=1", "tracker=none")
+    assert cli.main(["run", "experiment=lem/eigenworms-lem", *short]) == 0
+    (path,) = tmp_path.rglob("eigenworms-lem/*-seed0.json")
+    data = json.loads(path.read_text())["data"]
+    assert data["kind"] == "pinned" and data["sizes"] == {"train": 181, "valid": 39, "test": 39}
