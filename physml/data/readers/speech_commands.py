@@ -125,10 +125,12 @@ def _samples(where: str, content: bytes) -> np.ndarray:
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             found = f"{file.format} {file.subtype}, {file.samplerate} Hz, {file.channels} channel(s)"
-            right = (file.format, file.subtype, file.samplerate, file.channels) == ("WAV", "PCM_16", RATE, 1)
+            right = (file.subtype, file.samplerate, file.channels) == ("PCM_16", RATE, 1)
+            right &= file.format in ("WAV", "WAVEX")  # two ways to write the same header
             samples = file.read(dtype="int16") if right else None
     except soundfile.SoundFileError as error:
-        raise DataError(f"{where} is no sound wav file: {error} {_AGAIN}") from error
+        said = getattr(error, "error_string", error)  # without the name of our buffer
+        raise DataError(f"{where} is no sound wav file: {said} {_AGAIN}") from error
     if samples is None:
         raise DataError(f"{where} must be WAV PCM_16, {RATE} Hz, 1 channel; got {found}. {_AGAIN}")
     promised = _promised(content)
