@@ -93,7 +93,7 @@ bench: $(READY) ## time the recurrences against plain loops and nn.LSTM (ARGS=--
 gpu-check: $(READY) ## compare all backends with float64 on a GPU; exits 2 without one
 	@$(PY) -m physml.ops.check --device cuda $(ARGS)
 
-smoke: smoke-models smoke-readme ## every model on every task at tiny size, and the commands of README.md
+smoke: smoke-models smoke-readme ## every model and every task at tiny size, and the commands of README.md
 
 smoke-models: $(READY)
 	@$(PY) scripts/smoke.py
