@@ -30,11 +30,16 @@ TRIES = 4  # of one address, as long as each brings more
 def get(dataset: Upstream, store: Store) -> list[Path]:
     """Download what is missing of a data set into the cache; the new files.
 
+    Optional files stay where they are, except of a data set that is optional as a whole, such as GloVe.
+
     DataError names the first file that could not be had, with its checksum and what each address said. What
     was downloaded of it is kept, and the next call goes on there.
     """
     made = []
-    for file in verify.missing(dataset, store):
+    wanted = verify.missing(dataset, store)
+    if all(file.optional and verify.find(file, store) is None for file in dataset.files):
+        wanted = [file for file in dataset.files if file.urls]
+    for file in wanted:
         archive = dataset.file(file.inside) if file.inside else None
         sources = [one for one in (file, archive) if one is not None and one.urls]
         failures: list[str] = []

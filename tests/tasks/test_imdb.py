@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Generator
 
+from physml.data import fetch
 from physml.data.readers.glove import GLOVE
 from physml.data.readers.imdb import ARCHIVE, tokens
 from physml.data.readers.imdb import IMDB as REVIEWS
@@ -325,3 +326,15 @@ def test_the_real_reviews_have_their_counts():
     assert task.sizes == {"train": 17_500, "valid": 7_500, "test": 25_000} and task.d_in == 25_002
     assert task.facts()["kind"] in ("content-verified", "verified")
     assert task.references()["naive Bayes"]["accuracy"] == pytest.approx(0.834, abs=0.003)
+
+
+def test_glove_is_got_when_it_is_asked_for(tmp_path, monkeypatch):
+    """Its files are optional, so that a task runs without; `physml data get glove` means the archive."""
+    asked = []
+    monkeypatch.setattr(fetch, "_download", lambda dataset, file, store: asked.append(file.name) or tmp_path)
+    fetch.get(GLOVE.upstream, Store(None, tmp_path))
+    assert asked == ["glove.6B.zip"]
+    (tmp_path / "files").mkdir()
+    GLOVE.fixture(tmp_path / "files")
+    fetch.get(GLOVE.upstream, Store(None, tmp_path))
+    assert len(asked) == 1
