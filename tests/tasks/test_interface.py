@@ -51,6 +51,8 @@ REAL: dict[str, Callable[[], Task]] = {
     "ptb_char": lambda: from_config("ptb_char", epoch_steps=None, eval_streams=3),
     "ncifar": lambda: from_config("ncifar"),
     "ncifar-fresh": lambda: from_config("ncifar", protocol="paper", noise="fresh_uniform"),
+    "google12": lambda: from_config("google12"),
+    "google12-clean": lambda: from_config("google12", protocol="clean", data_seed=1),
 }
 ALL = FIXTURES | REAL
 PARTS = ("train", "valid", "test")
