@@ -83,6 +83,14 @@ def parser() -> argparse.ArgumentParser:
     _add_search(commands)
     listing = commands.add_parser("list", help="models, tasks, tables, figures or experiments")
     listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments"))
+    listing.add_argument(
+        "--measure",
+        nargs="*",
+        metavar="TASK",
+        default=None,
+        help="load the data of tasks, and keep sizes and trivial references; default: all that are here",
+    )
+    _add_verify(listing)
     listing.set_defaults(command=_list)
     data = commands.add_parser("data", help="list, get or check data sets")
     data.add_argument("action", choices=("list", "get", "check"))
@@ -301,6 +309,10 @@ def _each(ids: list[str], command: Callable[[str], int]) -> int:
 def _list(options: argparse.Namespace) -> int:
     from physml import listing
 
+    if options.measure is not None:
+        from physml import commands
+
+        return commands.measured(options.kind, options.measure, options.verify or "bytes")
     print(listing.text(listing.entries(options.kind)))
     return 0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml import launch, record
 from physml.compose import Composed, compose
-from physml.errors import ConfigError, PhysmlError
+from physml.errors import ConfigError, DataError, PhysmlError, near
 from physml.identity import identity
 from physml.lock import is_held
 from physml.paths import results_root, shown, work_root
@@ -329,6 +329,27 @@ def data(action: str, names: Sequence[str], how: "Verify" = "bytes") -> int:
         if row.note and not listing and row.state in ("damaged", "unverified", "content-verified"):
             print(f"{row.dataset}, {row.file}: {row.state}: {row.note}")
     return 2 if any(row.state == "damaged" for row in rows) else 0
+
+
+def measured(kind: str, names: Sequence[str], how: "Verify") -> int:
+    """Measures the tasks; exit code 2 where one that was named cannot be."""
+    from physml import listing, measure
+
+    if kind != "tasks":
+        raise ConfigError(f"--measure is for tasks, not for {kind}.")
+    known = [entry.name for entry in listing.tasks() if entry.target]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"there is no task {name}. {near(name, known)}")
+    code = 0
+    for name in names or known:
+        try:
+            measure.measure(name, how)
+        except DataError as error:
+            print(f"{name}: not measured: {error}", file=sys.stderr)
+            code = 2 if names else code
+    print(listing.text([entry for entry in listing.tasks() if entry.name in (names or known)]))
+    return code
 
 
 def _bytes(size: int | None) -> str:

@@ -6,10 +6,11 @@ A new config file shows up here by itself. Nothing is imported but YAML: no torc
 import shutil
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from physml import measure
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 from physml.source import read_class
@@ -29,6 +30,7 @@ class Entry:
     about: str
     facts: str = ""
     target: str | None = None
+    below: tuple[str, ...] = ()  # further lines
 
 
 def models() -> list[Entry]:
@@ -36,7 +38,9 @@ def models() -> list[Entry]:
 
 
 def tasks() -> list[Entry]:
-    return [_built("task", name, content) for name, content in _configs("task")]
+    """Below: protocols, sizes of the parts, trivial references, as far as they were measured."""
+    found = [_built("task", name, content) for name, content in _configs("task")]
+    return [replace(e, below=tuple(measure.lines(e.name))) if e.target else e for e in found]
 
 
 def tables() -> list[Entry]:
@@ -80,7 +84,7 @@ def text(found: list[Entry], width: int | None = None) -> str:
         about = f"{entry.about} [{entry.facts}]" if entry.facts else entry.about
         first, *more = textwrap.wrap(about, room, break_on_hyphens=False) or [""]
         lines.append(f"{entry.name:<{column}}{first}".rstrip())
-        lines += [f"{'':<{column}}{line}" for line in more]
+        lines += [f"{'':<{column}}{line}" for line in (*more, *entry.below)]
     return "\n".join(lines)
 
 

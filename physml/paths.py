@@ -33,6 +33,12 @@ def cache_root() -> Path:
     return Path(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").expanduser().absolute()
 
 
+def data_root() -> Path | None:
+    """A folder of downloaded data sets, which may be read-only: $PHYSML_DATA, else none."""
+    data = os.environ.get("PHYSML_DATA")
+    return Path(data).expanduser() if data else None
+
+
 def shown(path: Path) -> str:
     """The path as a person in the working folder would type it."""
     try:

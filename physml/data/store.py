@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 
 from physml import atomic
-from physml.data.dataset import Arrays, DataSet
+from physml.data.dataset import Arrays, DataSet, Places
 from physml.errors import DataError, InputError
-from physml.paths import cache_root
+from physml.paths import cache_root, data_root
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class Store:
+class Store(Places):
     """The folder of data files (`data`, may be read-only or None) and the cache (`cache`, may be deleted).
 
     A cache file that is damaged, or cannot be read or written, costs time and one logged warning; never a
@@ -57,8 +56,6 @@ class Store:
     files. used: what `read` has looked at: {file: {"sha256", "verified"}}, see `verify.verify`.
     """
 
-    data: Path | None
-    cache: Path
     verify: Verify = "bytes"
     fixtures: bool = False
     used: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)
@@ -66,8 +63,7 @@ class Store:
     @classmethod
     def from_env(cls, verify: Verify = "bytes", fixtures: bool = False) -> "Store":
         """PHYSML_DATA (none by default) and PHYSML_CACHE (by default ~/.cache/physml)."""
-        data = os.environ.get("PHYSML_DATA")
-        return cls(Path(data).expanduser() if data else None, cache_root(), verify, fixtures)
+        return cls(data_root(), cache_root(), verify, fixtures)
 
     def read(self, dataset: DataSet) -> Arrays:
         """The arrays of a data set, from verified files; from the cache where these were read before.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from physml import atomic
 from physml.data import stamps
-from physml.data.dataset import Arrays, DataFile, DataSet, Upstream, upstream
+from physml.data.dataset import Arrays, DataFile, DataSet, Places, Upstream, upstream
 from physml.data.stamps import digest
 from physml.data.tree import FolderTree, Tree, is_web_page, open_tree
 from physml.errors import DataError, PhysmlError
@@ -29,16 +29,16 @@ class Unverifiable(DataError):
 # ---------------------------------------------------------------------------- where files lie
 
 
-def roots(store: "Store") -> Iterator[Path]:
+def roots(places: Places) -> Iterator[Path]:
     """Where data may lie: PHYSML_DATA first, then the cache, where downloads go."""
-    if store.data is not None:
-        yield store.data
-    yield store.cache / "files"
+    if places.data is not None:
+        yield places.data
+    yield places.cache / "files"
 
 
-def find(file: DataFile, store: "Store") -> Path | None:
+def find(file: DataFile, places: Places) -> Path | None:
     """The file, or the folder it was unpacked to; None if neither is there."""
-    for root in roots(store):
+    for root in roots(places):
         for name in (file.name, *file.also):
             if (root / name).is_file():
                 return root / name
@@ -47,12 +47,12 @@ def find(file: DataFile, store: "Store") -> Path | None:
     return None
 
 
-def missing(dataset: Upstream, store: "Store") -> list[DataFile]:
+def missing(dataset: Upstream, places: Places) -> list[DataFile]:
     """The files that must be got before the data set can be read.
 
     A member is there when its archive is; an archive is not needed when all its members are there.
     """
-    there = {file.name for file in dataset.files if find(file, store) is not None}
+    there = {file.name for file in dataset.files if find(file, places) is not None}
     gone = []
     for file in dataset.files:
         members = [m for m in dataset.files if m.inside == file.name and not m.optional]
@@ -63,30 +63,30 @@ def missing(dataset: Upstream, store: "Store") -> list[DataFile]:
     return [file for file in gone if file.inside not in archives]
 
 
-def blocked(datasets: Iterable[str], store: "Store") -> str | None:
+def blocked(datasets: Iterable[str], places: Places) -> str | None:
     """Why runs that read these data sets cannot be made here: what is missing, and how to get it.
 
     Nothing is read or hashed; only names are looked at.
     """
     for name in datasets:
-        for file in missing(upstream(name), store):
+        for file in missing(upstream(name), places):
             return f"{file.name} missing, get it with `physml data get {name}`"
     return None
 
 
-def refuse_absent(datasets: Iterable[str], store: "Store") -> None:
+def refuse_absent(datasets: Iterable[str], places: Places) -> None:
     """DataError for the first file that is missing of these data sets."""
     for name in datasets:
-        for file in missing(upstream(name), store):
-            raise refuse_missing(name, file, store)
+        for file in missing(upstream(name), places):
+            raise refuse_missing(name, file, places)
 
 
-def refuse_missing(dataset: str, file: DataFile, store: "Store") -> DataError:
-    looked = " and ".join(str(root / file.name) for root in roots(store))
+def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
+    looked = " and ".join(str(root / file.name) for root in roots(places))
     checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
     source = f" (from {file.urls[0]})" if file.urls else ""
-    root = str(store.data) if store.data else "not set"
-    hint = _near_miss(file, store)
+    root = str(places.data) if places.data else "not set"
+    hint = _near_miss(file, places)
     return DataError(
         f"{file.name} is missing: looked for {looked}. {hint}Get it with `physml data get {dataset}`. "
         f"Without network, put it there{source}, or set PHYSML_DATA ({root}) to a folder that has it. "
@@ -94,13 +94,13 @@ def refuse_missing(dataset: str, file: DataFile, store: "Store") -> DataError:
     )
 
 
-def _near_miss(file: DataFile, store: "Store") -> str:
+def _near_miss(file: DataFile, places: Places) -> str:
     """What may be the matter: another root was meant, or the download is not finished."""
-    for root in roots(store):
+    for root in roots(places):
         part = root / f"{file.name}.part"
         if part.is_file():
             return f"Half a download lies at {part}; the next command goes on with it. "
-    return "" if store.data is None else _other_root(file, store.data)
+    return "" if places.data is None else _other_root(file, places.data)
 
 
 def _other_root(file: DataFile, root: Path) -> str:
