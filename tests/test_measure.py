@@ -61,9 +61,7 @@ def test_what_was_measured_before_a_change_is_not_shown(roots: Path) -> None:
     assert below("lorenz96")[-1].startswith("measured before it was changed")
 
 
-@pytest.mark.parametrize(
-    "path", sorted((CONF.parent / "results" / "tasks").glob("*.json")), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", sorted((ROOT / "results/tasks").glob("*.json")), ids=lambda path: path.stem)
 def test_what_is_kept_fits_the_tasks_of_today(path: Path) -> None:
     found = json.loads(path.read_text())
     assert found["config"] == measure._plain(path.stem), f"physml list tasks --measure {path.stem}"

@@ -91,6 +91,14 @@ def test_every_data_set_says_where_it_comes_from(name: str) -> None:
         assert file.purpose
 
 
+def test_the_table_of_data_sets_is_that_of_conf() -> None:
+    from runpy import run_path
+
+    page = run_path(str(ROOT / "scripts" / "data_table.py"))["page"]
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    assert text == page(text), "python scripts/data_table.py writes it anew"
+
+
 def test_an_unknown_data_set_gets_a_near_name() -> None:
     with pytest.raises(ConfigError, match=r"no data set mnits\. Did you mean mnist"):
         upstream("mnits")

@@ -176,6 +176,12 @@ def test_a_member_comes_from_its_archive_where_it_has_no_address_of_its_own(serv
     assert verify.FoundFiles(found, store).path("n.txt").read_text() == "1 2"
 
 
+def test_a_data_set_that_readers_do_without_is_got_when_it_is_asked_for(server, store) -> None:
+    found = dataset(server.url, optional=True)
+    assert verify.missing(found, store) == []
+    assert fetch.get(found, store) == [target(store)] and fetch.get(found, store) == []
+
+
 # ---------------------------------------------------------------------------- halves
 
 
