@@ -64,7 +64,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     """Overrides and ids may also stand after and between options, which argparse alone refuses."""
     top = parser()
     options, rest = top.parse_known_args(arguments)
-    name = next((name for name in ("overrides", "ids") if hasattr(options, name)), None)
+    name = next((name for name in ("overrides", "ids", "names") if hasattr(options, name)), None)
     if strange := [word for word in rest if word.startswith("-") or name is None]:
         top.error(f"unrecognized arguments: {' '.join(strange)}. See physml COMMAND --help")
     if name and rest:

@@ -16,10 +16,13 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import physml
 from physml.paths import ROOT, results_root, work_root
+
+if TYPE_CHECKING:
+    from physml.data.dataset import Places
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
@@ -222,9 +225,25 @@ def _data() -> Iterator[Row]:
         )
     else:
         yield Row(topic, "PHYSML_DATA", f"{store.data}: {_content(store.data)}")
+    yield _datasets(store)
     chosen = "" if os.environ.get("PHYSML_CACHE") else " (PHYSML_CACHE is not set)"
     content = _content(store.cache) if store.cache.is_dir() else "empty; data are generated when first wanted"
     yield Row(topic, "cache", f"{store.cache}{chosen}: {content}")
+
+
+def _datasets(places: "Places") -> Row:
+    """Which are there by name; `physml data check` would read them."""
+    from physml.data.dataset import dataset_names, upstream
+    from physml.data.verify import find, missing
+
+    names = dataset_names()
+    here = [
+        name
+        for name in names
+        if not missing(upstream(name), places) and any(find(file, places) for file in upstream(name).files)
+    ]
+    value = f"{len(here)} of {len(names)} at hand" + (f": {', '.join(here)}" if here else "")
+    return Row("data", "data sets", value, hint="" if here else "What there is: physml data list")
 
 
 def _content(folder: Path) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -93,6 +94,10 @@ def content(index: np.ndarray) -> bytes:
     return file.getvalue()
 
 
+def write(path: Path, content: bytes) -> None:
+    atomic.write(path, lambda file: file.write(content))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Makes the files of physml/data/index.")
     parser.add_argument("--check", action="store_true", help="compare only; exit 1 where something differs")
@@ -107,7 +112,7 @@ def main() -> int:
         if not path.is_file() or path.read_bytes() != made:
             differs.append(name)
             if not check:
-                atomic.write(path, lambda file, made=made: file.write(made))
+                write(path, made)
     print(
         f"{len(files)} files, {len(differs)} {'differ' if check else 'written'}"
         + "".join(f"\n  {name}" for name in differs)

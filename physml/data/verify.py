@@ -137,14 +137,21 @@ def verify(
     """{"sha256", "verified"} of a file that is there; DataError where it may not be used.
 
     verified: "bytes" where the published checksum agrees; "first seen" where none is published (the file is
-    pinned, and must stay as it is); under data.verify=content and off: "content" (still to be compared, by
-    what the reader returns) and "off". fresh: hash it, whatever was found before.
+    pinned, and must stay as it is; where the true content is known, that is compared when it is read); under
+    data.verify=content and off: "content" (to be compared when it is read) and "off". fresh: hash it, whatever
+    was found before.
     """
     if path.is_dir():
         return _verify_folder(dataset, file, path, store)
     size = path.stat().st_size
     if not size:
         raise _refused(dataset, path, "the file is empty")
+    if store.verify == "bytes" and path.suffix != PurePosixPath(file.name).suffix:
+        raise Unverifiable(
+            f"{path} stands in for {file.name} in another form, of which no checksum is "
+            f"published. Put the file itself in place (`physml data get {dataset.name}`), or have what is read "
+            f"compared: {content_hint(dataset)}."
+        )
     if store.verify == "bytes" and file.size not in (None, size):
         raise _refused(dataset, path, f"{size} bytes, expected {file.size}")
 
@@ -295,6 +302,7 @@ def _read(dataset: DataSet, store: "Store") -> Arrays:
     about = dataset.upstream
     used = verified(about, store)
     compares = any(one["verified"] == "content" for one in used.values())
+    compares |= bool(about.content.sha256) and any(one["verified"] == "first seen" for one in used.values())
     if compares and not about.content.sha256:
         names = [name for name, one in used.items() if one["verified"] == "content"]
         raise DataError(

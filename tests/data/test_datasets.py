@@ -237,6 +237,32 @@ def test_a_changed_file_is_read_again(store, monkeypatch) -> None:
     assert numbers.calls == 2
 
 
+def test_a_file_without_a_checksum_must_have_the_known_content(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    numbers = Numbers(monkeypatch, sha=None, content=fingerprint_of(numbers))
+    path = place(store, b"1\n2\n4\n")
+    with pytest.raises(DataError, match="not the published one"):
+        store.read(numbers.set)
+    assert not cached(store) and not (store.cache / "pins").exists()
+    path.write_bytes(B)
+    store.read(numbers.set)
+    assert kind_of(store.used.values()) == "pinned"
+
+
+def test_another_form_of_a_file_runs_as_content_verified(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    numbers = Numbers(monkeypatch, sha=None, content=fingerprint_of(numbers), also=("n.lst",))
+    numbers.set = DataSet(
+        "numbers", 1, lambda f: {"n": np.array([1, 2, 3])}, numbers.fixture, numbers.set.items
+    )
+    path = place(store, B, "n.lst")
+    with pytest.raises(DataError, match=rf"{path} stands in for set/n\.txt in another form"):
+        store.read(numbers.set)
+    loose = with_verify(store, "content")
+    loose.read(numbers.set)
+    assert kind_of(loose.used.values()) == "content-verified"
+
+
 # ---------------------------------------------------------------------------- archives
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml import cli
 from physml.data import catalogue, fetch, verify
 from physml.data.dataset import Content, DataFile, DataSet, Upstream
 from physml.data.store import Generated, Store
@@ -324,6 +325,11 @@ def test_names_are_of_data_sets_or_of_tasks(known) -> None:
     assert catalogue.choose(["noise"]) == catalogue.Chosen((), ("noise",))
     with pytest.raises(ConfigError, match=r"no data set or task raeds\. Did you mean reads"):
         catalogue.choose(["raeds"])
+
+
+def test_names_may_stand_behind_options() -> None:
+    options = cli.parsed(["data", "check", "--verify", "content", "mnist", "ptb"])
+    assert (options.names, options.verify) == (["mnist", "ptb"], "content")
 
 
 def reads_text(monkeypatch, text: str) -> None:
