@@ -205,7 +205,7 @@ def _cell(
     wanted = len(spec.seeds) * len(spec.splits)
     if runs is None:
         if cell.published is None:
-            state = "not in the paper, not run"
+            state = "no printed number, not run"
         else:
             state = f"quoted: {cell.published.quoted}" if cell.published.quoted else "not run here"
         return CellResult(

@@ -18,7 +18,8 @@ from physml import tablespec as tables
 from physml.coerce import build
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
-from physml.render import FORMS, HEADS, blocks, claim_lines, fact_lines, render_console, write_table
+from physml.phrases import HEADS, blocks, claim_lines, fact_lines
+from physml.render import FORMS, render_console, write_table
 from physml.stats import N_FOR_VERDICT
 from physml.table import Table, collect, table_state
 from physml.tablespec import TableSpec
@@ -134,7 +135,7 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "best of 9": ([record("t/best of 9", k, 0.0099) for k in range(3)], "partial 3/9"),
     "quoted": ([], "quoted: Somebody 2020"),
     "printed only": ([], "not run here"),
-    "nothing": ([], "not in the paper, not run"),
+    "nothing": ([], "no printed number, not run"),
     "extra": (
         [record("t/extra", k, 0.0102, code={"commit": "d" * 40, "dirty": True}) for k in range(3)],
         "not published",
