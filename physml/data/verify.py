@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -138,8 +139,8 @@ def verify(
 
     verified: "bytes" where the published checksum agrees; "first seen" where none is published (the file is
     pinned, and must stay as it is; where the true content is known, that is compared when it is read); under
-    data.verify=content and off: "content" (to be compared when it is read) and "off". fresh: hash it, whatever
-    was found before.
+    data.verify=content and off: "content" (to be compared when it is read) and "off". fresh: hash it,
+    whatever was found before.
     """
     if path.is_dir():
         return _verify_folder(dataset, file, path, store)
@@ -149,8 +150,8 @@ def verify(
     if store.verify == "bytes" and path.suffix != PurePosixPath(file.name).suffix:
         raise Unverifiable(
             f"{path} stands in for {file.name} in another form, of which no checksum is "
-            f"published. Put the file itself in place (`physml data get {dataset.name}`), or have what is read "
-            f"compared: {content_hint(dataset)}."
+            f"published. Put the file itself in place (`physml data get {dataset.name}`), or have what "
+            f"is read compared: {content_hint(dataset)}."
         )
     if store.verify == "bytes" and file.size not in (None, size):
         raise _refused(dataset, path, f"{size} bytes, expected {file.size}")
@@ -353,6 +354,7 @@ def _read_fixture(dataset: DataSet, store: "Store") -> Arrays:
     root = store.cache / "fixtures" / f"{dataset.name}-{hashlib.sha256(source).hexdigest()[:12]}"
     with lock(root.with_suffix(".lock")):
         if not (root / "whole").exists():
+            shutil.rmtree(root, ignore_errors=True)  # left by a process that was killed
             dataset.fixture(root)
             (root / "whole").touch()
     own = Store(root, store.cache / "fixtures", fixtures=True)
