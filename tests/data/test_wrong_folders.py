@@ -542,13 +542,19 @@ def test_a_file_without_published_hash_must_stay_as_it_was_first_seen(
     sound: Callable[[DataSet], Path], tmp_path: Path
 ) -> None:
     root, cache = tmp_path / "data", tmp_path / "cache"
-    shutil.copytree(sound(har.UCI_HAR), root)
-    Store(root, cache).read(har.UCI_HAR)
-    packed(one(HAR_TRAIN, b""))(root)
-    with pytest.raises(
-        DataError, match=r"UCI HAR Dataset\.zip: sha256 is .*first seen here.*Put that one back"
-    ):
-        Store(root, cache).read(har.UCI_HAR)
+    shutil.copytree(sound(ecg5000.ECG5000), root)
+    Store(root, cache).read(ecg5000.ECG5000)
+    with (root / ECG).open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(DataError, match=rf"{ECG}: sha256 is .*first seen here.*Put that one back"):
+        Store(root, cache).read(ecg5000.ECG5000)
+
+
+def test_without_a_published_hash_the_content_must_be_the_known_one(
+    sound: Callable[[DataSet], Path], tmp_path: Path
+) -> None:
+    message = refused(har.UCI_HAR, Store(sound(har.UCI_HAR), tmp_path / "cache"))
+    assert "the content of uci_har is not the published one" in message
 
 
 def test_an_unpacked_folder_has_no_bytes_to_compare(sound: Callable[[DataSet], Path], tmp_path: Path) -> None:
