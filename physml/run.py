@@ -239,7 +239,7 @@ class _Attempt:
                 save_model(trainer.net, str(temporary))
 
     def _scored(self, row: dict[str, Any], which: str) -> dict[str, dict[str, float]]:
-        """Metrics of the present weights, those of `row`, by part. A task may calibrate itself on valid first."""
+        """Metrics of the present weights, those of `row`, by part. A task may calibrate itself first."""
         trainer = self.trainer
         found = trainer.calibrate() if trainer.scores_test else {}
         if not found:

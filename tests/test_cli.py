@@ -294,7 +294,8 @@ def test_data_list_is_whole_in_a_pipe(physml: Callable[..., Said], own_roots: Pa
     assert code == 0
     assert head.split() == ["data", "set", "file", "state", "size", "purpose", "licence", "path"]
     assert any(
-        "cache/generated/fitzhugh_nagumo-" in row and "data_seed 1234, sizes test 1 train 2" in row for row in rows
+        "cache/generated/fitzhugh_nagumo-" in row and "data_seed 1234, sizes test 1 train 2" in row
+        for row in rows
     )
     for start in ("adding ", "fitzhugh_nagumo ", "lorenz96 ", "mnist "):
         assert any(row.startswith(start) for row in rows)
