@@ -233,7 +233,7 @@ def claim_lines(table: Table) -> list[str]:
     for part in table.claim:
         column = columns[part.column]
         if part.gain is None:
-            said = "no runs to compare"
+            said = "no comparable runs"
         else:
             places = decimals(table, column)
             unit = f" in {column.unit}" if column.unit else ""

@@ -285,7 +285,7 @@ def test_a_claim_ignores_what_is_not_comparable() -> None:
     verdicts = [part.verdict for part in table.claim]
     assert verdicts == ["holds", None, "contradicted"]
     assert table.claim_verdict == "contradicted"
-    assert "no runs to compare" in claim_lines(table)[2]
+    assert "no comparable runs" in claim_lines(table)[2]
 
 
 def test_splits_have_their_own_spread() -> None:
