@@ -35,7 +35,8 @@ class IMDB(Task):
     Input (B, T) ids; target (B, 1), 1 for a positive review; one logit; loss: binary cross entropy.
     Vocabulary: the `n_words` most frequent tokens of the training part, an unknown word (0) and padding (1).
     Reviews are padded at the end to the longest of their batch. Batches hold reviews of nearly equal length:
-    100 batches of reviews are sorted by length together, cut, and in training shuffled again.
+    100 batches of reviews are sorted by length together, cut, and in training shuffled again. With `batching`
+    "any_length" they are not sorted: a batch is as long as the longest of 64 reviews drawn at random.
 
     Parts: 17,500 / 7,500 of the 25,000 reviews for training, by the order of the sha256 of their texts;
     25,000 others test.
@@ -47,7 +48,9 @@ class IMDB(Task):
     Protocols:
       official: as in the code of coRNN and UnICORNN. The network runs through the padding and is read at the
         padded end, so lengths are not told. Its accuracy is `accuracy_batches`, the mean of the accuracies of
-        the batches, of which the last one is smaller.
+        the batches, of which the last one is smaller. The code leaves the batches to torchtext's
+        BucketIterator with sort=False, which does not sort by length in any release from 0.2.3 to 0.6: there
+        "any_length" is what it does. Batches by length are what the iterator is named for.
       clean: lengths are told, so that reading at the last word is possible.
 
     Metrics: accuracy and cross_entropy over all reviews; accuracy_batches, which depends on the batch size.
@@ -56,7 +59,8 @@ class IMDB(Task):
     spaCy's (`physml.data.readers.imdb.tokens`); one split for all runs, where the official code draws one for
     each.
 
-    Args: n_words; vectors: "glove" or "random", N(0, 1); width: W, 100 for GloVe; protocol.
+    Args: n_words; vectors: "glove" or "random", N(0, 1); width: W, 100 for GloVe; protocol; batching: null,
+        reviews of nearly equal length together, or "any_length".
     """
 
     version: ClassVar[int] = 1
@@ -71,8 +75,12 @@ class IMDB(Task):
     }
     scoring: ClassVar[dict[str, str]] = {"accuracy_batches": "official"}
 
-    def __init__(self, *, n_words: int, vectors: str, width: int, protocol: str) -> None:
+    def __init__(
+        self, *, n_words: int, vectors: str, width: int, protocol: str, batching: str | None = None
+    ) -> None:
         one_of("protocol", protocol, ("official", "clean"))
+        if batching is not None:
+            one_of("batching", batching, ("any_length",))
         one_of("vectors", vectors, ("glove", "random"))
         positive("n_words", n_words)
         positive("width", width)
@@ -81,6 +89,7 @@ class IMDB(Task):
                 f"vectors=glove needs width={D}; got {width}. Use vectors=random for other widths."
             )
         self.n_words, self.start, self.width, self.protocol = n_words, vectors, width, protocol
+        self.batching = batching
         self.d_in, self.d_out = n_words + 2, 1
 
     def load(self, store: Store, split: int) -> None:
@@ -149,7 +158,10 @@ class IMDB(Task):
         positive("size", size)
         ids, begin, labels = self._parts[part]
         rng = rng if part == "train" else None
-        for index in pooled((begin[1:] - begin[:-1]).cpu(), size, rng):
+        by = (begin[1:] - begin[:-1]).cpu()
+        if self.batching == "any_length":
+            by = torch.zeros_like(by)  # the sort is stable, so it moves nothing
+        for index in pooled(by, size, rng):
             index = index.to(ids.device)
             lengths = begin[index + 1] - begin[index]
             step = torch.arange(int(lengths.max()), device=ids.device)

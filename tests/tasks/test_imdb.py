@@ -236,6 +236,7 @@ def test_without_glove_it_says_so(tmp_path, caplog):
         ({"width": 50}, "vectors=glove needs width=100; got 50"),
         ({"n_words": 0}, "n_words must be positive"),
         ({"protocol": "paper"}, "protocol must be one of"),
+        ({"batching": "length"}, "batching must be one of 'any_length'"),
     ],
 )
 def test_arguments_that_cannot_be(changes, says):
@@ -257,6 +258,18 @@ def test_batches_are_of_nearly_equal_length():
     quiet = list(pooled(lengths, 8, None))
     longest = [int(lengths[b].max()) for b in quiet[:100]]
     assert longest == sorted(longest) and set(torch.cat(quiet[:100]).tolist()) == set(range(800))
+
+
+def test_batches_of_any_length(store):
+    """Each review once, in an order that its length has no part in; without a generator as they stand."""
+    task = make(store, batching="any_length")
+    rng = Generator().manual_seed(0)
+    drawn = torch.randperm(28, generator=Generator().manual_seed(0))
+    found = [batch.index for batch in task.batches("train", 8, rng)]
+    assert sorted(map(len, found)) == [4, 8, 8, 8]
+    assert {tuple(b.tolist()) for b in found} == {tuple(b.tolist()) for b in drawn.split(8)}
+    assert torch.cat([batch.index for batch in task.batches("test", 8)]).tolist() == list(range(40))
+    assert torch.cat([batch.index for batch in make(store).batches("test", 8)]).tolist() != list(range(40))
 
 
 @pytest.mark.parametrize("protocol", ["official", "clean"])
