@@ -31,7 +31,7 @@ def from_config(name: str, **changes) -> Task:
     node = yaml.safe_load((ROOT / "conf" / "task" / f"{name}.yaml").read_text())
     module, _, cls = node.pop("_target_").rpartition(".")
     node.pop("datasets", None)
-    return getattr(importlib.import_module(module), cls)(**(node | node.pop("smoke") | changes))
+    return getattr(importlib.import_module(module), cls)(**(node | node.pop("smoke", {}) | changes))
 
 
 FIXTURES: dict[str, Callable[[], Task]] = {
@@ -46,11 +46,19 @@ REAL: dict[str, Callable[[], Task]] = {
     "smnist": lambda: from_config("smnist"),
     "psmnist": lambda: from_config("psmnist"),
     "imdb": lambda: from_config("imdb"),
+    "imdb-any_length": lambda: from_config("imdb", batching="any_length"),
     "imdb-clean": lambda: from_config("imdb", protocol="clean"),
     "ptb_word": lambda: from_config("ptb_word"),
     "ptb_char": lambda: from_config("ptb_char", epoch_steps=None, eval_streams=3),
     "ncifar": lambda: from_config("ncifar"),
     "ncifar-fresh": lambda: from_config("ncifar", protocol="paper", noise="fresh_uniform"),
+    "har2": lambda: from_config("har2"),
+    "har2-windows": lambda: from_config("har2", held_out="windows", tested="windows", scaling="once"),
+    "ecg5000": lambda: from_config("ecg5000", perturb=None),
+    "eigenworms": lambda: from_config("eigenworms"),
+    "eigenworms-clean": lambda: from_config("eigenworms", split_of="stratified", protocol="clean"),
+    "heart_rate": lambda: from_config("heart_rate"),
+    "respiratory_rate": lambda: from_config("respiratory_rate"),
     "google12": lambda: from_config("google12"),
     "google12-clean": lambda: from_config("google12", protocol="clean", data_seed=1),
 }
