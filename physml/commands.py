@@ -317,17 +317,9 @@ def data(action: str, names: Sequence[str], how: "Verify" = "bytes") -> int:
     chosen = catalogue.choose(names)
     work = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}
     rows = work[action](chosen, store)
-    listing = action == "list"
-    lines = []
-    for row in rows:
-        told = (row.note, row.licence) if listing else ()
-        path = shown(row.path) if row.path else ""
-        lines.append((row.dataset, row.file, row.state, _bytes(row.size), *told, path))
-    told = ("purpose", "licence") if listing else ()
-    print(columns(("data set", "file", "state", "size", *told, "path"), lines))
-    for row in rows:
-        if row.note and not listing and row.state in ("damaged", "unverified", "content-verified"):
-            print(f"{row.dataset}, {row.file}: {row.state}: {row.note}")
+    print(catalogue.text(rows))
+    for line in catalogue.summary(chosen, store):
+        print(line)
     return 2 if any(row.state == "damaged" for row in rows) else 0
 
 
@@ -350,12 +342,6 @@ def measured(kind: str, names: Sequence[str], how: "Verify") -> int:
             code = 2 if names else code
     print(listing.text([entry for entry in listing.tasks() if entry.name in (names or known)]))
     return code
-
-
-def _bytes(size: int | None) -> str:
-    if size is None:
-        return ""
-    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
 
 
 def diff(first: str, second: str) -> int:

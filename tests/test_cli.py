@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from physml import cli, commands
+from physml.data.dataset import dataset_names
 from physml.data.store import Store
 from physml.errors import DataError
 from physml.paths import ROOT
@@ -286,19 +287,40 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     assert not list((own_roots / "results").rglob("*.json"))
 
 
-def test_data_list_is_whole_in_a_pipe(physml: Callable[..., Said], own_roots: Path) -> None:
+GET = "To get one: physml data get NAME"
+
+
+def test_data_list_is_whole_in_a_pipe(
+    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = {"data_seed": 1234, "sizes": {"train": 2, "test": 1}}
+    monkeypatch.delenv("PHYSML_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "110")
     Store.from_env().generated("fitzhugh_nagumo", key, 1, lambda: {"a": np.ones(3)})
     code, out, _ = physml("data", "list")
-    head, *rows = out.splitlines()
     assert code == 0
-    assert head.split() == ["data", "set", "file", "state", "size", "purpose", "licence", "path"]
-    assert any(
-        "cache/generated/fitzhugh_nagumo-" in row and "data_seed 1234, sizes test 1 train 2" in row
-        for row in rows
+    kept = (
+        r" present +\S+ KiB (fitzhugh_nagumo-\w+\.npz): generated, data_seed 1234, sizes test 1 train 2 at "
     )
-    for start in ("adding ", "fitzhugh_nagumo ", "lorenz96 ", "mnist "):
-        assert any(row.startswith(start) for row in rows)
+    assert re.search(kept + r"cache/generated/\1 ", " ".join(out.split()))
+    for start in ("adding\n", "fitzhugh_nagumo\n", "lorenz96\n", "mnist, licence: CC BY-SA 3.0\n"):
+        assert f"\n{start}" in out
+    assert re.search(r"\n  absent +9\.5 MiB  MNIST/raw/train-images-idx3-ubyte\.gz: training images\n", out)
+    here = f"0 of {len(dataset_names())} data sets at hand. {GET}\n"
+    assert out.endswith(f"{here}PHYSML_DATA, a folder of files that you have already, is not set.\n")
+
+
+@pytest.mark.parametrize("action", ["list", "check"])
+def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
+    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PHYSML_DATA", str(own_roots / "nowhere"))
+    code, out, _ = physml("data", action, "mnist", "uci_har", "imdb")
+    *lines, root, hint = out.splitlines()
+    assert code == 0 and max(map(len, lines)) <= 80
+    assert root == f"0 of 3 data sets at hand. {GET}"
+    assert hint == f"PHYSML_DATA={own_roots / 'nowhere'} is not there."
 
 
 def test_columns_are_aligned() -> None:

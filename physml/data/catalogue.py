@@ -4,6 +4,8 @@ Without torch, but for `get` of data that a task generates.
 """
 
 import json
+import shutil
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from physml.data.dataset import DataFile, Upstream, dataset_names, upstream
 from physml.data.readers import reader
 from physml.data.store import Store, asked_of, read_arrays
 from physml.errors import ConfigError, DataError, near
-from physml.paths import CONF
+from physml.paths import CONF, shown
 from physml.spec import read_yaml
 
 State = Literal[
@@ -96,11 +98,80 @@ def _listed(dataset: Upstream, store: Store) -> Iterator[DataRow]:
         note = file.purpose
         if path is None and file.optional:
             note += "; optional"
+        elif path is None and (part := verify.half(file, store)):
+            note += f"; {size_text(part.stat().st_size)} of it downloaded"
         elif path is None and file not in wanted:
             note += f"; in {file.inside}" if file.inside else "; its members are there"
         elif path is None and not file.hashed:
             note += "; no published checksum"
         yield DataRow(dataset.name, file.name, state, size, path, dataset.licence, note)
+
+
+def summary(chosen: Chosen, store: Store) -> list[str]:
+    """How much of what was asked for is there; where something is missing, how to get it.
+
+    A PHYSML_DATA that is no folder, or one too deep or too high, is told.
+    """
+    absent = {name: verify.missing(upstream(name), store) for name in chosen.datasets}
+    absent |= {name: list(upstream(name).files) for name in chosen.datasets if not _any(name, store)}
+    gone = [file for files in absent.values() for file in files]
+    if not gone:
+        return []
+    here = sum(not files for files in absent.values())
+    line = f"{here} of {len(absent)} data sets at hand. To get one: physml data get NAME"
+    if store.data is None:
+        return [line, "PHYSML_DATA, a folder of files that you have already, is not set."]
+    hints = (verify.other_root(file, store.data) for file in gone)
+    return [line, *[hint for hint in hints if hint][:1]]
+
+
+def _any(name: str, store: Store) -> bool:
+    return any(verify.find(file, store) is not None for file in upstream(name).files)
+
+
+def text(rows: Sequence[DataRow], width: int | None = None) -> str:
+    """Data sets with their files below, wrapped at `width`, the terminal's when not given; no path is cut."""
+    width = max(width or shutil.get_terminal_size((110, 24)).columns, 60)
+    states = max((len(row.state) for row in rows), default=0)
+    sizes = max((len(size_text(row.size)) for row in rows), default=0)
+    lines: list[str] = []
+    dataset = None
+    for row in rows:
+        if row.dataset != dataset:
+            dataset = row.dataset
+            licence = f", licence: {row.licence}" if row.licence else ""
+            lines += _wrapped(dataset + licence, width, "", "    ")
+        head = f"  {row.state:<{states}}  {size_text(row.size):>{sizes}}  "
+        indent = " " * len(head)
+        lines += _wrapped(": ".join(filter(None, (row.file, row.note))), width, head, indent)
+        if row.path is not None and str(row.path) not in row.note:
+            lines.append(f"{indent}at {shown(row.path)}")
+    return "\n".join(lines)
+
+
+def _wrapped(said: str, width: int, first: str, others: str) -> list[str]:
+    wrapper = textwrap.TextWrapper(
+        width,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapper.wrap(said) or [first.rstrip()]
+
+
+def size_text(size: int | None) -> str:
+    """
+    Example:
+        >>> size_text(28881), size_text(9912422), size_text(2428923189)
+        ('28.2 KiB', '9.5 MiB', '2.3 GiB')
+    """
+    if size is None:
+        return ""
+    for power, unit in ((3, "GiB"), (2, "MiB")):
+        if size >= 2 ** (10 * power):
+            return f"{size / 2 ** (10 * power):.1f} {unit}"
+    return f"{size / 2**10:.1f} KiB"
 
 
 def _generated(task: str, store: Store) -> Iterator[DataRow]:

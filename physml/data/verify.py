@@ -84,41 +84,45 @@ def refuse_absent(datasets: Iterable[str], places: Places) -> None:
 
 def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
     looked = " and ".join(str(root / file.name) for root in roots(places))
-    checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
+    said = f"{file.name} is missing: looked for {looked}."
+    if part := half(file, places):
+        said += f" Half a download lies at {part}."
+    if places.data is not None and (hint := other_root(file, places.data)):
+        said += f" {hint}"
+        if "set PHYSML_DATA=" in hint:
+            return DataError(said)
+    get = "Go on with it" if part else "Get it"
     source = f" (from {file.urls[0]})" if file.urls else ""
-    root = str(places.data) if places.data else "not set"
-    hint = _near_miss(file, places)
+    root = f"PHYSML_DATA ({places.data})" if places.data else "PHYSML_DATA, which is not set,"
+    checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
     return DataError(
-        f"{file.name} is missing: looked for {looked}. {hint}Get it with `physml data get {dataset}`. "
-        f"Without network, put it there{source}, or set PHYSML_DATA ({root}) to a folder that has it. "
-        f"sha256: {checksum}."
+        f"{said} {get} by `physml data get {dataset}`. Without network, put it at such a place{source}, or "
+        f"set {root} to a folder that has it. sha256: {checksum}."
     )
 
 
-def _near_miss(file: DataFile, places: Places) -> str:
-    """What may be the matter: another root was meant, or the download is not finished."""
-    for root in roots(places):
-        part = root / f"{file.name}.part"
-        if part.is_file():
-            return f"Half a download lies at {part}; the next command goes on with it. "
-    return "" if places.data is None else _other_root(file, places.data)
+def half(file: DataFile, places: Places) -> Path | None:
+    """What is there of a download that was stopped."""
+    parts = (root / f"{file.name}.part" for root in roots(places))
+    return next((part for part in parts if part.is_file()), None)
 
 
-def _other_root(file: DataFile, root: Path) -> str:
+def other_root(file: DataFile, root: Path) -> str:
+    """What is the matter with PHYSML_DATA, or what to set it to; empty where nothing is known."""
     if not root.is_dir():
-        return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}. "
+        return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}."
     for name in filter(None, (file.name, *file.also, file.folder)):
         parts = PurePosixPath(name).parts
         for depth, above in enumerate([root, *root.parents][1 : len(parts) + 1], 1):
             if root.parts[-depth:] == parts[:depth] and (above / name).exists():
-                return f"PHYSML_DATA={root} points too deep: set PHYSML_DATA={above}. "
+                return f"PHYSML_DATA={root} points too deep: set PHYSML_DATA={above}."
         for above in list(root.parents)[:2]:
             if (above / name).exists():
-                return f"It lies at {above / name}: set PHYSML_DATA={above}. "
+                return f"It lies at {above / name}: set PHYSML_DATA={above}."
     for below in _folders(root):
         for name in filter(None, (file.name, *file.also, file.folder)):
             if (below / name).exists():
-                return f"PHYSML_DATA={root} points too high: set PHYSML_DATA={below}. "
+                return f"PHYSML_DATA={root} points too high: set PHYSML_DATA={below}."
     return ""
 
 
@@ -198,7 +202,7 @@ def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: "Store"
 
 
 def content_hint(dataset: Upstream) -> str:
-    return "data.verify=content" if dataset.content.sha256 else "data.verify=off, which the record then says"
+    return "--verify content" if dataset.content.sha256 else "--verify off, which the record then says"
 
 
 def _refused(dataset: Upstream, path: Path, what: str) -> DataError:
@@ -308,7 +312,7 @@ def _read(dataset: DataSet, store: "Store") -> Arrays:
         names = [name for name, one in used.items() if one["verified"] == "content"]
         raise DataError(
             f"{', '.join(names)} has other bytes than published, and no fingerprint of the content of "
-            f"{dataset.name} is known. Get the published files, or use data.verify=off: the record then says "
+            f"{dataset.name} is known. Get the published files, or use --verify off: the record then says "
             "so."
         )
     hashes = {name: one["sha256"] for name, one in sorted(used.items())}
@@ -342,7 +346,7 @@ def compare_content(dataset: DataSet, arrays: Arrays) -> None:
         raise DataError(
             f"the content of {dataset.name} is not the published one: its fingerprint is {got[:8]}, not "
             f"{str(want)[:8]}. Get the files again (`physml data get {dataset.name}`), or use "
-            "data.verify=off: the record then says so."
+            "--verify off: the record then says so."
         )
 
 
@@ -352,11 +356,17 @@ def _read_fixture(dataset: DataSet, store: "Store") -> Arrays:
 
     source = Path(dataset.fixture.__code__.co_filename).read_bytes()
     root = store.cache / "fixtures" / f"{dataset.name}-{hashlib.sha256(source).hexdigest()[:12]}"
-    with lock(root.with_suffix(".lock")):
-        if not (root / "whole").exists():
-            shutil.rmtree(root, ignore_errors=True)  # left by a process that was killed
-            dataset.fixture(root)
-            (root / "whole").touch()
+    try:
+        with lock(root.with_suffix(".lock")):
+            if not (root / "whole").exists():
+                shutil.rmtree(root, ignore_errors=True)  # left by a process that was killed
+                dataset.fixture(root)
+                (root / "whole").touch()
+    except OSError as error:
+        raise DataError(
+            f"{root} cannot be made: {error.strerror}. Free space, or set PHYSML_CACHE to a folder that can "
+            "be written."
+        ) from error
     own = Store(root, store.cache / "fixtures", fixtures=True)
     for file in missing(dataset.upstream, own):
         raise refuse_missing(dataset.name, file, own)

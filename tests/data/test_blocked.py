@@ -9,6 +9,7 @@ import pytest
 
 from physml import cli, launch
 from physml.compose import compose
+from physml.data import catalogue
 from physml.data.readers.har import UCI_HAR
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store
@@ -34,7 +35,7 @@ def records(roots: Path) -> list[dict]:
 
 
 def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -> None:
-    full, smoke = (spec_of(compose([HAR, f"profile={p}"])) for p in ("full", "smoke"))
+    full, smoke = (spec_of(compose([HAR, "seed=99", f"profile={p}"])) for p in ("full", "smoke"))
     (one,) = launch.plan([full], probe=True)
     assert one.said == "blocked: UCI HAR Dataset.zip missing, get it with `physml data get uci_har`"
     assert not one.todo and launch.plan([smoke])[0].state == "missing"
@@ -120,11 +121,28 @@ def test_another_root_is_told(roots: Path) -> None:
         assert says in refusal(Store(root, roots / "cache"))
 
 
+def test_where_the_right_root_is_known_nothing_else_is_advised(roots: Path) -> None:
+    MNIST.fixture(roots / "data")
+    assert "data get" not in refusal(Store(roots / "data/MNIST", roots / "cache"))
+    assert "data get mnist" in refusal(Store(roots / "nowhere", roots / "cache"))
+
+
 def test_half_a_download_is_told(roots: Path) -> None:
     part = roots / "cache/files/MNIST/raw/train-images-idx3-ubyte.gz.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(b"half")
-    assert f"Half a download lies at {part}" in refusal(Store(roots / "data", roots / "cache"))
+    store = Store(roots / "data", roots / "cache")
+    said = f"Half a download lies at {part}. Go on with it by `physml data get mnist`."
+    assert said in refusal(store)
+    rows = catalogue.list_data(catalogue.choose(["mnist"]), store)
+    assert "0.0 KiB of it downloaded" in rows[0].note and "downloaded" not in rows[1].note
+
+
+def test_a_fixture_that_cannot_be_written_is_told_of_the_cache(roots: Path) -> None:
+    (roots / "cache").mkdir(parents=True)
+    (roots / "cache/fixtures").touch()
+    with pytest.raises(DataError, match=r"cache/fixtures/mnist-\w+ cannot be made: .*set PHYSML_CACHE"):
+        Store(None, roots / "cache", fixtures=True).read(MNIST)
 
 
 @pytest.mark.parametrize("how", ["bytes", "off"])
