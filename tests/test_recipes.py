@@ -225,3 +225,11 @@ def test_every_recipe_of_a_sequence_task_has_its_experiment(recipes: dict[str, A
     }
     left = {name for name in recipes if not name.startswith(others)} - elsewhere - set(EXPERIMENTS)
     assert not left
+
+
+def test_antisymmetric_networks_start_as_small_as_in_the_code_of_the_noisy_rnn() -> None:
+    """Entries of W: 0.1 / H each, so sigma_w = 0.1 / H^(1/2)."""
+    names = ["talk/smnist-antisymmetric", "talk/psmnist-antisymmetric"]
+    for name in [*names, "cornn/ncifar-antisymmetric", "cornn/ncifar-antisymmetric-gated"]:
+        model = config_of(name)["model"]
+        assert model["sigma_w"] == pytest.approx(0.1 * model["d_hidden"] ** -0.5, rel=5e-3)
