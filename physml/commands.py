@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from physml.tablespec import TableSpec
 
 Run = tuple[str, int, int]  # experiment, split, seed
+SMOKE = "smoke run: tiny sizes, made-up data, no results"
 
 
 # ---------------------------------------------------------------------------- runs
@@ -63,8 +64,8 @@ def show_plan(planned: Sequence[launch.Planned]) -> None:
     for one in planned:
         ms = "" if one.ms_per_step is None else f"{one.ms_per_step:.1f}"
         hours = "" if one.hours is None else f"{one.hours:.3f}"
-        rows.append((one.spec.label, one.said, ms, hours))
-    print(columns(("run", "state", "ms per step", "hours"), rows))
+        rows.append((one.spec.label, ms, hours, one.said))
+    print(columns(("run", "ms per step", "hours", "state"), rows))
     todo = [p for p in planned if p.todo]
     known = [p.hours for p in todo if p.hours is not None]
     unknown = f", {len(todo) - len(known)} of unknown time" if len(known) < len(todo) else ""
@@ -231,7 +232,7 @@ def table(name: str, options: argparse.Namespace) -> int:
     Console().print(render_console(made))
     if _own_lines(options):
         return code
-    for file in write_table(made, results_root() / "tables"):
+    for file in write_table(made, _folder("tables", options)):
         print(f"written: {shown(file)}")
     return code
 
@@ -243,18 +244,23 @@ def _show_wanted(wanted: Wanted) -> int:
     return 2 if wanted.broken else 0
 
 
+def _folder(kind: str, options: argparse.Namespace) -> Path:
+    """Where tables and figures are written; those of smoke runs must not take the place of true ones."""
+    return results_root() / "smoke" / kind if options.smoke else results_root() / kind
+
+
 def _own_lines(options: argparse.Namespace) -> bool:
     """Rows and runs of the reader's own are shown, and written only where PHYSML_RESULTS says."""
     return bool(options.yours or options.row or options.seeds) and not os.environ.get("PHYSML_RESULTS")
 
 
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
-    import dataclasses
-
     from physml.tablespec import parse_row, parse_seeds, with_rows
 
     if options.seeds:
         spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
+    if options.smoke:
+        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})")
     rows = [parse_row(text) for text in getattr(options, "row", [])]
     return with_rows(spec, rows) if rows else spec
 
@@ -294,6 +300,8 @@ def figure(name: str, options: argparse.Namespace) -> int:
     spec = figures.load_figure(figures.find_figure(name, options.paper))
     if options.seeds:
         spec = spec.with_seeds(parse_seeds(options.seeds))
+    if options.smoke:
+        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})")
     wanted = Wanted(spec.runs, options, spec.id)
     if options.plan:
         return _show_wanted(wanted)
@@ -301,7 +309,7 @@ def figure(name: str, options: argparse.Namespace) -> int:
     records = wanted.records()
     made = figures.collect(spec, wanted.identities, records, wanted.running(), blocked=wanted.untrainable)
     print("\n".join(figures.state_lines(made)))
-    print(f"written: {shown(write_figure(made, results_root() / 'figures'))}")
+    print(f"written: {shown(write_figure(made, _folder('figures', options)))}")
     return code
 
 

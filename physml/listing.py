@@ -84,8 +84,22 @@ def text(found: list[Entry], width: int | None = None) -> str:
         about = f"{entry.about} [{entry.facts}]" if entry.facts else entry.about
         first, *more = textwrap.wrap(about, room, break_on_hyphens=False) or [""]
         lines.append(f"{entry.name:<{column}}{first}".rstrip())
-        lines += [f"{'':<{column}}{line}" for line in (*more, *entry.below)]
+        more += [line for below in entry.below for line in _hanging(below, room)]
+        lines += [f"{'':<{column}}{line}" for line in more]
     return "\n".join(lines)
+
+
+def _hanging(line: str, room: int) -> list[str]:
+    """Wrapped, and continued four columns further in than it begins."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    wrapper = textwrap.TextWrapper(
+        room,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapper.wrap(line.strip())
 
 
 def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:

@@ -106,7 +106,11 @@ def _lines_of(one: dict[str, Any]) -> Iterator[str]:
     known = f" [{kind}]" if kind not in (None, "verified") else ""
     yield f"{one['protocol']}: {sizes}; d_in {one['d_in']}, d_out {one['d_out']}{known}"
     for name, metrics in one["references"].items():
-        yield f"  {name}: " + ", ".join(f"{metric} {value:.4g}" for metric, value in metrics.items())
+        yield f"  {name}: " + ", ".join(f"{metric} {_number(value)}" for metric, value in metrics.items())
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def places() -> Places:

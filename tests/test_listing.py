@@ -87,6 +87,14 @@ def test_long_descriptions_go_on_below_themselves() -> None:
     assert lines[-1] == "longer  short"
 
 
+def test_lines_below_are_wrapped_and_hang() -> None:
+    entry = listing.Entry("task", "about", below=("data: mnist", "  linear: " + "rmse 0.1, " * 12))
+    lines = listing.text([entry], width=60).splitlines()
+    assert lines[1] == "      data: mnist" and lines[2].startswith("        linear: rmse 0.1, ")
+    assert all(line.startswith("            ") for line in lines[3:]) and len(lines) > 4
+    assert max(map(len, lines)) <= 60
+
+
 def test_listing_imports_neither_torch_nor_hydra() -> None:
     code = (
         "import sys\nfrom physml import listing\n"

@@ -45,6 +45,12 @@ def test_sizes_and_references_are_those_of_the_data(roots: Path, capsys: pytest.
     assert lines[2].strip() in capsys.readouterr().out
 
 
+def test_large_scores_are_whole_numbers() -> None:
+    one = {"protocol": "paper", "sizes": {"test": 1}, "d_in": 1, "d_out": 1, "data": {}}
+    one["references"] = {"uniform": {"perplexity": 1e4, "bpc": 5.64386}}
+    assert list(measure._lines_of(one))[1] == "  uniform: perplexity 10,000, bpc 5.644"
+
+
 def test_absent_data_are_told_and_nothing_is_kept(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError, match=r"har2: data absent: UCI HAR Dataset\.zip missing"):
         measure.measure("har2", "bytes")
