@@ -1,7 +1,7 @@
 """Numbers that must not change in silence: identities of all experiments, first losses of all models.
 
-`python tests/test_golden.py` rewrites tests/golden/identities.json and first_losses.json. Look at the diff
-before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
+`python tests/test_golden.py` rewrites tests/golden/identities.json and first_losses.json; with names such as
+experiment=lem/adding-500-lem it computes only the losses of these and of what is new. Look at the diff before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
 """
 
 import csv
@@ -98,14 +98,19 @@ def test_no_first_loss_has_changed(name: str) -> None:
     )
 
 
-def rewrite() -> None:
+def rewrite(only: list[str]) -> None:
+    """All identities, and the losses of `only` (`experiment=lem/adding-500-lem`), or of everything."""
     atomic.write_text(GOLDEN / "identities.json", json.dumps(identities(), indent=1) + "\n")
+    kept = written("first_losses.json") if only else {}
     with tempfile.TemporaryDirectory(prefix="physml-golden-") as name:
         set_roots(Path(name), os.environ.__setitem__)
-        losses = {key: first_losses(overrides) for key, overrides in RUNS.items()}
+        losses = {
+            key: kept[key] if key in kept and key not in only else first_losses(overrides)
+            for key, overrides in RUNS.items()
+        }
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(values)}" for key, values in losses.items())
     atomic.write_text(GOLDEN / "first_losses.json", f"{{\n{lines}\n}}\n")
 
 
 if __name__ == "__main__":
-    sys.exit(rewrite())
+    sys.exit(rewrite(sys.argv[1:]))
