@@ -26,9 +26,10 @@ def within(name: str, value: float, low: float, high: float) -> None:
 
 def one_of(name: str, value: str, options: Collection[str]) -> None:
     if value not in options:
+        hint = near(str(value), options)
         raise InputError(
-            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}. "
-            f"{near(str(value), options)}"
+            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}."
+            + (f" {hint}" if hint.startswith("Did") else "")
         )
 
 

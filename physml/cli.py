@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("stopped.", file=sys.stderr)
+        print("stopped; start the same command again to go on.", file=sys.stderr)
         return 75
     except BrokenPipeError:  # the reader, say `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -93,9 +93,13 @@ def parser() -> argparse.ArgumentParser:
     _add_verify(listing)
     listing.set_defaults(command=_list)
     data = commands.add_parser("data", help="list, get or check data sets")
-    data.add_argument("action", choices=("list", "get", "check"))
+    data.add_argument("action", choices=("list", "get", "check"), metavar="{list,get,check}")
     data.add_argument(
-        "names", nargs="*", metavar="NAME", help="data sets, or tasks that read them; default: all"
+        "names",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help="data sets, or tasks that read them; default: all",
     )
     _add_verify(data)
     data.set_defaults(command=_data)

@@ -49,12 +49,14 @@ def perform(
     stop = Stop()
     with stop.listening(), held(spec.work_folder):
         done = existing(spec)  # looked up under the lock: another process may have just ended it
+        forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
         if done and done["status"] in DONE and not force:
+            if not forced.exists():  # left by a process that was killed after it had written the record
+                checkpoint.remove(spec.work_folder)
             return {**done, "skipped": True}
         writable(spec)
         for path in (spec.record_path, spec.work_folder / checkpoint.NAMES[0]):
             atomic.sweep(path)
-        forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
             forced.touch()
@@ -88,6 +90,7 @@ class _Attempt:
         self.config = spec.config
         self.tables = tables
         self.facts: dict[str, Any] = {}
+        self.begun = False
         self.tracker: tracker.Tracker = tracker.NoTracker()
 
     def carry_out(self) -> dict[str, Any]:
@@ -97,7 +100,7 @@ class _Attempt:
             with backend.running(self.config["runtime"]["backend"]):
                 made = self._write(*self._train())
         except (Preempted, KeyboardInterrupt) as error:
-            self._end("stopped; the same command goes on from the checkpoint", "preempted", 75)
+            self._end("stopped", "preempted", 75)
             if isinstance(error, Preempted):
                 raise
             raise Preempted("stopped by Ctrl-C; start the same command again to go on.") from error
@@ -109,8 +112,9 @@ class _Attempt:
         return made
 
     def _end(self, said: str, status: str, exit_code: int) -> None:
-        """The end of an attempt that leaves no record."""
-        self.report.close(said)
+        """The end of an attempt that leaves no record; before its first step the error alone tells it."""
+        if self.begun:
+            self.report.close(said)
         self.tracker.finish({"status": status}, [], exit_code)
 
     def _train(self) -> tuple[str, str | None]:
@@ -122,6 +126,7 @@ class _Attempt:
                 self._prepare()
             self._resume()
             self.tracker = tracker.start(self.spec, self.tables)
+            self.begun = True
             self.report.start(self.spec.label, self.trainer.total_steps, self.trainer.step)
             status, reason = "finished", None
             try:

@@ -126,6 +126,7 @@ WRONG = [
     (("figure", "lem-fig-44"), "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),
     (("list", "tabels"), "there is no tabels. Did you mean tables"),
     (("data", "lst"), "there is no lst. Did you mean list"),
+    (("data",), "required: {list,get,check}$"),
     (("data", "list", "ading"), "there is no data set or task ading. Did you mean adding"),
     (("search", "fitzhugh"), "there is no search fitzhugh"),
     (("diff", "a.json"), "required: RECORD"),
@@ -169,7 +170,7 @@ def test_a_stop_before_anything_has_begun_is_one_line(
     before = signal.signal(number, usual)  # a shell starts what runs in the background deaf to Ctrl-C
     try:
         monkeypatch.setattr("physml.compose.compose", compose)
-        assert physml("run", *TINY) == (75, "", "stopped.\n")
+        assert physml("run", *TINY) == (75, "", "stopped; start the same command again to go on.\n")
         assert signal.getsignal(number) is usual
     finally:
         signal.signal(number, before)
@@ -360,7 +361,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -
     ("error", "code", "says"),
     [
         (DataError("the file is gone."), 2, "error: the file is gone."),
-        (KeyboardInterrupt(), 75, "stopped."),
+        (KeyboardInterrupt(), 75, "stopped; start the same command again to go on."),
         (OSError(28, "No space left on device", "x.json"), 2, "error: x.json: No space left on device."),
     ],
 )

@@ -68,6 +68,15 @@ def test_killed_at_random_moments(schedule, every_s, monkeypatch, tmp_path):
     assert result(spec) == want
 
 
+def test_killed_between_its_record_and_the_end(monkeypatch, tmp_path):
+    spec = h.spec_of(h.odd(*NET))
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "remove", lambda folder: None)
+        h.make(spec)
+    assert checkpoint.exists(spec.work_folder)
+    assert h.make(spec)["skipped"] and not checkpoint.exists(spec.work_folder)
+
+
 @pytest.mark.parametrize("number", STOPS)
 def test_stopped_within_an_epoch(number, monkeypatch, tmp_path):
     overrides = (*NET, f"trainer.schedule={SCHEDULES['steps']}")
