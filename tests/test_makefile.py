@@ -96,7 +96,7 @@ def test_tests_demo_lint_and_smoke() -> None:
     assert [line.split()[2] for line in expanded("lint")] == ["ruff", "ruff", "mypy"]
     assert expanded("smoke") == [
         ".venv/bin/python scripts/smoke.py",
-        ".venv/bin/python scripts/readme_commands.py --run README.md docs/add-a-model.md",
+        ".venv/bin/python scripts/readme_commands.py --run README.md docs/add-a-model.md docs/add-a-task.md",
     ]
 
 
