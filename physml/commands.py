@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import shutil
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -276,6 +277,7 @@ def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -
 
 
 def tables_with_state(paper: str) -> int:
+    from physml import listing
     from physml import tablespec as tables
     from physml.table import table_state
 
@@ -285,7 +287,10 @@ def tables_with_state(paper: str) -> int:
         spec = tables.load_table(tables.find_table(ident, paper))
         wanted = Wanted(spec.runs, options, spec.id)
         rows.append((ident, spec.title, table_state(_collected(spec, wanted, options))))
-    print(columns(("table", "title", "state"), rows))
+    whole = columns(("table", "title", "state"), rows)
+    if max(map(len, whole.splitlines())) > shutil.get_terminal_size((200, 24)).columns:
+        whole = listing.text([listing.Entry(ident, title, below=(state,)) for ident, title, state in rows])
+    print(whole)
     return 0
 
 

@@ -427,7 +427,8 @@ def _claim(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
 
 
 def table_state(table: Table) -> str:
-    """One line for a list of tables: how many runs are there, and what the published cells say."""
+    """One line for a list of tables: how many runs are there; what is said where a number is published, and
+    where nothing can be trained."""
     wanted = len(table.spec.runs)
     per: dict[str, int] = {}
     for row in table.spec.rows:
@@ -438,7 +439,7 @@ def table_state(table: Table) -> str:
                 per[cell.experiment] = max(per.get(cell.experiment, 0), done)
     words: dict[str, int] = {}
     for result in table.cells:
-        if result.wanted and result.published is not None:
+        if result.wanted and (result.published is not None or result.state.startswith("blocked")):
             word = (
                 result.state if result.state.startswith("not comparable") else result.state.partition(":")[0]
             )

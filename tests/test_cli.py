@@ -338,10 +338,16 @@ def test_a_table_answers_to_its_other_names(physml: Callable[..., Said], alias: 
     assert out.startswith("lem-4: ")
 
 
-def test_tables_are_listed_with_their_state(physml: Callable[..., Said]) -> None:
+@pytest.mark.parametrize(("width", "between"), [(220, r".* "), (80, r".*\n +")])
+def test_tables_are_listed_with_their_state(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, own_roots: Path, width: int, between: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.delenv("PHYSML_DATA", raising=False)
     code, out, _ = physml("table", "--all")
-    assert code == 0
-    assert re.search(r"^lem-4 +Test error on FitzHugh-Nagumo.* \d+/\d+ runs", out, re.M)
+    assert code == 0 and max(map(len, out.splitlines())) <= width
+    assert re.search(rf"^lem-4 +Test error on FitzHugh-Nagumo{between}\d+/\d+ runs", out, re.M)
+    assert re.search(r"^own-rates +Test RMSE[\s\S]+? \d+/\d+ runs; .*\d+ blocked", out, re.M)
 
 
 # ---------------------------------------------------------------------------- ends that are no answers

@@ -96,7 +96,7 @@ def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
     root = f"PHYSML_DATA ({places.data})" if places.data else "PHYSML_DATA, which is not set,"
     checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
     return DataError(
-        f"{said} {get} by `physml data get {dataset}`. Without network, put it at such a place{source}, or "
+        f"{said} {get} by `physml data get {dataset}`. Without network, put it there{source}, or "
         f"set {root} to a folder that has it. sha256: {checksum}."
     )
 
