@@ -22,6 +22,8 @@ PIXELS = 784
 MNIST_TRAIN, CIFAR_TRAIN = 60_000, 50_000
 WORMS, ECG_TEST = 259, 4500
 RATES, SUBJECTS = 7949, 31
+LARGEST_COMPONENTS, ORDERS = (2485, 2120, 19_717), 5  # Cora, Citeseer, Pubmed
+SYN_CORA = 1490
 
 
 def torch_permutation(n: int, seed: int) -> np.ndarray:
@@ -84,6 +86,16 @@ INDICES: dict[str, Callable[[], np.ndarray]] = {
     "bidmc-lem": lem_rates,
     # The order of the 31 subjects of PhysioNet's BIDMC from which splits are cut: our own.
     "bidmc-subjects": lambda: numpy_permutation(SUBJECTS, 1234),
+    # Orders of nodes from which random splits are cut: our own, for those of the papers were not seeded.
+    **{
+        f"nodes-{n}-{k}": lambda n=n, k=k: numpy_permutation(n, k)  # type: ignore[misc]
+        for n in LARGEST_COMPONENTS
+        for k in range(ORDERS)
+    },
+    # Of synthetic Cora, as in the code of G2: the first half trains, a quarter validates, the rest tests.
+    "syn-cora-123456": lambda: numpy_permutation(SYN_CORA, 123456),
+    # Which 5000 training images of the superpixels validate: our own, for the official ones were not seeded.
+    "superpixels-valid-5000": lambda: numpy_permutation(MNIST_TRAIN, 1234)[-5000:],
 }
 
 

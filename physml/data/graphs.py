@@ -1,0 +1,317 @@
+"""Graphs as arrays: cleaning, components, splits. No torch here. Axes: N nodes, E edge rows, F features.
+
+A reader gives `edge_index` (2, E) int64, sources above targets, one column per stored row: duplicates, loops
+and missing reverses are as upstream has them. Features are either `x` (N, F) float32, or sparse rows
+`x_data`, `x_indices`, `x_indptr`, `x_shape`; labels are `y` (N,) int64, -1 where a node has none. Splits that
+come with the data are `split_train`, `split_valid`, `split_test` (S, N) bool. A set of many graphs has their
+nodes and edges one after another, with `node_offsets` and `edge_offsets`: graph g has the nodes
+`node_offsets[g]:node_offsets[g + 1]`, which its edges count from 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from physml.data import index
+from physml.data.dataset import Arrays
+from physml.errors import DataError, InputError
+
+PARTS = ("train", "valid", "test")
+Split = dict[str, np.ndarray]  # sorted positions of nodes, by part
+
+# ---------------------------------------------------------------------------- edges
+
+
+def coalesced(edge_index: np.ndarray) -> np.ndarray:
+    """The different edge rows, in the order of their sources, then targets."""
+    if edge_index.shape[1] == 0:
+        return edge_index
+    n = int(edge_index.max()) + 1
+    keys = np.unique(edge_index[0] * n + edge_index[1])
+    return np.stack([keys // n, keys % n])
+
+
+def undirected(edge_index: np.ndarray) -> np.ndarray:
+    """Every edge in both directions, once; a loop once."""
+    return coalesced(np.concatenate([edge_index, edge_index[::-1]], 1))
+
+
+def without_loops(edge_index: np.ndarray) -> np.ndarray:
+    return edge_index[:, edge_index[0] != edge_index[1]]
+
+
+def largest_component(edge_index: np.ndarray, n_nodes: int) -> np.ndarray:
+    """The nodes of the largest connected component, in rising order; direction does not matter.
+
+    Of two of the same size, the one with the lower first node.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(edge_index.shape[1], np.int8)
+    adjacency = coo_array((ones, (edge_index[0], edge_index[1])), shape=(n_nodes, n_nodes))
+    label = connected_components(adjacency, directed=False)[1]
+    _, first, size = np.unique(label, return_index=True, return_counts=True)
+    largest = min(range(len(size)), key=lambda k: (-size[k], first[k]))
+    return np.flatnonzero(label == label[first[largest]])
+
+
+def subgraph(arrays: Arrays, nodes: np.ndarray) -> Arrays:
+    """The graph of these nodes, which get their positions in `nodes` as numbers; edges between them remain.
+
+    Features, labels and splits go with the nodes. Errors: InputError where a node is named twice.
+    """
+    n = len(arrays["y"])
+    if len(np.unique(nodes)) != len(nodes):
+        raise InputError("nodes must be different ones; at least one is named twice.")
+    number = np.full(n, -1, np.int64)
+    number[nodes] = np.arange(len(nodes))
+    edges = number[arrays["edge_index"]]
+    part = {**arrays, "edge_index": edges[:, (edges >= 0).all(0)], "y": arrays["y"][nodes]}
+    if "x" in arrays:
+        part["x"] = arrays["x"][nodes]
+    else:
+        part |= sparse_arrays(sparse_features(arrays)[nodes])
+    for name in (f"split_{part_name}" for part_name in PARTS):
+        if name in arrays:
+            part[name] = arrays[name][:, nodes]
+    return part
+
+
+def met_order(edge_index: np.ndarray) -> np.ndarray:
+    """The nodes in the order in which the edge rows name them first: source before target, row by row."""
+    nodes, first = np.unique(edge_index.T.reshape(-1), return_index=True)
+    return nodes[np.argsort(first)]
+
+
+def regression_edges(
+    edge_index: np.ndarray, n_nodes: int, alignment: Literal["official", "clean"]
+) -> np.ndarray:
+    """The undirected edges of the regression on Wikipedia pages.
+
+    clean: nodes keep their numbers, so that page k has the neighbours, features and target of page k.
+    official: as the published code numbers them: node k of the graph is the k-th one that the edge list
+    names, while features, targets and splits go by page number; nearly every page has the links of another.
+    """
+    if alignment not in ("official", "clean"):
+        raise InputError(f"alignment must be official or clean; got {alignment!r}.")
+    if alignment == "clean":
+        return undirected(edge_index)
+    met = met_order(edge_index)
+    if len(met) != n_nodes:
+        raise InputError(f"the edges name {len(met)} of {n_nodes} nodes; the official numbering needs all.")
+    number = np.empty(n_nodes, np.int64)
+    number[met] = np.arange(n_nodes)
+    return undirected(number[edge_index])
+
+
+# ---------------------------------------------------------------------------- features
+
+
+def sparse_features(arrays: Arrays) -> Any:
+    """Sparse features as a scipy csr_array (N, F)."""
+    from scipy.sparse import csr_array
+
+    data = (arrays["x_data"], arrays["x_indices"], arrays["x_indptr"])
+    return csr_array(data, shape=tuple(arrays["x_shape"].tolist()))
+
+
+def sparse_arrays(x: Any) -> Arrays:
+    """What a reader returns for a scipy matrix of features: rows with rising columns, no stored zeros."""
+    x = x.tocsr().copy()
+    x.sum_duplicates()
+    x.eliminate_zeros()
+    return {
+        "x_data": x.data.astype(np.float32),
+        "x_indices": x.indices.astype(np.int32),
+        "x_indptr": x.indptr.astype(np.int64),
+        "x_shape": np.array(x.shape, np.int64),
+    }
+
+
+def bags(rows: list[np.ndarray], n_columns: int) -> Arrays:
+    """Sparse features that are 1 in the columns that each node lists."""
+    from scipy.sparse import csr_array
+
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    indices = np.concatenate([*rows, np.empty(0, np.int64)]).astype(np.int32)
+    x = csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), n_columns))
+    made = sparse_arrays(x)
+    made["x_data"][:] = 1  # a column that is listed twice counts once
+    return made
+
+
+def dense_features(arrays: Arrays) -> np.ndarray:
+    """The features as (N, F) float32, however they are stored."""
+    if "x" in arrays:
+        return arrays["x"]
+    return sparse_features(arrays).toarray()
+
+
+# ---------------------------------------------------------------------------- splits
+
+
+def node_order(n_nodes: int, k: int) -> np.ndarray:
+    """The k-th random order of N nodes, k = 0..4; splits are cut from it.
+
+    An index file for the sizes of the largest components (2485 Cora, 2120 Citeseer, 19717 Pubmed); a graph
+    of another size is shuffled by RandomState(k), which is how those were made.
+    """
+    if not 0 <= k < N_ORDERS:
+        raise InputError(f"there are {N_ORDERS} recorded orders, 0 to {N_ORDERS - 1}; got {k}.")
+    if n_nodes in ORDERED:
+        return index.load(f"nodes-{n_nodes}-{k}")
+    return np.random.RandomState(k).permutation(n_nodes)
+
+
+ORDERED = (2485, 2120, 19_717)
+N_ORDERS = 5
+
+
+def class_split(
+    y: np.ndarray, order: np.ndarray, *, n_per_class: int = 20, n_development: int = 1500
+) -> Split:
+    """A random split as Shchur et al. (2018, https://arxiv.org/abs/1811.05868) draw it.
+
+    The first nodes of the random `order` are for development: of each class, the first ones train and the
+    rest validates. All other nodes test. A node without label (-1) takes part in nothing.
+
+    Errors: InputError where the nodes are too few, or a class has too few of them.
+    """
+    if len(order) != len(y) or n_development >= len(y):
+        raise InputError(
+            f"{n_development} nodes for development need an order of more nodes; got an order of "
+            f"{len(order)} for {len(y)} nodes."
+        )
+    development, tested = order[:n_development], order[n_development:]
+    train = []
+    for label in np.unique(y[y >= 0]):
+        those = development[y[development] == label][:n_per_class]
+        if len(those) < n_per_class:
+            raise InputError(
+                f"class {label} has {len(those)} of the {n_development} nodes for development; "
+                f"{n_per_class} must train. Take more nodes for development, or fewer per class."
+            )
+        train.append(those)
+    chosen = np.concatenate(train)
+    return {
+        "train": np.sort(chosen),
+        "valid": np.setdiff1d(development[y[development] >= 0], chosen),
+        "test": np.sort(tested[y[tested] >= 0]),
+    }
+
+
+def fixed_split(arrays: Arrays, k: int) -> Split:
+    """The k-th split that comes with the data."""
+    n = len(arrays["split_train"])
+    if not 0 <= k < n:
+        raise InputError(f"there are {n} splits, 0 to {n - 1}; got {k}.")
+    return {part: np.flatnonzero(arrays[f"split_{part}"][k]) for part in PARTS}
+
+
+def cut(order: np.ndarray, n_train: int, n_valid: int) -> Split:
+    """The first nodes of an order train, the next ones validate, the rest tests."""
+    parts = np.split(order, [n_train, n_train + n_valid])
+    return {name: np.sort(part) for name, part in zip(PARTS, parts, strict=True)}
+
+
+def masks(splits: Sequence[Mapping[str, np.ndarray]], n_nodes: int) -> Arrays:
+    """`split_train`, `split_valid`, `split_test` (S, N) bool of splits given by positions."""
+    made: Arrays = {}
+    for part in PARTS:
+        mask = np.zeros((len(splits), n_nodes), bool)
+        for row, split in zip(mask, splits, strict=True):
+            row[split[part]] = True
+        made[f"split_{part}"] = mask
+    return made
+
+
+def even_quantiles(values: np.ndarray, n_classes: int) -> np.ndarray:
+    """Classes of about equal size by rising value, as labels of arXiv-year and snap-patents are made.
+
+    Class c holds the values v with q_c <= v < q_(c+1), q_c the quantile c / n_classes; the last has no end.
+    """
+    inner = np.nanquantile(values, np.arange(1, n_classes) / n_classes)
+    return np.searchsorted(inner, values, side="right").astype(np.int64)
+
+
+# ---------------------------------------------------------------------------- checks
+
+
+def check_edges(where: object, edge_index: np.ndarray, n_nodes: int, again: str) -> None:
+    """DataError where an edge names a node that is none. `where`: the file; `again`: what to do."""
+    wrong = np.flatnonzero(((edge_index < 0) | (edge_index >= n_nodes)).any(0))
+    if len(wrong):
+        a, b = edge_index[:, wrong[0]]
+        raise DataError(
+            f"{where}: edge {wrong[0] + 1} goes from node {a} to {b}, but nodes are 0..{n_nodes - 1}. {again}"
+        )
+
+
+def check_labels(where: object, y: np.ndarray, n_classes: int, again: str) -> None:
+    wrong = np.flatnonzero((y < 0) | (y >= n_classes))
+    if len(wrong):
+        raise DataError(
+            f"{where}: node {wrong[0]} has the label {y[wrong[0]]}, expected 0..{n_classes - 1}. {again}"
+        )
+
+
+def check_finite(where: object, what: str, values: np.ndarray, again: str) -> None:
+    if not np.isfinite(values).all():
+        raise DataError(f"{where}: {what} hold values that are not finite. {again}")
+
+
+def check_sparse(where: object, x: Any, again: str) -> None:
+    """DataError unless the parts of a compressed sparse matrix fit each other."""
+    n, d = x.shape
+    ends = len(x.indptr) == n + 1 and x.indptr[0] == 0 and x.indptr[-1] == len(x.indices) == len(x.data)
+    if not ends or (np.diff(x.indptr) < 0).any():
+        raise DataError(f"{where}: the rows of a sparse matrix of {n} x {d} do not fit its values. {again}")
+    if len(x.indices) and (x.indices.min() < 0 or x.indices.max() >= d):
+        raise DataError(f"{where}: a sparse matrix names column {x.indices.max()} of {d}. {again}")
+    check_finite(where, "a sparse matrix", x.data, again)
+
+
+def check_split(where: object, split: Mapping[str, np.ndarray], n_nodes: int, again: str) -> None:
+    """DataError where a part is empty, names a node that is none, or shares one with another part."""
+    seen = np.zeros(n_nodes, bool)
+    for part, nodes in split.items():
+        if not len(nodes) or nodes.min() < 0 or nodes.max() >= n_nodes:
+            raise DataError(
+                f"{where}: the part {part} is empty or names nodes outside 0..{n_nodes - 1}. {again}"
+            )
+        if seen[nodes].any() or len(np.unique(nodes)) != len(nodes):
+            raise DataError(f"{where}: a node of {part} stands in two parts, or twice in one. {again}")
+        seen[nodes] = True
+
+
+# ---------------------------------------------------------------------------- many graphs
+
+
+def offsets(sizes: list[int]) -> np.ndarray:
+    """Where each of many graphs starts, and the end: (K + 1,) int64."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def one(arrays: Arrays, g: int) -> Arrays:
+    """Graph g of many: its features, edges (counted from 0) and edge features, and its y.
+
+    y goes by nodes where there are as many labels as nodes, else by graphs.
+    """
+    n_graphs = len(arrays["node_offsets"]) - 1
+    if not 0 <= g < n_graphs:
+        raise InputError(f"there are {n_graphs} graphs, 0 to {n_graphs - 1}; got {g}.")
+    nodes = slice(*arrays["node_offsets"][g : g + 2])
+    edges = slice(*arrays["edge_offsets"][g : g + 2])
+    by_node = len(arrays["y"]) == arrays["node_offsets"][-1]
+    found = {"edge_index": arrays["edge_index"][:, edges], "y": arrays["y"][nodes if by_node else g]}
+    if "x" in arrays:
+        found["x"] = arrays["x"][nodes]
+    else:
+        found |= sparse_arrays(sparse_features(arrays)[nodes])
+    if "edge_attr" in arrays:
+        found["edge_attr"] = arrays["edge_attr"][edges]
+    if "pos" in arrays:
+        found["pos"] = arrays["pos"][nodes]
+    return found

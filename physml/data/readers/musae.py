@@ -1,0 +1,85 @@
+"""Chameleon and Squirrel of MUSAE: pages of Wikipedia, their nouns, links and traffic. No torch here.
+
+Axes: N pages, F nouns.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from physml.data import graphs
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.readers.graph_fixture import communities
+from physml.data.readers.webkb import FIXTURE_NODES, pairs
+from physml.errors import DataError
+
+SIZES = {"chameleon": (2277, 3132, 36_101), "squirrel": (5201, 3148, 217_073)}  # pages, nouns, links
+FIXTURE_NOUNS = 30
+
+
+def file_name(graph: str, part: str) -> str:
+    """Of the part "edges" or "target" (.csv), or "features" (.json)."""
+    return f"musae/{graph}_{part}.{'json' if part == 'features' else 'csv'}"
+
+
+def _read(files: Files, graph: str) -> Arrays:
+    """Sparse nouns of 0 and 1; y (N,) int64: mean monthly traffic; edge_index, a column per line."""
+    again = f"Get it again: `physml data get musae_{graph}`."
+    n, d, n_edges = SIZES[graph]
+    path = files.path(file_name(graph, "target"))
+    pages, y = pairs(path, ",", ("id", "target"), again)
+    if len(y) == FIXTURE_NODES:
+        n, d, n_edges = FIXTURE_NODES, FIXTURE_NOUNS, 0
+    if len(y) != n or (pages != np.arange(n)).any():
+        raise DataError(f"{path}: expected the pages 0..{n - 1} in their order; got {len(y)} lines. {again}")
+    if y.min() < 0 or y.max() == 0:
+        raise DataError(f"{path}: traffic must not be negative, nor 0 for all; got {y.min()}. {again}")
+    path = files.path(file_name(graph, "edges"))
+    edge_index = pairs(path, ",", ("id1", "id2"), again)
+    graphs.check_edges(path, edge_index, n, again)
+    if n_edges and edge_index.shape[1] != n_edges:
+        raise DataError(f"{path}: {edge_index.shape[1]} links, expected {n_edges}. {again}")
+    rows = _nouns(files.path(file_name(graph, "features")), n, d, again)
+    return {**graphs.bags(rows, d), "y": y, "edge_index": edge_index}
+
+
+def _nouns(path: Path, n: int, d: int, again: str) -> list[np.ndarray]:
+    """The nouns of each page."""
+    try:
+        lists = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path} is no sound JSON: {error}. {again}") from error
+    if not isinstance(lists, dict) or set(lists) != {str(page) for page in range(n)}:
+        raise DataError(f"{path}: expected a list of nouns for each of the pages 0..{n - 1}. {again}")
+    rows = []
+    for page in range(n):
+        row = lists[str(page)]
+        if not isinstance(row, list) or not all(isinstance(k, int) and 0 <= k < d for k in row):
+            raise DataError(f"{path}: the nouns of page {page} must be numbers 0..{d - 1}. {again}")
+        rows.append(np.array(row, np.int64))
+    return rows
+
+
+def _fixture(root: Path, graph: str) -> None:
+    """60 pages with 30 nouns; the more links a page has, the more traffic. One loop."""
+    made = communities(FIXTURE_NODES, FIXTURE_NOUNS, 5, seed=3, homophily=0.3)
+    edges = np.random.RandomState(0).permutation([*made.edge_index.T.tolist(), [4, 4]])
+    traffic = 100 * np.bincount(edges.reshape(-1), minlength=FIXTURE_NODES) + np.arange(FIXTURE_NODES)
+    (root / "musae").mkdir(parents=True, exist_ok=True)
+    for part, head, lines in (
+        ("edges", "id1,id2", edges),
+        ("target", "id,target", list(enumerate(traffic))),
+    ):
+        text = "".join(f"{a},{b}\n" for a, b in lines)
+        (root / file_name(graph, part)).write_text(f"{head}\n{text}")
+    nouns = {str(page): np.flatnonzero(row).tolist() for page, row in enumerate(made.x)}
+    (root / file_name(graph, "features")).write_text(json.dumps(nouns))
+
+
+def _dataset(graph: str) -> DataSet:
+    return DataSet(f"musae_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph))
+
+
+CHAMELEON = _dataset("chameleon")
+SQUIRREL = _dataset("squirrel")

@@ -1,0 +1,159 @@
+"""Cora, Citeseer, Pubmed as Planetoid has them: papers, words and citations. No torch here. Axes: N nodes.
+
+The files are pickles of Python 2; they are opened by `physml.data.pickles`, which runs nothing of theirs.
+"""
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from physml.data import graphs
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.pickles import ARRAYS, LISTS, sparse, unpickle
+from physml.data.readers.graph_fixture import communities
+from physml.errors import DataError
+
+# Nodes, words, classes, test nodes, as published.
+SIZES = {
+    "cora": (2708, 1433, 7, 1000),
+    "citeseer": (3327, 3703, 6, 1000),
+    "pubmed": (19_717, 500, 3, 1000),
+}
+N_VALID = 500  # the nodes after those that train, by convention since Kipf and Welling (2017)
+FIXTURE_NODES, FIXTURE_WORDS, FIXTURE_TEST, FIXTURE_VALID, FIXTURE_PER_CLASS = 120, 40, 30, 20, 4
+
+
+def file_name(graph: str, part: str) -> str:
+    return f"planetoid/ind.{graph}.{part}"
+
+
+def _read(files: Files, graph: str) -> Arrays:
+    """Sparse words; y (N,) int64; edge_index with a column per entry of the lists of neighbours; one split.
+
+    Words are as stored: 0 and 1, or for Pubmed TF-IDF. Citeseer has 15 nodes without words or label, which
+    the test files lack: y is -1 (PyG makes it 0); 10 of them are in the largest component. The split
+    is the public one: 20 nodes of each class train, the next 500 nodes validate, those of test.index test.
+    """
+    again = f"Get it again: `physml data get planetoid_{graph}`."
+    n, d, n_classes, n_test = SIZES[graph]
+    tested = _test_index(files.path(file_name(graph, "test.index")), again)
+    small = len(tested) == FIXTURE_TEST
+    if small:
+        n, d, n_test = FIXTURE_NODES, FIXTURE_WORDS, FIXTURE_TEST
+    where = files.path(file_name(graph, "test.index"))
+    lists = _lists(files.path(file_name(graph, "graph")), n, again)
+    x, y = {}, {}
+    for part in ("", "t", "all"):
+        x[part] = _words(files.path(file_name(graph, f"{part}x")), d, again)
+        y[part] = _labels(files.path(file_name(graph, f"{part}y")), x[part].shape[0], n_classes, again)
+    before = x["all"].shape[0]
+    if len(tested) != n_test or x["t"].shape[0] != n_test or tested.min() != before or tested.max() != n - 1:
+        raise DataError(
+            f"{where}: expected {n_test} test nodes, from {before} to {n - 1}, as many as in ind.{graph}.tx "
+            f"({x['t'].shape[0]}); got {len(tested)}, from {tested.min()} to {tested.max()}. {again}"
+        )
+    labels = np.full(n, -1, np.int64)
+    labels[:before], labels[tested] = y["all"], y["t"]
+    n_train = len(y[""])
+    n_valid = FIXTURE_VALID if small else N_VALID
+    split = {
+        "train": np.arange(n_train),
+        "valid": np.arange(n_train, min(n_train + n_valid, before)),
+        "test": np.sort(tested),
+    }
+    graphs.check_split(where, split, n, again)
+    return {
+        **graphs.sparse_arrays(_placed(x["all"], x["t"], tested, n)),
+        "y": labels,
+        "edge_index": lists,
+        **graphs.masks([split], n),
+    }
+
+
+def _placed(first: Any, tested: Any, nodes: np.ndarray, n: int) -> Any:
+    """The rows of the first nodes, and those of the test nodes at their places; other rows are empty."""
+    from scipy.sparse import coo_array
+
+    a, b = first.tocoo(), tested.tocoo()
+    data, columns = np.concatenate([a.data, b.data]), np.concatenate([a.col, b.col])
+    return coo_array((data, (np.concatenate([a.row, nodes[b.row]]), columns)), shape=(n, first.shape[1]))
+
+
+def _test_index(path: Path, again: str) -> np.ndarray:
+    lines = path.read_bytes().split()
+    if not lines or not all(line.isdigit() for line in lines):
+        raise DataError(f"{path}: expected the number of a node on each line. {again}")
+    nodes = np.array([int(line) for line in lines])
+    if len(np.unique(nodes)) != len(nodes):
+        raise DataError(f"{path} names a node twice. {again}")
+    return nodes
+
+
+def _words(path: Path, n_words: int, again: str) -> Any:
+    from scipy.sparse import csr_matrix
+
+    x = unpickle(path.read_bytes(), sparse(), str(path), again)
+    if not isinstance(x, csr_matrix) or x.shape[1] != n_words:
+        got = f"{type(x).__name__} of shape {getattr(x, 'shape', 'unknown')}"
+        raise DataError(f"{path}: expected a sparse matrix with {n_words} columns; got {got}. {again}")
+    graphs.check_sparse(path, x, again)
+    return x
+
+
+def _labels(path: Path, n: int, n_classes: int, again: str) -> np.ndarray:
+    """From rows with a 1 at the class."""
+    y = unpickle(path.read_bytes(), ARRAYS, str(path), again)
+    if not isinstance(y, np.ndarray) or y.dtype.hasobject or y.shape != (n, n_classes):
+        got = f"{type(y).__name__} of shape {getattr(y, 'shape', 'unknown')}"
+        raise DataError(f"{path}: expected an array of {n} x {n_classes}; got {got}. {again}")
+    if not np.isin(y, (0, 1)).all() or (y.sum(1) != 1).any():
+        raise DataError(f"{path}: expected one 1 and else 0 in each row. {again}")
+    return y.argmax(1)
+
+
+def _lists(path: Path, n: int, again: str) -> np.ndarray:
+    lists = unpickle(path.read_bytes(), LISTS, str(path), again)
+    if not isinstance(lists, Mapping) or sorted(lists) != list(range(n)):
+        got = f"{len(lists)} of them" if isinstance(lists, Mapping) else type(lists).__name__
+        raise DataError(f"{path}: expected lists of neighbours for the nodes 0..{n - 1}; got {got}. {again}")
+    pairs = [(a, b) for a, others in lists.items() for b in others]
+    if not all(isinstance(b, int) for _, b in pairs):
+        raise DataError(f"{path}: a list of neighbours holds something else than numbers. {again}")
+    edge_index = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+    graphs.check_edges(path, edge_index, n, again)
+    return edge_index
+
+
+def _fixture(root: Path, graph: str) -> None:
+    """120 papers, 40 words; papers of a class share words and cite each other. The classes take turns."""
+    from scipy.sparse import csr_matrix
+
+    n_classes, test = SIZES[graph][2], FIXTURE_TEST
+    made = communities(FIXTURE_NODES, FIXTURE_WORDS, n_classes, seed=0)
+    x, y = csr_matrix(made.x), np.eye(n_classes, dtype=np.int32)[made.y]
+    n_train, before = FIXTURE_PER_CLASS * n_classes, FIXTURE_NODES - test
+    nodes = np.random.RandomState(0).permutation(test) + before
+    lists: dict[int, list[int]] = {node: [] for node in range(FIXTURE_NODES)}
+    for a, b in made.edge_index.T.tolist():
+        lists[a].append(b)
+        lists[b].append(a)
+    parts = {"x": x[:n_train], "y": y[:n_train], "allx": x[:before], "ally": y[:before]}
+    for part, value in {**parts, "tx": x[nodes], "ty": y[nodes], "graph": lists}.items():
+        path = root / file_name(graph, part)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pickle.dumps(value, protocol=2))
+    (root / file_name(graph, "test.index")).write_text("".join(f"{node}\n" for node in nodes))
+
+
+def _dataset(graph: str) -> DataSet:
+    return DataSet(
+        f"planetoid_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph)
+    )
+
+
+CORA = _dataset("cora")
+CITESEER = _dataset("citeseer")
+PUBMED = _dataset("pubmed")

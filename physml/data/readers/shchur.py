@@ -1,0 +1,130 @@
+"""Graphs of Shchur et al. as sparse matrices: Cora, Citeseer, Amazon, Coauthor. No torch here.
+
+Axes: N nodes, F words. Citeseer is another graph than Planetoid's: it has 3312 nodes here, and 2110 in its
+largest component; Cora has as many nodes and links as there,
+with other numbers.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from physml.data import graphs
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.readers.graph_fixture import communities
+from physml.data.readers.webkb import npz
+from physml.errors import DataError
+
+# File, nodes, words, classes, entries of the adjacency matrix, as published.
+SIZES = {
+    "cora": ("cora", 2708, 1433, 7, 5429),
+    "citeseer": ("citeseer", 3312, 3703, 6, 4715),
+    "cora_ml": ("cora_ml", 2995, 2879, 7, 8416),
+    "computers": ("amazon_electronics_computers", 13_752, 767, 10, 287_209),
+    "photo": ("amazon_electronics_photo", 7650, 745, 8, 143_663),
+    "cs": ("ms_academic_cs", 18_333, 6805, 15, 163_788),
+    "physics": ("ms_academic_phy", 34_493, 8415, 5, 495_924),
+}
+FIXTURE_NODES, FIXTURE_WORDS = 120, 40
+KEYS = ("data", "indices", "indptr", "shape")
+
+
+def file_name(graph: str) -> str:
+    return f"shchur/{SIZES[graph][0]}.npz"
+
+
+def prefixes(graph: str) -> tuple[str, str]:
+    """What stands before the names of the parts of the two matrices, the adjacency and the words."""
+    return ("adj_matrix.", "attr_matrix.") if graph == "cora_ml" else ("adj_", "attr_")
+
+
+def _read(files: Files, graph: str) -> Arrays:
+    """Sparse words; y (N,) int64; edge_index, a column per entry of the adjacency matrix. No splits."""
+    again = f"Get it again: `physml data get shchur_{graph}`."
+    path = files.path(file_name(graph))
+    _, n, d, n_classes, n_edges = SIZES[graph]
+    adjacency, x, y = sparse_graph(path, again, prefixes(graph))
+    if len(y) == FIXTURE_NODES:
+        n, d, n_edges = FIXTURE_NODES, FIXTURE_WORDS, adjacency.nnz
+    if (len(y), x.shape[1], adjacency.nnz) != (n, d, n_edges):
+        raise DataError(
+            f"{path}: expected {n} nodes, {d} words and {n_edges} edges; got {len(y)}, {x.shape[1]} and "
+            f"{adjacency.nnz}. {again}"
+        )
+    graphs.check_labels(path, y, n_classes, again)
+    return {**graphs.sparse_arrays(x), "y": y, "edge_index": edges_of(adjacency)}
+
+
+def sparse_graph(
+    path: Path, again: str, prefix: tuple[str, str] = ("adj_", "attr_")
+) -> tuple[Any, Any, np.ndarray]:
+    """Adjacency (N, N), features (N, F) and labels (N,) of an .npz of compressed sparse rows, checked.
+
+    The shape of the features is taken from the labels and from the second number that is stored: some files
+    (Cora of Shchur et al., synthetic Cora) have it the wrong way round.
+    """
+    names = [f"{p}{key}" for p in prefix for key in KEYS]
+    arrays = npz(path, (*names, "labels"), again)
+    y = arrays["labels"].astype(np.int64)
+    adjacency = _matrix(path, arrays, prefix[0], (len(y), len(y)), again)
+    stored = arrays[f"{prefix[1]}shape"].tolist()
+    if sorted([len(y), sum(stored) - len(y)]) != sorted(stored):
+        raise DataError(f"{path}: features of shape {stored} do not fit {len(y)} labels. {again}")
+    x = _matrix(path, arrays, prefix[1], (len(y), sum(stored) - len(y)), again)
+    return adjacency, x, y
+
+
+def _matrix(
+    path: Path, arrays: dict[str, np.ndarray], prefix: str, shape: tuple[int, int], again: str
+) -> Any:
+    from scipy.sparse import csr_array
+
+    parts = [arrays[f"{prefix}{key}"] for key in KEYS[:3]]
+    try:
+        matrix = csr_array(tuple(parts), shape=shape)
+    except ValueError as error:
+        raise DataError(f"{path}: {prefix}* are no sparse matrix of {shape}: {error}. {again}") from error
+    graphs.check_sparse(path, matrix, again)
+    return matrix
+
+
+def edges_of(adjacency: Any) -> np.ndarray:
+    """A column per stored entry, by rows."""
+    found = adjacency.tocoo()
+    return np.stack([found.row, found.col]).astype(np.int64)
+
+
+def write(path: Path, adjacency: Any, x: Any, y: np.ndarray, prefix: tuple[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = {
+        f"{p}{key}": np.asarray(getattr(matrix, key))
+        for p, matrix in zip(prefix, (adjacency, x), strict=True)
+        for key in KEYS
+    }
+    np.savez(path, allow_pickle=False, labels=y, **parts)
+
+
+def _fixture(root: Path, graph: str) -> None:
+    """120 nodes, 40 words, links within classes, stored in one direction."""
+    from scipy.sparse import csr_array
+
+    made = communities(FIXTURE_NODES, FIXTURE_WORDS, SIZES[graph][3], seed=2)
+    ones = np.ones(made.edge_index.shape[1], np.float32)
+    adjacency = csr_array((ones, tuple(made.edge_index)), shape=(FIXTURE_NODES, FIXTURE_NODES))
+    write(root / file_name(graph), adjacency, csr_array(made.x), made.y, prefixes(graph))
+
+
+def _dataset(graph: str) -> DataSet:
+    return DataSet(
+        f"shchur_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph)
+    )
+
+
+CORA = _dataset("cora")
+CITESEER = _dataset("citeseer")
+CORA_ML = _dataset("cora_ml")
+COMPUTERS = _dataset("computers")
+PHOTO = _dataset("photo")
+CS = _dataset("cs")
+PHYSICS = _dataset("physics")

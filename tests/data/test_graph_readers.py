@@ -1,0 +1,380 @@
+"""Graphs: readers on fixtures and, where PHYSML_DATA has them, on the real files; cleaning; splits."""
+
+import hashlib
+import os
+import pickle
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from physml.data import graphs, index
+from physml.data.dataset import Arrays, DataSet
+from physml.data.pickles import ARRAYS, unpickle
+from physml.data.readers import heterophilous, musae, planetoid, shchur, syn_cora, webkb
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+
+MODULES = (planetoid, webkb, shchur, musae, syn_cora, heterophilous)
+SETS = [value for module in MODULES for value in vars(module).values() if isinstance(value, DataSet)]
+BY_NAME = {one.name: one for one in SETS}
+
+
+@pytest.fixture(scope="module")
+def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    root = os.environ.get("PHYSML_DATA")
+    if not root:
+        pytest.skip("PHYSML_DATA is not set: the real graphs are not read")
+    return Store(Path(root), tmp_path_factory.mktemp("cache"))
+
+
+def read(store: Store, data: DataSet) -> Arrays:
+    """Skips where the files are not at hand."""
+    assert store.data is not None
+    if not all((store.data / file.name).exists() for file in data.upstream.files if not file.optional):
+        pytest.skip(f"{data.name} is not at hand in PHYSML_DATA")
+    return store.read(data)
+
+
+# ---------------------------------------------------------------------------- every reader
+
+
+@pytest.mark.parametrize("data", SETS, ids=lambda data: data.name)
+def test_arrays_of_a_fixture_fit_each_other(data: DataSet, fixtures: Store) -> None:
+    arrays = fixtures.read(data)
+    x, y, edges = graphs.dense_features(arrays), arrays["y"], arrays["edge_index"]
+    assert x.dtype == np.float32 and x.ndim == 2 and np.isfinite(x).all() and x.any(1).mean() > 0.9
+    assert len(y) == len(x) and y.dtype == np.int64
+    assert edges.dtype == np.int64 and edges.shape[0] == 2 and edges.min() >= 0
+    assert edges.max() < np.diff(arrays.get("node_offsets", np.array([0, len(y)]))).max()
+    assert len(np.unique(y)) >= 2
+    if "split_train" in arrays:
+        total = sum(arrays[f"split_{part}"].astype(int) for part in graphs.PARTS)
+        assert total.max() == 1 and all(arrays[f"split_{part}"].any(1).all() for part in graphs.PARTS)
+
+
+@pytest.mark.parametrize("data", SETS, ids=lambda data: data.name)
+def test_a_fixture_is_always_the_same(data: DataSet, tmp_path: Path) -> None:
+    sums = []
+    for root in (tmp_path / "a", tmp_path / "b"):
+        data.fixture(root)
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        assert {str(path.relative_to(root)) for path in files} == {
+            file.name for file in data.upstream.files if not file.optional
+        }
+        sums.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in files])
+    assert sums[0] == sums[1]
+
+
+# ---------------------------------------------------------------------------- the real files
+
+# Nodes, features, classes, different edge rows without loops, loops, as in RECIPES of the papers and PyG.
+REAL = {
+    "planetoid_cora": (2708, 1433, 7, 10_556, 0),
+    "planetoid_citeseer": (3327, 3703, 6, 9104, 124),
+    "planetoid_pubmed": (19_717, 500, 3, 88_648, 3),
+    "geom_texas": (183, 1703, 5, 309, 16),
+    "geom_wisconsin": (251, 1703, 5, 499, 16),
+    "geom_cornell": (183, 1703, 5, 295, 3),
+    "geom_film": (7600, 932, 5, 29_926, 93),
+    "geom_squirrel": (5201, 2089, 5, 216_933, 140),
+    "geom_chameleon": (2277, 2325, 5, 36_051, 50),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_real_graph_has_the_published_sizes(name: str, real: Store) -> None:
+    arrays = read(real, BY_NAME[name])
+    n, d, n_classes, n_edges, n_loops = REAL[name]
+    assert graphs.dense_features(arrays).shape == (n, d)
+    assert arrays["y"].max() == n_classes - 1
+    edges = graphs.coalesced(arrays["edge_index"])
+    assert graphs.without_loops(edges).shape[1] == n_edges
+    assert edges.shape[1] - n_edges == n_loops
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "links"), [("texas", 325, 295), ("cornell", 298, 280), ("wisconsin", 515, 466)]
+)
+def test_edges_of_webkb_stay_as_stored(name: str, rows: int, links: int, real: Store) -> None:
+    edges = read(real, BY_NAME[f"geom_{name}"])["edge_index"]
+    assert edges.shape == (2, rows)
+    assert len({frozenset(edge) for edge in edges.T.tolist()}) == links
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("texas", (87, 59, 37)),
+        ("cornell", (87, 59, 37)),
+        ("cornell_bingzhewei", (87, 59, 37)),
+        ("wisconsin", (120, 80, 51)),
+        ("film", (3648, 2432, 1520)),
+        ("squirrel", (2496, 1664, 1041)),
+        ("chameleon", (1092, 729, 456)),
+    ],
+)
+def test_the_ten_splits_have_the_published_sizes(name: str, sizes: tuple[int, ...], real: Store) -> None:
+    arrays = read(real, BY_NAME[f"geom_{name}"])
+    found = [tuple(len(nodes) for nodes in graphs.fixed_split(arrays, k).values()) for k in range(10)]
+    assert found == [sizes] * 10
+    assert len({arrays["split_test"][k].tobytes() for k in range(10)}) == 10
+
+
+def test_one_cornell_is_texas_and_the_other_is_not(real: Store) -> None:
+    texas, cornell, other = (
+        read(real, BY_NAME[f"geom_{name}"]) for name in ("texas", "cornell", "cornell_bingzhewei")
+    )
+    assert (graphs.dense_features(texas) == graphs.dense_features(cornell)).all()
+    assert (texas["y"] == cornell["y"]).all()
+    assert np.bincount(texas["y"]).tolist() == [33, 1, 18, 101, 30]
+    assert (texas["y"] != other["y"]).any()
+    assert (graphs.dense_features(cornell) != graphs.dense_features(other)).any()
+
+
+@pytest.mark.parametrize(("name", "size"), [("cora", 2485), ("citeseer", 2120), ("pubmed", 19_717)])
+def test_the_largest_component_has_the_published_size(name: str, size: int, real: Store) -> None:
+    arrays = read(real, BY_NAME[f"planetoid_{name}"])
+    nodes = graphs.largest_component(arrays["edge_index"], len(arrays["y"]))
+    part = graphs.subgraph(arrays, nodes)
+    assert len(nodes) == size == len(part["y"])
+    y = np.maximum(part["y"], 0)  # as PyG, whose labels of papers without one are 0
+    n_classes = int(y.max()) + 1
+    for k in range(graphs.N_ORDERS):
+        split = graphs.class_split(y, graphs.node_order(size, k))
+        assert np.bincount(y[split["train"]]).tolist() == [20] * n_classes
+        sizes = [len(nodes) for nodes in split.values()]
+        assert sizes == [20 * n_classes, 1500 - 20 * n_classes, size - 1500]
+        assert len(np.unique(np.concatenate([*split.values()]))) == size
+
+
+def test_planetoid_has_the_public_split(real: Store) -> None:
+    for data, n_classes in ((planetoid.CORA, 7), (planetoid.CITESEER, 6)):
+        arrays = read(real, data)
+        split = graphs.fixed_split(arrays, 0)
+        assert [len(nodes) for nodes in split.values()] == [20 * n_classes, 500, 1000]
+        assert np.bincount(arrays["y"][split["train"]]).tolist() == [20] * n_classes
+        assert (np.concatenate([arrays["y"][nodes] for nodes in split.values()]) >= 0).all()
+
+
+def test_the_papers_that_citeseer_lacks_have_no_label(real: Store) -> None:
+    arrays = read(real, planetoid.CITESEER)
+    nobody = np.flatnonzero(arrays["y"] < 0)
+    assert len(nobody) == 15
+    assert not graphs.dense_features(arrays)[nobody].any()
+    part = graphs.subgraph(arrays, graphs.largest_component(arrays["edge_index"], len(arrays["y"])))
+    unlabelled = np.flatnonzero(part["y"] < 0)
+    assert len(unlabelled) == 10
+    split = graphs.class_split(part["y"], graphs.node_order(2120, 0))
+    used = np.concatenate([*split.values()])
+    assert len(used) == 2110 and not np.isin(unlabelled, used).any()
+
+
+# Of torch itself, when PyG is imported; and of pickles of Python 2, which PyG reads with scipy's old names.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning", "ignore::DeprecationWarning")
+def test_planetoid_is_what_pyg_makes_of_it(real: Store) -> None:
+    """Except for the labels of the papers that Citeseer lacks, which are 0 there."""
+    from torch_geometric.io import read_planetoid_data
+
+    for name in ("cora", "citeseer"):
+        ours = read(real, BY_NAME[f"planetoid_{name}"])
+        assert real.data is not None
+        theirs = read_planetoid_data(str(real.data / "planetoid"), name)
+        edges = graphs.without_loops(graphs.coalesced(ours["edge_index"]))
+        assert (graphs.coalesced(theirs.edge_index.numpy()) == edges).all(), "PyG sorts by targets"
+        assert (theirs.x.to_dense().numpy() == graphs.dense_features(ours)).all()
+        assert (theirs.y.numpy() == np.maximum(ours["y"], 0)).all()
+        for part, mask in zip(
+            graphs.PARTS, (theirs.train_mask, theirs.val_mask, theirs.test_mask), strict=True
+        ):
+            assert (mask.numpy() == ours[f"split_{part}"][0]).all()
+
+
+def test_synthetic_cora_is_as_homophilic_as_its_files_say(real: Store) -> None:
+    arrays = read(real, syn_cora.SYN_CORA)
+    for level in syn_cora.LEVELS:
+        for repeat in syn_cora.REPEATS:
+            g = syn_cora.graph_number(level, repeat)
+            assert (arrays["homophily"][g], arrays["repeat"][g]) == (level, repeat)
+            graph = graphs.one(arrays, g)
+            (a, b), y = graph["edge_index"], graph["y"]
+            assert graph["x_shape"].tolist() == [1490, 1433]
+            assert np.mean(y[a] == y[b]) == pytest.approx(level, abs=0.025)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "links", "loops", "agree"),
+    [("chameleon", (2277, 3132), 31_421, 50, 0), ("squirrel", (5201, 3148), 198_493, 140, 2)],
+)
+def test_wikipedia_regression(
+    name: str, sizes: tuple[int, int], links: int, loops: int, agree: int, real: Store
+) -> None:
+    """Sizes; and how many pages keep their place in the numbering of the published code."""
+    arrays = read(real, BY_NAME[f"musae_{name}"])
+    assert tuple(arrays["x_shape"]) == sizes
+    clean = graphs.regression_edges(arrays["edge_index"], sizes[0], "clean")
+    official = graphs.regression_edges(arrays["edge_index"], sizes[0], "official")
+    assert clean.shape == official.shape == (2, 2 * (links - loops) + loops)
+    assert (graphs.met_order(arrays["edge_index"]) == np.arange(sizes[0])).sum() == agree
+    y = arrays["y"] / arrays["y"].max()
+    assert np.var(y) / y.mean() == pytest.approx({"chameleon": 0.218, "squirrel": 0.156}[name], abs=5e-4)
+
+
+def test_filtered_graphs_have_hardly_a_page_twice(real: Store) -> None:
+    """Pages with the same neighbours and label as another one: nearly half of them before, few afterwards."""
+    for name, n in (("chameleon", 890), ("squirrel", 2223)):
+        filtered = read(real, BY_NAME[f"heterophilous_{name}_filtered"])
+        assert len(filtered["y"]) == n
+        assert different(filtered) > 0.97
+        assert different(read(real, BY_NAME[f"geom_{name}"])) < 0.65
+
+
+def different(arrays: Arrays) -> float:
+    """The share of pages that are left when those with equal neighbours and label count once."""
+    n = len(arrays["y"])
+    linked = np.zeros((n, n + 5), bool)
+    linked[tuple(graphs.undirected(arrays["edge_index"]))] = True
+    linked[np.arange(n), n + arrays["y"]] = True
+    return len({row.tobytes() for row in np.packbits(linked, axis=1)}) / n
+
+
+@pytest.mark.parametrize(("name", "size"), [("cora", 2485), ("citeseer", 2110)])
+def test_the_other_cora_and_citeseer_have_other_components(name: str, size: int, real: Store) -> None:
+    arrays = read(real, BY_NAME[f"shchur_{name}"])
+    assert len(graphs.largest_component(arrays["edge_index"], len(arrays["y"]))) == size
+
+
+# ---------------------------------------------------------------------------- edges
+
+
+EDGES = np.array([[3, 0, 1, 1, 3, 5], [3, 1, 0, 2, 0, 4]])  # a loop at 3; 0-1 both ways; 4-5 apart
+
+
+def test_edges_are_coalesced_and_made_undirected() -> None:
+    doubled = np.concatenate([EDGES, EDGES], 1)
+    assert graphs.coalesced(doubled).tolist() == [[0, 1, 1, 3, 3, 5], [1, 0, 2, 0, 3, 4]]
+    both = graphs.undirected(doubled)
+    assert both.tolist() == [[0, 0, 1, 1, 2, 3, 3, 4, 5], [1, 3, 0, 2, 1, 0, 3, 5, 4]]
+    assert graphs.without_loops(both).shape[1] == 8
+    assert graphs.undirected(np.empty((2, 0), np.int64)).shape == (2, 0)
+
+
+def test_the_largest_component_follows_links_against_their_direction() -> None:
+    assert graphs.largest_component(EDGES, 7).tolist() == [0, 1, 2, 3]
+    assert graphs.largest_component(np.array([[3], [2]]), 4).tolist() == [2, 3]
+    assert graphs.largest_component(np.array([[3, 0], [2, 1]]), 4).tolist() == [0, 1], "a tie"
+    assert graphs.largest_component(np.empty((2, 0), np.int64), 3).tolist() == [0]
+
+
+def test_a_subgraph_takes_features_labels_and_splits_along() -> None:
+    rng = np.random.RandomState(0)
+    x, y = rng.rand(6, 4).astype(np.float32), np.arange(6)
+    splits = graphs.masks([{"train": [0, 1], "valid": [2, 3], "test": [4]}], 6)
+    nodes = np.array([3, 0, 5])
+    for features in ({"x": x}, graphs.sparse_arrays(graphs_matrix(x))):
+        part = graphs.subgraph({**features, "y": y, "edge_index": EDGES, **splits}, nodes)
+        assert (graphs.dense_features(part) == x[nodes]).all()
+        assert part["y"].tolist() == [3, 0, 5]
+        assert part["edge_index"].tolist() == [[0, 0], [0, 1]]
+        assert part["split_train"].tolist() == [[False, True, False]]
+    with pytest.raises(InputError, match="twice"):
+        graphs.subgraph({"x": x, "y": y, "edge_index": EDGES}, np.array([1, 1]))
+
+
+def graphs_matrix(x: np.ndarray):
+    from scipy.sparse import csr_array
+
+    return csr_array(x)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")  # of torch itself, by importing PyG
+def test_the_official_numbering_is_that_of_networkx(fixtures: Store) -> None:
+    """The published code adds the rows to a graph of networkx and lets PyG number its nodes."""
+    from torch_geometric.utils import from_networkx
+
+    arrays = fixtures.read(musae.CHAMELEON)
+    graph = nx.Graph()
+    graph.add_edges_from(arrays["edge_index"].T.tolist())
+    theirs = graphs.coalesced(from_networkx(graph).edge_index.numpy())
+    n = len(arrays["y"])
+    assert (graphs.regression_edges(arrays["edge_index"], n, "official") == theirs).all()
+    clean = graphs.regression_edges(arrays["edge_index"], n, "clean")
+    assert clean.shape == theirs.shape and (clean != theirs).any()
+    assert nx.is_isomorphic(nx.Graph(clean.T.tolist()), graph)
+    with pytest.raises(InputError, match="official or clean"):
+        graphs.regression_edges(arrays["edge_index"], n, "other")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"{n} of {n + 1} nodes"):
+        graphs.regression_edges(arrays["edge_index"], n + 1, "official")
+
+
+# ---------------------------------------------------------------------------- splits
+
+
+def test_a_class_split_takes_the_first_of_each_class() -> None:
+    y, order = np.array([0, 1, 0, 1, 0, 1, -1, 0]), np.array([7, 6, 5, 4, 3, 2, 1, 0])
+    split = graphs.class_split(y, order, n_per_class=1, n_development=5)
+    assert {part: nodes.tolist() for part, nodes in split.items()} == {
+        "train": [5, 7],
+        "valid": [3, 4],
+        "test": [0, 1, 2],
+    }, "node 6 has no label"
+    with pytest.raises(InputError, match="class 0 has 2 of the 5"):
+        graphs.class_split(y, order, n_per_class=3, n_development=5)
+    with pytest.raises(InputError, match="8 nodes for development"):
+        graphs.class_split(y, order, n_development=8)
+
+
+def test_orders_of_nodes_are_recorded() -> None:
+    for n in graphs.ORDERED:
+        orders = [graphs.node_order(n, k) for k in range(graphs.N_ORDERS)]
+        assert all(np.array_equal(np.sort(order), np.arange(n)) for order in orders)
+        assert len({order.tobytes() for order in orders}) == graphs.N_ORDERS
+    assert np.array_equal(np.sort(graphs.node_order(50, 1)), np.arange(50)), "a fixture"
+    with pytest.raises(InputError, match="5 recorded orders"):
+        graphs.node_order(2485, 5)
+
+
+def test_the_split_of_synthetic_cora_is_that_of_the_published_code() -> None:
+    order = index.load("syn-cora-123456")
+    assert np.array_equal(order, np.random.RandomState(123456).choice(1490, 1490, replace=False))
+    split = graphs.cut(order, 1490 // 2, 1117 - 745)
+    assert [len(nodes) for nodes in split.values()] == [745, 372, 373]
+
+
+def test_there_are_as_many_fixed_splits_as_the_data_have(fixtures: Store) -> None:
+    with pytest.raises(InputError, match="10 splits"):
+        graphs.fixed_split(fixtures.read(webkb.TEXAS), 10)
+
+
+def test_even_quantiles_make_classes_of_a_size() -> None:
+    years = np.repeat(np.arange(2000, 2010), 7)
+    labels = graphs.even_quantiles(years, 5)
+    assert np.bincount(labels).tolist() == [14] * 5
+    assert (np.diff(labels) >= 0).all()
+    assert graphs.even_quantiles(np.array([1, 1, 1, 2]), 2).tolist() == [1, 1, 1, 1], "q = 1 is in the upper"
+
+
+# ---------------------------------------------------------------------------- pickles
+
+
+def test_a_pickle_runs_nothing() -> None:
+    harmless = np.arange(3)
+    for protocol in (2, 4):
+        content = pickle.dumps(harmless, protocol=protocol)
+        assert (unpickle(content, ARRAYS, "file", "Again.") == harmless).all()
+
+    class Command:
+        def __reduce__(self):
+            return os.system, ("touch opened",)
+
+    with pytest.raises(DataError, match=r"file cannot be read: it names \w+\.system.*Again\."):
+        unpickle(pickle.dumps(Command()), ARRAYS, "file", "Again.")
+    with pytest.raises(DataError, match="file cannot be read"):
+        unpickle(pickle.dumps(harmless)[:-9], ARRAYS, "file", "Again.")
+    assert not Path("opened").exists()
