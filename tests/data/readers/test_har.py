@@ -138,7 +138,7 @@ def test_nan_is_refused(folder: Path) -> None:
 
 
 def test_a_folder_in_place_of_the_archive_needs_the_content_to_be_compared(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"data\.verify=content"):
+    with pytest.raises(DataError, match=r"--verify content"):
         Store(folder.parent, folder.parents[1] / "cache").read(UCI_HAR)
     with pytest.raises(DataError, match="is not the published one"):
         Store(folder.parent, folder.parents[1] / "cache", verify="content").read(UCI_HAR)
