@@ -200,7 +200,9 @@ def softmax_over(score: Tensor, node: Tensor, n: int) -> Tensor:
 
 
 def powers(d: Tensor, p: float) -> Tensor:
-    """|d|^p in place of d >= 0, without a slow power where p is a half of a small whole number."""
+    """d^p in place of d >= 0, without a slow power where p is a half of a small whole number; 0^0 = 1."""
+    if p == 0:
+        return d.fill_(1.0)
     if p == 1:
         return d
     if 2 * p != int(2 * p) or p > 8:

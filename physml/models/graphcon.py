@@ -1,0 +1,168 @@
+"""Graph-coupled oscillators. Axes: N nodes, E edges, H channels."""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from physml.check import has_shape, non_negative, positive, within
+from physml.models.graph_layers import TransformerAttention
+from physml.models.graph_parts import (
+    Force,
+    Heads,
+    check_input,
+    copies,
+    last,
+    numbered,
+    times,
+    weighted_sum,
+    widths,
+)
+
+Residual = Literal["none", "plus", "official-v1", "official-v2"]
+
+
+class GraphCON(nn.Module):
+    r"""An oscillator in every channel of every node, coupled by any message-passing layer F.
+
+    .. math:: X'' = \sigma(F_\theta(X, t, G)) - \gamma X - \alpha X'
+
+    One step of size :math:`\Delta t` per layer, velocity Y first (equation 7.4):
+
+    .. math::
+        Y^n &= Y^{n-1} + \Delta t\,[\sigma(F_\theta(X^{n-1}, t^{n-1}, G))
+               - \gamma X^{n-1} - \alpha Y^{n-1}] \\
+        X^n &= X^{n-1} + \Delta t\, Y^n
+
+    With dt = gamma = alpha = 1 this is :math:`X^n = \sigma(F(X^{n-1}))`, a plain network of F, whatever Y^0.
+
+    Source: Rusch et al., ICML 2022, https://arxiv.org/abs/2202.02296 (thesis 7.4-7.5).
+    Choices: Y^0 = X^0, as in the official code; the paper leaves it open. Terms of the official code that the
+    paper does not have: `residual`, see `Force`; `dropout`, on X and on Y, each with a mask of its own, at
+    the start and after every step. What sigma makes of several heads is merged by `heads`, see `merge_heads`.
+
+    Args: coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG. n_layers: N steps.
+    dt: step size. gamma: stiffness, pulls X to 0. alpha: damping, slows Y. activation: sigma.
+    shared_weights: one F for all steps, as in the official code; else each step has its own, started anew.
+    Shapes: x (N, H), edge_index (2, E), edge_weight (E,) -> (N, H). y (N, H) in place of Y^0 = X^0.
+
+    Example:
+        >>> from physml.models.graph_layers import GraphConvolution
+        >>> layer = GraphCON(GraphConvolution(8, 8), 4, dt=1.0, gamma=1.0, alpha=0.5, activation="relu")
+        >>> layer(torch.randn(3, 8), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([3, 8])
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        coupling: nn.Module,
+        n_layers: int,
+        *,
+        dt: float,
+        gamma: float,
+        alpha: float,
+        activation: str,
+        shared_weights: bool = True,
+        residual: Residual = "none",
+        heads: Heads = "mean",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        positive("n_layers", n_layers)
+        positive("dt", dt)
+        non_negative("gamma", gamma)
+        non_negative("alpha", alpha)
+        within("dropout", dropout, 0.0, 1.0)
+        self.n_layers, self.dt, self.gamma, self.alpha = n_layers, dt, gamma, alpha
+        self.shared_weights, self.dropout = shared_weights, dropout
+        self.d_in = self.d_out = widths(coupling)[0]
+        force = Force(coupling, activation=activation, residual=residual, heads=heads)
+        self.forces = copies(force, 1 if shared_weights else n_layers)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, y: Tensor | None = None
+    ) -> Tensor:
+        return last(self.steps(x, edge_index, edge_weight, y))[0]
+
+    def steps(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, y: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """(X^n, Y^n) after each step, n = 1 to n_layers."""
+        check_input(x, edge_index, edge_weight, self.d_in)
+        if y is not None:
+            has_shape("y", y, tuple(x.shape), hint="A velocity for each channel of each node.")
+        y = self._drop(x if y is None else y)
+        x = self._drop(x)
+        dt, gamma, alpha = self.dt, self.gamma, self.alpha
+        for n in range(self.n_layers):
+            force = self.forces[0 if self.shared_weights else n](x, edge_index, edge_weight)
+            y = y + dt * (force - gamma * x - alpha * y)
+            x = x + dt * y
+            x, y = self._drop(x), self._drop(y)
+            yield x, y
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+    def symbols(self) -> dict[str, Tensor]:
+        """The paper's weights by their names, W^1, W^2, ... where each step has its own."""
+        return numbered(self.forces)
+
+    def extra_repr(self) -> str:
+        return (
+            f"n_layers={self.n_layers}, dt={self.dt}, gamma={self.gamma}, alpha={self.alpha}, "
+            f"shared_weights={self.shared_weights}, dropout={self.dropout}"
+        )
+
+
+class CitationGraphCON(nn.Module):
+    r"""GraphCON as the official code runs it on Cora, Citeseer and Pubmed.
+
+    .. math::
+        Y' &= (1 - s_b)\,[A X - Y - X] + s_b\, X^0 \\
+        X' &= (1 - s_c)\, s_a\, Y + s_c\, X^0
+
+    with :math:`s_a, s_b, s_c` the sigmoids of trained numbers that start at 0, and attention A computed once
+    per call, from X^0. Steps of size 1, velocity first, up to T; the last step is shorter where T is no
+    whole number. Y^0 = X^0.
+
+    Source: the official code, as described; https://arxiv.org/abs/2202.02296 has no source term, no trained
+    scalars and an activation around A X.
+    Choices: the gradient does not pass through X^0 where it is the source, as there.
+
+    Args: attention: makes A. T: end of time.
+    Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, attention: TransformerAttention, *, T: float) -> None:
+        super().__init__()
+        positive("T", T)
+        self.attention, self.T = attention, float(T)
+        self.d_in = self.d_out = attention.d_in
+        self.a, self.b, self.c = (nn.Parameter(torch.zeros(())) for _ in range(3))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return last(self.steps(x, edge_index))[1]
+
+    def steps(
+        self, x: Tensor, edge_index: Tensor, T: float | None = None
+    ) -> Iterator[tuple[float, Tensor, Tensor]]:
+        """(t, X, Y) after each step, up to T, the model's own if none is given."""
+        check_input(x, edge_index, None, self.d_in)
+        s_a, s_b, s_c = torch.sigmoid(self.a), torch.sigmoid(self.b), torch.sigmoid(self.c)
+        of, weight = self.attention.attention(x, edge_index)
+        y, source = x, x.detach()
+        for t, h in times(self.T if T is None else T):
+            force = weighted_sum(x, weight, of) - y - x
+            y = y + h * ((1 - s_b) * force + s_b * source)
+            x = x + h * ((1 - s_c) * s_a * y + s_c * source)
+            yield t, x, y
+
+    def symbols(self) -> dict[str, Tensor]:
+        return {"a": self.a, "b": self.b, "c": self.c, **self.attention.symbols()}

@@ -1,0 +1,331 @@
+"""Baselines against their formulas, and the network around a stack."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from physml.data.batch import Batch
+from physml.errors import InputError
+from physml.evaluate import apply
+from physml.graphs import dirichlet_energy, grid
+from physml.models.g2 import GradientGating
+from physml.models.gnn import GCNII, GNN, Diffusion, GraphModel, GraphNet, PairNorm, drop_edges, pooled
+from physml.models.graph_layers import (
+    GraphAttention,
+    GraphConvolution,
+    MeanConvolution,
+    NodeLinear,
+    TransformerAttention,
+)
+from physml.models.graphcon import CitationGraphCON, GraphCON
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
+    from torch_geometric.nn import GCN2Conv
+
+ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
+N, D, H, C = 6, 5, 4, 3
+NONE = torch.zeros(2, 0, dtype=torch.long)
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+def attention(d: int) -> TransformerAttention:
+    layer = TransformerAttention(d, d_attention=4, n_heads=2)
+    for p in layer.parameters():
+        nn.init.normal_(p)
+    return layer
+
+
+def stack(name: str, d: int = H) -> nn.Module:
+    oscillator = {"dt": 0.5, "gamma": 1.0, "alpha": 0.5, "activation": "tanh"}
+    made = {
+        "mlp": lambda: GNN(d, H, 2, kind="mlp"),
+        "gcn": lambda: GNN(d, H, 2, kind="gcn"),
+        "gat": lambda: GNN(d, H, 2, kind="gat", n_heads=2),
+        "sage": lambda: GNN(d, H, 2, kind="sage", residual=True),
+        "gcnii": lambda: GCNII(d, 3, alpha=0.1, lam=0.5),
+        "diffusion": lambda: Diffusion(attention(d), T=2.5),
+        "graphcon": lambda: GraphCON(GraphConvolution(d, d), 3, **oscillator, residual="official-v2"),
+        "graphcon-gat": lambda: GraphCON(GraphAttention(d, d, n_heads=2), 3, **oscillator, heads="official"),
+        "graphcon-tran": lambda: GraphCON(attention(d), 3, **oscillator),
+        "citation": lambda: CitationGraphCON(attention(d), T=2.5),
+        "g2": lambda: GradientGating(MeanConvolution(d, d), 3, p=2.5, activation="relu"),
+        "g2-single": lambda: GradientGating(
+            GraphConvolution(d, d), 3, p=2.0, activation="relu", single_rate=True, aggregate="mean",
+            gate_coupling=MeanConvolution(d, d),
+        ),
+    }  # fmt: skip
+    torch.manual_seed(0)
+    return made[name]().double()
+
+
+STACKS = [
+    "mlp", "gcn", "gat", "sage", "gcnii", "diffusion",
+    "graphcon", "graphcon-gat", "graphcon-tran", "citation", "g2", "g2-single",
+]  # fmt: skip
+
+
+def network(name: str, readout: str = "node", pool: str | None = None, **options) -> GraphNet:
+    torch.manual_seed(0)
+    return GraphNet(lambda d: stack(name, d), D, C, readout, hidden=H, pool=pool, **options).double()
+
+
+def test_a_plain_stack_is_its_layers_one_after_the_other():
+    for kind, residual in itertools.product(("mlp", "gcn", "sage"), (False, True)):
+        net = GNN(D, H, 3, kind=kind, activation="tanh", residual=residual).double()
+        x = draw(N, D)
+        wanted = x
+        for layer in net.layers:
+            new = torch.tanh(layer(wanted, ODD))
+            wanted = wanted + new if residual and wanted.shape == new.shape else new
+        torch.testing.assert_close(net(x, ODD), wanted)
+        assert len(list(net.steps(x, ODD))) == 3
+
+
+def test_layers_of_the_kind_asked_for():
+    kinds = {"mlp": NodeLinear, "gcn": GraphConvolution, "gat": GraphAttention, "sage": MeanConvolution}
+    for kind, wanted in kinds.items():
+        net = GNN(D, H, 2, kind=kind)
+        assert [type(layer) for layer in net.layers] == [wanted, wanted]
+        assert type(net.head(C)) is wanted and net.head(C).d_out == C
+
+
+def test_a_perceptron_sees_no_edges():
+    net, x = GNN(D, H, 2, kind="mlp").double(), draw(N, D)
+    assert torch.equal(net(x, ODD), net(x, NONE))
+
+
+def test_pair_norm_centres_and_keeps_the_mean_square():
+    x = draw(7, 3) * 5 + 2
+    out = PairNorm(scale=1.5)(x)
+    torch.testing.assert_close(out.mean(0), torch.zeros(3, dtype=torch.double), rtol=0, atol=1e-12)
+    assert out.square().sum(1).mean().item() == pytest.approx(1.5**2, rel=1e-6)
+    torch.manual_seed(0)
+    features, edge_index = torch.rand(25, 8), grid(5, 5)
+    plain, normed = GNN(8, 8, 64, kind="gcn"), GNN(8, 8, 64, kind="gcn", pair_norm=1.0)
+    normed.load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        assert dirichlet_energy(plain(features, edge_index), edge_index) < 1e-9
+        assert dirichlet_energy(normed(features, edge_index), edge_index) > 1e-2
+
+
+def test_gcnii_equals_pyg_and_starts_close_to_the_identity():
+    net, x = GCNII(H, 3, alpha=0.1, lam=0.5).double(), draw(N, H)
+    wanted = x
+    for n, W in enumerate(net.W, 1):
+        layer = GCN2Conv(H, alpha=0.1, theta=0.5, layer=n).double()
+        layer.weight1.data = W.data
+        wanted = torch.relu(layer(wanted, x, ODD))
+    torch.testing.assert_close(net(x, ODD), wanted, rtol=1e-9, atol=1e-12)
+    assert torch.equal(GCNII(H, 2, alpha=1.0, lam=0.0).double()(x, ODD), torch.relu(x))
+
+
+def test_diffusion_against_a_loop():
+    net, x = stack("diffusion"), draw(N, H)
+    with torch.no_grad():
+        net.a.fill_(0.3)
+        net.b.fill_(-0.2)
+    of, weight = net.attention.attention(x, ODD)
+    A = np.zeros((N, N))
+    for j, i, w in zip(of.sender.tolist(), of.receiver.tolist(), weight.tolist(), strict=True):
+        A[i, j] += w
+    X, s_a = x.numpy(), 1 / (1 + math.exp(-0.3))
+    for h in (1, 1, 0.5):
+        X = X + h * (s_a * (A @ X - X) - 0.2 * x.numpy())
+    np.testing.assert_allclose(net(x, ODD).detach(), X, atol=1e-10)
+
+
+def test_drop_edge_leaves_out_about_its_share_and_only_in_training():
+    torch.manual_seed(0)
+    edge_index, weight = torch.randint(0, 50, (2, 4000)), torch.rand(4000)
+    kept, kept_weight = drop_edges(edge_index, weight, 0.3)
+    assert kept.shape[1] == len(kept_weight) == pytest.approx(2800, abs=120)
+    known = {(*e, w) for *e, w in zip(*edge_index.tolist(), weight.tolist(), strict=True)}
+    assert all((*e, w) in known for *e, w in zip(*kept.tolist(), kept_weight.tolist(), strict=True))
+    net, x = GNN(D, H, 2, kind="gcn", drop_edge=0.5).double(), draw(N, D)
+    assert not torch.equal(net(x, ODD), net(x, ODD))
+    net.eval()
+    plain = GNN(D, H, 2, kind="gcn").double()
+    plain.load_state_dict(net.state_dict())
+    assert torch.equal(net(x, ODD), plain(x, ODD))
+    assert torch.equal(
+        GNN(D, H, 1, kind="gcn", drop_edge=1.0).double()(x, ODD).isfinite().all(), torch.tensor(True)
+    )
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_any_stack_fits_into_the_network_and_learns(name: str):
+    net = network(name, encoder_activation="relu", decoder_activation="relu")
+    x, y = draw(N, D), torch.tensor([0, 1, 2, 0, 1, 2])
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x, ODD), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_a_batch_of_graphs_equals_its_graphs_one_by_one(name: str):
+    net = network(name, "graph", "sum")
+    sizes, parts = (N, 3, 1), (ODD, torch.tensor([[0, 1], [1, 2]]), NONE)
+    xs = [draw(n, D, seed=n) for n in sizes]
+    starts = [0, N, N + 3]
+    edge_index = torch.cat([e + s for e, s in zip(parts, starts, strict=True)], 1)
+    batch = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
+    together = net(torch.cat(xs), edge_index, batch=batch)
+    alone = torch.cat([net(x, e) for x, e in zip(xs, parts, strict=True)])
+    assert together.shape == (3, C)
+    torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_renaming_the_nodes_renames_the_outputs(name: str):
+    net, x = network(name), draw(N, D)
+    order = torch.tensor([3, 5, 0, 4, 1, 2])
+    renamed = torch.empty_like(x)
+    renamed[order] = x
+    torch.testing.assert_close(net(renamed, order[ODD])[order], net(x, ODD), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_graphs_without_edges_have_an_answer_and_impossible_ones_are_refused(name: str):
+    net = network(name)
+    assert torch.isfinite(net(draw(N, D), NONE)).all()
+    with pytest.raises(InputError, match="got 0 to 6"):
+        net(draw(N, D), torch.tensor([[0], [6]]))
+    with pytest.raises(InputError, match=r"input must have shape \(N, 5\)"):
+        net(draw(N, D + 1), ODD)
+    with pytest.raises(InputError, match=r"input must have shape \(N, 5\)"):
+        net(draw(0, D), NONE)
+
+
+@pytest.mark.parametrize("name", ["gcn", "gcnii", "graphcon", "mlp"])
+def test_edge_weights_reach_the_layers_that_take_them(name: str):
+    net, x = network(name), draw(N, D)
+    ones = net(x, ODD, edge_weight=torch.ones(8, dtype=torch.double))
+    torch.testing.assert_close(ones, net(x, ODD))
+    changed = net(x, ODD, edge_weight=torch.linspace(0.1, 3, 8, dtype=torch.double))
+    assert torch.equal(changed, ones) == (name == "mlp")
+
+
+@pytest.mark.parametrize("name", ["gat", "sage", "diffusion", "citation", "graphcon-tran", "g2"])
+def test_edge_weights_that_would_be_lost_are_refused(name: str):
+    with pytest.raises(InputError, match="takes no edge_weight"):
+        network(name)(draw(N, D), ODD, edge_weight=torch.ones(8, dtype=torch.double))
+
+
+def test_the_trainer_calls_it_with_the_fields_of_a_batch():
+    net = network("gcn", "graph", "mean")
+    batch = Batch(
+        draw(N, D), torch.zeros(2), edge_index=ODD[:, :0], edge_weight=torch.ones(0, dtype=torch.double),
+        batch=torch.tensor([0, 0, 0, 1, 1, 1]),
+    )  # fmt: skip
+    output, state = apply(net, batch)
+    assert output.shape == (2, C) and state is None
+
+
+def test_pools():
+    x, batch = draw(5, 2), torch.tensor([1, 0, 1, 1, 0])
+    first, second = x[[1, 4]], x[[0, 2, 3]]
+    torch.testing.assert_close(pooled(x, batch, "sum"), torch.stack([first.sum(0), second.sum(0)]))
+    torch.testing.assert_close(pooled(x, batch, "mean"), torch.stack([first.mean(0), second.mean(0)]))
+    torch.testing.assert_close(pooled(x, batch, "max"), torch.stack([first.amax(0), second.amax(0)]))
+    torch.testing.assert_close(pooled(x, None, "sum"), x.sum(0, keepdim=True))
+    with pytest.raises(InputError, match="graph 1 of the batch has no node"):
+        pooled(x, torch.tensor([0, 0, 2, 2, 2]), "sum")
+    with pytest.raises(InputError, match=r"batch must have shape \(5\)"):
+        pooled(x, torch.tensor([0, 0, 1]), "sum")
+    with pytest.raises(InputError, match="from 0 on"):
+        pooled(x, torch.tensor([-1, 0, 0, 0, 0]), "sum")
+
+
+def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
+    encoder, middle, decoder = nn.Linear(D, H).double(), stack("gcn"), nn.Linear(H, C).double()
+    x = draw(N, D)
+    per_node = decoder(middle(encoder(x), ODD))
+    torch.testing.assert_close(GraphModel(encoder, middle, decoder)(x, ODD), per_node)
+    torch.testing.assert_close(GraphModel(encoder, middle, decoder, "sum")(x, ODD), per_node.sum(0)[None])
+    torch.testing.assert_close(GraphModel(None, stack("gcn", D), None)(x, ODD), stack("gcn", D)(x, ODD))
+
+
+def test_a_network_made_for_a_task_is_what_its_docstring_says():
+    net = network("gcn", encoder_activation="relu", decoder_activation="elu", output_activation="sigmoid")
+    x = draw(N, D)
+    wanted = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD))).sigmoid()
+    torch.testing.assert_close(net(x, ODD), wanted)
+
+
+def test_the_classical_two_layer_convolution_network():
+    """Without an encoder and with a last layer that passes messages: F to H to C channels."""
+    net = GraphNet(lambda d: GNN(d, 16, 1, kind="gcn"), D, C, "node", hidden=None, decoder="layer").double()
+    assert sum(p.numel() for p in net.parameters()) == D * 16 + 16 + 16 * C + C
+    x = draw(N, D)
+    wanted = net.decoder(torch.relu(net.stack.layers[0](x, ODD)), ODD)
+    torch.testing.assert_close(net(x, ODD), wanted)
+    weight = draw(8).abs()
+    assert not torch.equal(net(x, ODD, edge_weight=weight), net(x, ODD))
+
+
+def test_dropout_is_off_in_evaluation_and_on_in_training():
+    net, x = network("graphcon", input_dropout=0.5, dropout=0.5), draw(N, D)
+    assert not torch.equal(net(x, ODD), net(x, ODD))
+    net.eval()
+    assert torch.equal(net(x, ODD), net(x, ODD)) and torch.allclose(net(x, ODD), network("graphcon")(x, ODD))
+
+
+def test_the_start_of_the_official_heterophilic_code():
+    def layer(d: int) -> nn.Module:
+        return GraphCON(
+            GraphConvolution(d, d), 1, dt=1.0, gamma=0.0, alpha=0.0, activation="relu", residual="official-v1"
+        )
+
+    net = GraphNet(layer, 1703, 5, "node", hidden=64, init="official-heterophilic")
+    k = 1 / 8
+    for name, p in net.named_parameters():
+        if p.dim() == 2:
+            assert 0.95 * k < p.abs().max() <= k, name
+            assert p.std().item() == pytest.approx(k / math.sqrt(3), rel=0.1)
+    assert net.encoder.bias.abs().max() <= 1703**-0.5
+    assert (net.stack.forces[0].coupling.bias == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"readout": "every"}, "'node', 'graph'"),
+        ({"readout": "graph"}, "needs a pool"),
+        ({"pool": "sum"}, "needs no pool"),
+        ({"hidden": 0}, "hidden must be positive"),
+        ({"hidden": None, "encoder_activation": "relu"}, "there is none"),
+        ({"input_dropout": 1.5}, "input_dropout must lie in"),
+        ({"decoder_activation": "gelu"}, "decoder_activation must be one of"),
+        ({"layer": lambda d: GCNII(d, 2, alpha=0.1, lam=0.5), "decoder": "layer"}, r"has no head\(\)"),
+        ({"layer": lambda d: nn.Identity()}, "has no d_out"),
+        ({"init": "uniform"}, "official-heterophilic"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(options, message):
+    given = {"layer": lambda d: stack("gcn", d), "d_in": D, "d_out": C, "readout": "node", "hidden": H}
+    with pytest.raises(InputError, match=message):
+        GraphNet(**{**given, **options})
+
+
+def test_plain_stacks_refuse_what_has_no_meaning():
+    with pytest.raises(InputError, match="n_heads=2 is for kind='gat'"):
+        GNN(D, H, 2, kind="gcn", n_heads=2)
+    with pytest.raises(InputError, match="Did you mean gcn"):
+        GNN(D, H, 2, kind="gnc")
+    with pytest.raises(InputError, match="scale must be positive"):
+        GNN(D, H, 2, kind="gcn", pair_norm=0.0)

@@ -1,0 +1,414 @@
+"""GraphCON against thesis equation 7.4, its propositions, and the parameter counts of the official code."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from physml.errors import InputError
+from physml.graphs import dirichlet_energy, grid
+from physml.models.gnn import GNN, GraphNet
+from physml.models.graph_layers import (
+    GraphAttention,
+    GraphConvolution,
+    MeanConvolution,
+    NodeLinear,
+    TransformerAttention,
+)
+from physml.models.graph_parts import merge_heads, times
+from physml.models.graphcon import CitationGraphCON, GraphCON
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
+    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, alone
+N, H = 6, 4
+CONSTANTS = {"dt": 0.3, "gamma": 1.7, "alpha": 0.6, "activation": "tanh"}
+RESIDUALS = ["none", "plus", "official-v1", "official-v2"]
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+def couplings(d: int = H) -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    return {
+        "gcn": GraphConvolution(d, d).double(),
+        "sage": MeanConvolution(d, d).double(),
+        "gat": GraphAttention(d, d, n_heads=2).double(),
+        "tran": TransformerAttention(d, d_attention=4, n_heads=2).double(),
+        "pyg-gcn": GCNConv(d, d).double(),
+        "pyg-sage": SAGEConv(d, d).double(),
+        "pyg-gat": GATConv(d, d, heads=3).double(),
+    }
+
+
+NAMES = list(couplings())
+
+
+def matrix(edge_index: Tensor, n: int) -> np.ndarray:
+    """Equation 7.5, one number after the other: rows receive."""
+    A = np.eye(n)
+    for j, i in edge_index.T.tolist():
+        if i != j:
+            A[i, j] += 1
+    degree = [sum(A[i]) for i in range(n)]
+    return np.array([[A[i, j] / math.sqrt(degree[i] * degree[j]) for j in range(n)] for i in range(n)])
+
+
+def by_hand(layer: GraphCON, x: Tensor, edge_index: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Equation 7.4 with the coupling 7.5 and the residual terms of the official code."""
+    P, X = matrix(edge_index, len(x)), x.numpy()
+    Y, path = X, []
+    for n in range(layer.n_layers):
+        force = layer.forces[0 if layer.shared_weights else n]
+        own = {name: p.detach().numpy() for name, p in force.symbols().items()}
+        inside = P @ X @ own["W"] + own["b"]
+        if layer.forces[0].residual == "official-v1":
+            inside = inside - (X @ own["W"] @ own["R"].T + own["r"])
+        elif layer.forces[0].residual != "none":
+            inside = inside + X @ own["R"].T + own["r"]
+        if layer.forces[0].residual == "official-v2":
+            inside = inside - X @ own["W"]
+        Y = Y + layer.dt * (np.tanh(inside) - layer.gamma * X - layer.alpha * Y)
+        X = X + layer.dt * Y
+        path.append((X, Y))
+    return path
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_steps_are_equation_7_4(residual: str, shared: bool):
+    layer = GraphCON(couplings()["gcn"], 5, **CONSTANTS, residual=residual, shared_weights=shared).double()
+    for p in layer.parameters():
+        nn.init.normal_(p)
+    x = draw(N, H)
+    path = list(layer.steps(x, ODD))
+    for (X, Y), (X_hand, Y_hand) in zip(path, by_hand(layer, x, ODD), strict=True):
+        np.testing.assert_allclose(X.detach(), X_hand, atol=1e-12)
+        np.testing.assert_allclose(Y.detach(), Y_hand, atol=1e-12)
+    assert torch.equal(layer(x, ODD), path[-1][0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("heads", ["mean", "official"])
+def test_any_coupling_fits_and_heads_are_merged_behind_sigma(name: str, heads: str):
+    coupling, x = couplings()[name], draw(N, H)
+    layer = GraphCON(coupling, 2, **CONSTANTS, heads=heads)
+    X, Y = x, x
+    for _ in range(2):
+        force = merge_heads(torch.tanh(coupling(X, ODD)), H, heads)
+        Y = Y + 0.3 * (force - 1.7 * X - 0.6 * Y)
+        X = X + 0.3 * Y
+    torch.testing.assert_close(layer(x, ODD), X)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_with_dt_gamma_and_alpha_1_it_is_a_plain_network(name: str):
+    """Then X^n = sigma(F(X^(n-1))), whatever the velocity: the setting that the text gives for citations."""
+    coupling, x = couplings()[name], draw(N, H)
+    layer = GraphCON(coupling, 4, dt=1.0, gamma=1.0, alpha=1.0, activation="relu")
+    plain = x
+    for _ in range(4):
+        plain = merge_heads(torch.relu(coupling(plain, ODD)), H, "mean")
+    torch.testing.assert_close(layer(x, ODD, y=draw(N, H, seed=9)), plain, rtol=1e-9, atol=1e-10)
+
+
+def test_it_equals_a_stack_of_plain_layers_with_the_same_weights():
+    plain = GNN(H, H, 3, kind="gcn", activation="relu").double()
+    layer = GraphCON(
+        GraphConvolution(H, H).double(), 3, dt=1.0, gamma=1.0, alpha=1.0, activation="relu",
+        shared_weights=False,
+    )  # fmt: skip
+    for force, own in zip(layer.forces, plain.layers, strict=True):
+        force.coupling.load_state_dict(own.state_dict())
+    x = draw(N, H)
+    torch.testing.assert_close(layer(x, ODD), plain(x, ODD), rtol=1e-9, atol=1e-10)
+
+
+class Fixed(nn.Module):
+    """F(X) = A X with a dense A."""
+
+    def __init__(self, A: Tensor) -> None:
+        super().__init__()
+        self.A = A
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.A @ x
+
+
+def energies(edge_index: Tensor, dt: float, factor: float) -> tuple[Tensor, Tensor]:
+    r"""sum |Y|^2 + factor sum_i sum_j A_ij |X_i - X_j|^2 along a ring, up to t = 5."""
+    n = 8
+    A = torch.zeros(n, n, dtype=torch.double)
+    A[edge_index[1], edge_index[0]] = 0.5  # a ring: symmetric, rows of unit sum
+    assert torch.equal(A, A.T) and (A.sum(1) == 1).all()
+    layer = GraphCON(Fixed(A), round(5 / dt), dt=dt, gamma=1.0, alpha=0.0, activation="identity")
+    x, y = draw(n, 3), draw(n, 3, seed=2)
+    found = []
+    for X, Y in [(x, y), *layer.steps(x, edge_index, y=y)]:
+        pairs = (X[:, None] - X[None]).square().sum(-1)
+        found.append(Y.square().sum() + factor * (A * pairs).sum())
+    energy = torch.stack(found)
+    return energy[0], (energy - energy[0]).abs().max()
+
+
+def test_the_energy_of_proposition_7_2_1_is_kept_with_half_the_coupling_term():
+    ring = torch.stack([torch.arange(8), (torch.arange(8) + 1) % 8])
+    ring = torch.cat([ring, ring.flip(0)], 1)
+    drift = {dt: float(energies(ring, dt, 0.5)[1]) for dt in (0.02, 0.01, 0.005)}
+    start = float(energies(ring, 0.01, 0.5)[0])
+    assert drift[0.01] < 0.02 * start
+    assert drift[0.02] / drift[0.01] == pytest.approx(2, rel=0.1)  # of first order in dt
+    assert drift[0.01] / drift[0.005] == pytest.approx(2, rel=0.1)
+    start, printed = energies(ring, 0.005, 1.0)  # as printed: no step is small enough
+    assert printed > 0.1 * start
+
+
+def test_without_coupling_every_node_swings_at_unit_frequency():
+    """Equation 7.10, with an error of first order in dt."""
+    x, y = draw(3, 2), draw(3, 2, seed=2)
+    edge_index, errors = torch.zeros(2, 0, dtype=torch.long), []
+    for n in (100, 200):
+        layer = GraphCON(
+            Fixed(torch.zeros(3, 3, dtype=torch.double)), n, dt=2 / n, gamma=1.0, alpha=0.0, activation="tanh"
+        )
+        exact = x * math.cos(2) + y * math.sin(2)
+        errors.append(float((layer(x, edge_index, y=y) - exact).abs().max()))
+    assert errors[0] / errors[1] == pytest.approx(2, rel=0.05)
+
+
+def test_what_it_comes_to_rest_at_is_equation_7_6():
+    coupling = couplings()["gcn"]
+    with torch.no_grad():
+        coupling.lin.weight.mul_(0.5)
+        layer = GraphCON(coupling, 3000, dt=0.1, gamma=2.0, alpha=3.0, activation="tanh")
+        X, Y = list(layer.steps(draw(N, H), ODD))[-1]
+        assert Y.abs().max() < 1e-10
+        torch.testing.assert_close(X, torch.tanh(coupling(X, ODD)) / 2, rtol=0, atol=1e-9)
+        again, rest = next(layer.steps(X, ODD, y=torch.zeros_like(X)))
+    torch.testing.assert_close(again, X, rtol=0, atol=1e-9)
+    torch.testing.assert_close(rest, torch.zeros_like(X), rtol=0, atol=1e-9)
+
+
+def test_features_keep_below_the_bound_of_proposition_7_2_7():
+    dt, gamma, alpha = 0.2, 1.0, 0.7
+    layer = GraphCON(couplings()["gcn"], 200, dt=dt, gamma=gamma, alpha=alpha, activation="tanh")
+    x = draw(N, H)
+    with torch.no_grad():
+        for n, (X, _) in enumerate(layer.steps(x, ODD), 1):
+            bound = (1 + 1 / gamma) * x.square().sum(1) + H * n * dt / (2 * gamma * (alpha - gamma * dt))
+            assert (X.square().sum(1) <= bound).all()
+
+
+def first_gradient(depth: int, graphcon: bool) -> float:
+    """Of a loss at the output with respect to the features at the input."""
+    torch.manual_seed(0)
+    coupling = GraphConvolution(8, 8)
+    if graphcon:
+        layer: nn.Module = GraphCON(coupling, depth, dt=4 / depth, gamma=1.0, alpha=0.5, activation="tanh")
+    else:
+        layer = GraphCON(coupling, depth, dt=1.0, gamma=1.0, alpha=1.0, activation="tanh")  # a plain GCN
+    x = torch.rand(25, 8, requires_grad=True)
+    out = layer(x, grid(5, 5))
+    (out * torch.linspace(-1, 1, 25)[:, None]).sum().backward()
+    return float(x.grad.norm())
+
+
+def test_gradients_neither_vanish_nor_explode_with_depth_where_those_of_a_gcn_vanish():
+    deep = {n: first_gradient(n, graphcon=True) for n in (8, 32, 128)}
+    plain = {n: first_gradient(n, graphcon=False) for n in (8, 32, 128)}
+    assert all(0.2 < value / deep[8] < 5 for value in deep.values())
+    assert plain[32] < 1e-2 * plain[8] and plain[128] < 1e-9 * plain[8]
+
+
+def test_the_dirichlet_energy_of_a_plain_gcn_dies_and_that_of_graphcon_does_not():
+    torch.manual_seed(0)
+    x, edge_index = torch.rand(100, 16), grid(10, 10)
+    coupling = GraphConvolution(16, 16)
+    oscillator = GraphCON(coupling, 100, dt=1.0, gamma=1.0, alpha=0.0, activation="tanh")
+    plain = GraphCON(coupling, 100, dt=1.0, gamma=1.0, alpha=1.0, activation="tanh")
+    with torch.no_grad():
+        kept, lost = (dirichlet_energy(net(x, edge_index), edge_index) for net in (oscillator, plain))
+    assert kept > 0.1 and lost < 1e-6
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_gradients(residual: str):
+    layer = GraphCON(couplings()["gcn"], 3, **CONSTANTS, residual=residual).double()
+    x, y = draw(N, H).requires_grad_(), draw(N, H, seed=2).requires_grad_()
+    weights = list(layer.parameters())
+    assert torch.autograd.gradcheck(lambda x, y, *_: layer(x, ODD, y=y), (x, y, *weights))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_renaming_the_nodes_renames_the_outputs(name: str):
+    layer, x = GraphCON(couplings()[name], 3, **CONSTANTS), draw(N, H)
+    order = torch.tensor([3, 5, 0, 4, 1, 2])
+    renamed = torch.empty_like(x)
+    renamed[order] = x
+    torch.testing.assert_close(layer(renamed, order[ODD])[order], layer(x, ODD), rtol=1e-9, atol=1e-10)
+
+
+def test_dropout_acts_on_position_and_velocity_each_with_its_own_mask():
+    x = torch.ones(200, H, dtype=torch.double)
+    edge_index = torch.zeros(2, 0, dtype=torch.long)
+    layer = GraphCON(
+        NodeLinear(H, H).double(), 1, dt=1.0, gamma=0.0, alpha=0.0, activation="relu", dropout=0.5
+    )
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.zero_()
+        X, Y = next(layer.steps(x, edge_index))
+        # before the last mask X = a + b and Y = b, with a and b 0 or 2; the last mask doubles or clears
+        assert {0.0, 4.0, 8.0} == set(X.unique().tolist()) and {0.0, 4.0} == set(Y.unique().tolist())
+        kept = (X > 0) & (Y > 0)
+        assert 4.0 in X[kept] and 8.0 in X[kept]
+        layer.eval()
+        X, Y = next(layer.steps(x, edge_index))
+        assert (X == 2).all() and (Y == 1).all()
+
+
+def test_symbols_name_the_weights_of_the_paper():
+    coupling = couplings()["gcn"]
+    shared = GraphCON(coupling, 3, **CONSTANTS, residual="plus")
+    assert list(shared.symbols()) == ["W", "b", "R", "r"]
+    assert shared.symbols()["b"] is coupling.bias
+    own = GraphCON(coupling, 3, **CONSTANTS, shared_weights=False)
+    assert list(own.symbols()) == ["W^1", "b^1", "W^2", "b^2", "W^3", "b^3"]
+    assert next(iter(GraphCON(couplings()["pyg-sage"], 2, **CONSTANTS).symbols())) == "theta.lin_l.weight"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dt": 0.0}, "dt must be positive"),
+        ({"gamma": -1.0}, "gamma must not be negative"),
+        ({"alpha": -0.5}, "alpha must not be negative"),
+        ({"n_layers": 0}, "n_layers must be positive"),
+        ({"activation": "rleu"}, "relu"),
+        ({"residual": "v1"}, "official-v1"),
+        ({"heads": "sum"}, "'mean', 'official'"),
+        ({"dropout": 1.5}, "dropout must lie in"),
+        ({"coupling": GraphConvolution(4, 6)}, "makes 6 of 4"),
+        ({"coupling": GraphAttention(4, 4, n_heads=2), "residual": "official-v1"}, "has none"),
+        ({"coupling": Fixed(torch.eye(4)), "residual": "plus"}, "needs the widths"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(options, message):
+    arguments = {"coupling": GraphConvolution(4, 4), "n_layers": 2, **CONSTANTS, **options}
+    with pytest.raises(InputError, match=message):
+        GraphCON(arguments.pop("coupling"), arguments.pop("n_layers"), **arguments)
+
+
+def test_what_cannot_be_run_is_refused():
+    layer = GraphCON(couplings()["gcn"], 2, **CONSTANTS)
+    with pytest.raises(InputError, match=r"\[0, 6\); got 0 to 6"):
+        layer(draw(N, H), torch.tensor([[0], [6]]))
+    with pytest.raises(InputError, match=r"x must have shape \(N, 4\)"):
+        layer(draw(N, 3), ODD)
+    with pytest.raises(InputError, match=r"y must have shape \(6, 4\)"):
+        layer(draw(N, H), ODD, y=draw(N, 3))
+    with pytest.raises(InputError, match="takes no edge_weight"):
+        GraphCON(couplings()["sage"], 2, **CONSTANTS)(draw(N, H), ODD, draw(8).abs())
+
+
+def official(d_in: int, d_out: int, hidden: int, coupling: nn.Module, residual: str, pool=None) -> int:
+    def layer(d: int) -> nn.Module:
+        return GraphCON(coupling, 3, dt=1.0, gamma=0.5, alpha=0.5, activation="relu", residual=residual)
+
+    net = GraphNet(layer, d_in, d_out, "graph" if pool else "node", hidden=hidden, pool=pool)
+    return sum(p.numel() for p in net.parameters())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        (569_093, lambda: official(1703, 5, 256, GraphConvolution(256, 256), "official-v1")),
+        (117_701, lambda: official(1703, 5, 64, GCNConv(64, 64), "official-v2")),
+        (97_901, lambda: official(1, 1, 220, GraphConvolution(220, 220), "official-v2", "sum")),
+        (135_178, lambda: official(3, 10, 256, GraphConvolution(256, 256), "plus", "sum")),
+        (531_978, lambda: official(3, 10, 256, GraphAttention(256, 256, n_heads=4), "plus", "sum")),
+        (531_978, lambda: official(3, 10, 256, GATConv(256, 256, heads=4), "plus", "sum")),
+    ],
+)
+def test_as_many_parameters_as_the_official_code(wanted, count):
+    assert count() == wanted
+
+
+# The citation model ---------------------------------------------------------------------------------------
+
+
+def citation(T: float, **options) -> CitationGraphCON:
+    torch.manual_seed(0)
+    model = CitationGraphCON(TransformerAttention(H, d_attention=6, n_heads=2, **options), T=T).double()
+    for p in model.parameters():
+        nn.init.normal_(p)
+    return model
+
+
+def test_the_citation_model_against_a_loop():
+    model, x = citation(3.25, normalize="sender", square_plus=True), draw(N, H)
+    of, weight = model.attention.attention(x, ODD)
+    A = np.zeros((N, N))
+    for j, i, w in zip(of.sender.tolist(), of.receiver.tolist(), weight.tolist(), strict=True):
+        A[i, j] += w
+    s_a, s_b, s_c = (1 / (1 + math.exp(-s.item())) for s in (model.a, model.b, model.c))
+    x0 = x.numpy()
+    X, Y = x0, x0
+    for h in (1, 1, 1, 0.25):
+        Y = Y + h * ((1 - s_b) * (A @ X - Y - X) + s_b * x0)
+        X = X + h * ((1 - s_c) * s_a * Y + s_c * x0)
+    np.testing.assert_allclose(model(x, ODD).detach(), X, atol=1e-10)
+    path = list(model.steps(x, ODD, T=2.0))
+    assert [t for t, _, _ in path] == [1.0, 2.0]
+
+
+def test_steps_of_time_end_at_T_exactly():
+    assert list(times(2.0)) == [(1.0, 1.0), (2.0, 1.0)]
+    assert list(times(0.5)) == [(0.5, 0.5)]
+    ends, sizes = zip(*times(18.2948), strict=True)
+    assert len(ends) == 19 and ends[-1] == 18.2948 and sizes[-1] == pytest.approx(0.2948)
+
+
+def test_the_source_of_the_citation_model_passes_no_gradient():
+    model, x = citation(2.0), draw(N, H).requires_grad_()
+    with torch.no_grad():
+        model.b.fill_(40.0)  # all source in the velocity,
+        model.c.fill_(40.0)  # and in the position: X = x0 + T x0 with x0 a constant where it is the source
+    model(x, ODD).sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones_like(x))
+
+
+def test_the_scalars_of_the_citation_model_start_at_one_half_and_are_trained():
+    model = CitationGraphCON(TransformerAttention(H, d_attention=4, n_heads=2), T=2.0)
+    assert torch.sigmoid(model.a) == torch.sigmoid(model.b) == torch.sigmoid(model.c) == 0.5
+    assert (model.attention.Q.weight == 1e-5).all()
+    model(torch.rand(N, H), ODD).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in (model.a, model.b, model.c))
+    assert list(model.symbols()) == ["a", "b", "c", "Q", "q", "K", "k"]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"normalize": "sender", "square_plus": True}, {"score": "exp_kernel"}]
+)
+def test_gradients_of_the_citation_model(options):
+    model = citation(2.5, **options)
+    weights = list(model.parameters())
+    x = draw(N, H)
+    assert torch.autograd.gradcheck(lambda *_: model(x, ODD), tuple(weights))
+
+
+def test_the_citation_model_refuses_foreign_edges_and_times():
+    model = citation(2.0)
+    with pytest.raises(InputError, match="got 0 to 7"):
+        model(draw(N, H), torch.tensor([[0], [7]]))
+    with pytest.raises(InputError, match="T must be positive"):
+        citation(0.0)
+    with pytest.raises(InputError, match="a multiple of n_heads"):
+        TransformerAttention(4, d_attention=5, n_heads=2)
