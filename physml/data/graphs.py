@@ -5,7 +5,8 @@ and missing reverses are as upstream has them. Features are either `x` (N, F) fl
 `x_data`, `x_indices`, `x_indptr`, `x_shape`; labels are `y` (N,) int64, -1 where a node has none. Splits that
 come with the data are `split_train`, `split_valid`, `split_test` (S, N) bool. A set of many graphs has their
 nodes and edges one after another, with `node_offsets` and `edge_offsets`: graph g has the nodes
-`node_offsets[g]:node_offsets[g + 1]`, which its edges count from 0.
+`node_offsets[g]:node_offsets[g + 1]`, which its edges count from 0; `n_graphs` (3,) says how many of them
+train, validate and test, in this order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -305,7 +306,8 @@ def one(arrays: Arrays, g: int) -> Arrays:
     nodes = slice(*arrays["node_offsets"][g : g + 2])
     edges = slice(*arrays["edge_offsets"][g : g + 2])
     by_node = len(arrays["y"]) == arrays["node_offsets"][-1]
-    found = {"edge_index": arrays["edge_index"][:, edges], "y": arrays["y"][nodes if by_node else g]}
+    edge_index = arrays["edge_index"][:, edges].astype(np.int64)
+    found = {"edge_index": edge_index, "y": arrays["y"][nodes if by_node else g]}
     if "x" in arrays:
         found["x"] = arrays["x"][nodes]
     else:

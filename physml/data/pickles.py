@@ -2,7 +2,7 @@
 
 import io
 import pickle
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +31,22 @@ def sparse() -> Allowed:
 
     modules = ("scipy.sparse.csr", "scipy.sparse._csr")
     return {**ARRAYS, **{(module, "csr_matrix"): csr_matrix for module in modules}}
+
+
+def tensors() -> Allowed:
+    """Arrays, and tensors of torch, whose bytes torch itself reads as weights alone."""
+    import torch
+    from torch._utils import _rebuild_tensor_v2
+
+    def storage(content: bytes) -> Any:
+        return torch.load(io.BytesIO(content), weights_only=True)
+
+    return {
+        **ARRAYS,
+        ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
+        ("torch.storage", "_load_from_bytes"): storage,
+        ("collections", "OrderedDict"): OrderedDict,
+    }
 
 
 def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:

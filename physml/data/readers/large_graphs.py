@@ -1,0 +1,187 @@
+"""Snap-patents, arXiv-year and genius, with 5 fixed splits. No torch at import. Axes: N nodes, F features.
+
+Large graphs of Lim et al. (NeurIPS 2021, https://arxiv.org/abs/2110.14446). Links are directed, as stored.
+"""
+
+import csv
+import gzip
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from physml.data import graphs
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.pickles import tensors, unpickle
+from physml.data.readers.graph_fixture import communities
+from physml.errors import DataError
+
+SIZES = {"snap_patents": (2_923_922, 269), "arxiv_year": (169_343, 128), "genius": (421_961, 12)}  # N, F
+FIXTURE_NODES = 80
+N_CLASSES, N_SPLITS = 5, 5
+PATENTS, GENIUS, ARXIV = "linkx/snap_patents.mat", "linkx/genius.mat", "ogb/arxiv.zip"
+SPLITS = {
+    "snap_patents": "linkx/snap-patents-splits.npy",
+    "arxiv_year": "linkx/arxiv-year-splits.npy",
+    "genius": "linkx/genius-splits.npy",
+}
+
+
+def _again(name: str) -> str:
+    return f"Get it again: `physml data get {name}`."
+
+
+def _patents(files: Files) -> Arrays:
+    """Sparse features; y (N,) int64: fifths of the years in which patents were granted; 5 splits."""
+    path, name = files.path(PATENTS), "snap_patents"
+    found = _mat(path, ("edge_index", "node_feat", "years"), _again(name))
+    years = np.asarray(found["years"]).reshape(-1)
+    x = found["node_feat"].tocsr() if hasattr(found["node_feat"], "tocsr") else None
+    if x is None:
+        raise DataError(f"{path}: node_feat must be a sparse matrix. {_again(name)}")
+    graphs.check_sparse(path, x, _again(name))
+    _check_sizes(path, name, x.shape, len(years))
+    graphs.check_finite(path, "years", years.astype(np.float64), _again(name))
+    y = graphs.even_quantiles(years, N_CLASSES)
+    return {**graphs.sparse_arrays(x), **_graph(files, path, name, found["edge_index"], y)}
+
+
+def _genius(files: Files) -> Arrays:
+    """x (N, 12) float32; y (N,) int64: 1 for a marked account; 5 splits. The metric is the area under ROC."""
+    path, name = files.path(GENIUS), "genius"
+    found = _mat(path, ("edge_index", "node_feat", "label"), _again(name))
+    x, y = np.asarray(found["node_feat"], np.float32), np.asarray(found["label"]).reshape(-1).astype(np.int64)
+    _check_sizes(path, name, x.shape, len(y))
+    graphs.check_finite(path, "features", x, _again(name))
+    graphs.check_labels(path, y, 2, _again(name))
+    return {"x": x, **_graph(files, path, name, found["edge_index"], y)}
+
+
+def _arxiv(files: Files) -> Arrays:
+    """x (N, 128) float32; y (N,) int64: fifths of the years in which papers appeared; 5 splits."""
+    tree, name = files.tree(ARXIV), "arxiv_year"
+    x, edges, years = (
+        _table(f"{tree.path}: {member}", tree.bytes(member), dtype)
+        for member, dtype in (
+            ("arxiv/raw/node-feat.csv.gz", np.float32),
+            ("arxiv/raw/edge.csv.gz", np.int64),
+            ("arxiv/raw/node_year.csv.gz", np.int64),
+        )
+    )
+    _check_sizes(tree.path, name, x.shape, len(years))
+    graphs.check_finite(tree.path, "features", x, _again(name))
+    y = graphs.even_quantiles(years.reshape(-1), N_CLASSES)
+    return {"x": x, **_graph(files, tree.path, name, edges.T, y)}
+
+
+def _graph(files: Files, path: Path, name: str, edges: Any, y: np.ndarray) -> Arrays:
+    edge_index = np.ascontiguousarray(edges, np.int64)
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise DataError(f"{path}: edges must be 2 x E; got {edge_index.shape}. {_again(name)}")
+    graphs.check_edges(path, edge_index, len(y), _again(name))
+    return {"y": y, "edge_index": edge_index, **_splits(files.path(SPLITS[name]), len(y), _again(name))}
+
+
+def _check_sizes(path: Path, name: str, shape: tuple[int, ...], n_labels: int) -> None:
+    n, d = SIZES[name]
+    if shape not in ((n, d), (FIXTURE_NODES, d)) or n_labels != shape[0]:
+        raise DataError(
+            f"{path}: expected {n} nodes with {d} features; got features {shape} and {n_labels} labels. "
+            f"{_again(name)}"
+        )
+
+
+def _mat(path: Path, names: tuple[str, ...], again: str) -> dict[str, Any]:
+    from scipy.io import loadmat
+
+    try:
+        found = loadmat(path)
+    except Exception as error:  # scipy raises about a dozen kinds for damaged files
+        raise DataError(f"{path} is no sound file of MATLAB: {error}. {again}") from error
+    if absent := [name for name in names if name not in found]:
+        has = ", ".join(name for name in found if not name.startswith("_"))
+        raise DataError(f"{path} has no {absent[0]}; it has {has}. {again}")
+    return {name: found[name] for name in names}
+
+
+def _table(where: str, content: bytes, dtype: type) -> np.ndarray:
+    try:
+        rows = gzip.decompress(content).decode("ascii")
+        return np.loadtxt(io.StringIO(rows), dtype, delimiter=",", ndmin=2)
+    except (OSError, EOFError, ValueError) as error:
+        raise DataError(f"{where} is no sound table of numbers: {error}. {_again('arxiv_year')}") from error
+
+
+def _splits(path: Path, n: int, again: str) -> Arrays:
+    """An .npy of objects: for each split the nodes that train, validate and test; a pickle, read as harmless."""
+    content = io.BytesIO(path.read_bytes())
+    npy = np.lib.format
+    try:
+        if npy.read_magic(content) == (1, 0):
+            npy.read_array_header_1_0(content)
+        else:
+            npy.read_array_header_2_0(content)
+    except ValueError as error:
+        raise DataError(f"{path} is no .npy file: {error}. {again}") from error
+    found = unpickle(content.read(), tensors(), str(path), again)
+    splits = []
+    for k, split in enumerate(np.asarray(found, object).reshape(-1).tolist()):
+        if not isinstance(split, dict) or set(split) != set(graphs.PARTS):
+            raise DataError(f"{path}: split {k} must have train, valid and test. {again}")
+        positions = {part: np.asarray(split[part]) for part in graphs.PARTS}
+        if any(nodes.ndim != 1 or nodes.dtype.kind not in "iu" for nodes in positions.values()):
+            raise DataError(f"{path}: split {k} must name nodes by numbers. {again}")
+        graphs.check_split(path, positions, n, again)
+        splits.append(positions)
+    if len(splits) != N_SPLITS:
+        raise DataError(f"{path}: {len(splits)} splits, expected {N_SPLITS}. {again}")
+    return graphs.masks(splits, n)
+
+
+# ---------------------------------------------------------------------------- fixtures
+
+
+def _fixture(root: Path, name: str) -> None:
+    """80 nodes; the classes differ in their features and, for two, are fifths of the years."""
+    from scipy.sparse import csc_array
+
+    d = SIZES[name][1]
+    made = communities(FIXTURE_NODES, d, 2 if name == "genius" else N_CLASSES, seed=6, homophily=0.3)
+    years = 1990 + 3 * made.y + np.arange(FIXTURE_NODES) % 2
+    (root / SPLITS[name]).parent.mkdir(parents=True, exist_ok=True)
+    if name == "arxiv_year":
+        (root / ARXIV).parent.mkdir(parents=True, exist_ok=True)
+        tables = {"node-feat": made.x, "edge": made.edge_index.T, "node_year": years[:, None]}
+        with zipfile.ZipFile(root / ARXIV, "w") as archive:
+            for table, rows in tables.items():
+                text = io.StringIO()
+                csv.writer(text, lineterminator="\n").writerows(rows.tolist())
+                packed = gzip.compress(text.getvalue().encode(), mtime=0)
+                archive.writestr(zipfile.ZipInfo(f"arxiv/raw/{table}.csv.gz"), packed)
+    elif name == "genius":
+        _write_mat(root / GENIUS, edge_index=made.edge_index, node_feat=made.x, label=made.y[None])
+    else:
+        x = csc_array(made.x.astype(np.float64))
+        _write_mat(
+            root / PATENTS, edge_index=made.edge_index, node_feat=x, years=years[None], num_nodes=len(years)
+        )
+    splits = np.empty(N_SPLITS, object)
+    for k in range(N_SPLITS):
+        splits[k] = graphs.cut(np.random.RandomState(k).permutation(FIXTURE_NODES), 40, 20)
+    np.save(root / SPLITS[name], splits, allow_pickle=True)
+
+
+def _write_mat(path: Path, **arrays: Any) -> None:
+    """With a header that tells no date: the same fixture, the same bytes."""
+    from scipy.io import savemat
+
+    file = io.BytesIO()
+    savemat(file, arrays)
+    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + file.getvalue()[116:])
+
+
+SNAP_PATENTS = DataSet("snap_patents", 1, _patents, lambda root: _fixture(root, "snap_patents"))
+ARXIV_YEAR = DataSet("arxiv_year", 1, _arxiv, lambda root: _fixture(root, "arxiv_year"))
+GENIUS_GRAPH = DataSet("genius", 1, _genius, lambda root: _fixture(root, "genius"))

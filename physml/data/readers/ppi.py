@@ -1,0 +1,136 @@
+"""Proteins and what they do, in 24 tissues: graphs of GraphSAGE. No torch here.
+
+Axes: G = 24 graphs, V proteins and E edge rows of all of them, 50 features, 121 functions.
+"""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from physml.data import graphs
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.readers.graph_fixture import communities
+from physml.data.tree import Tree
+from physml.errors import DataError
+
+ARCHIVE = "ppi/ppi.zip"
+PARTS = ("train", "valid", "test")
+NODES = {"train": 44_906, "valid": 6514, "test": 5524}
+GRAPHS = {"train": 20, "valid": 2, "test": 2}
+FEATURES, FUNCTIONS = 50, 121
+FIXTURE_GRAPHS, FIXTURE_NODES = {"train": 3, "valid": 1, "test": 1}, 30
+_AGAIN = "Get it again: `physml data get ppi`."
+
+
+def _read(files: Files) -> Arrays:
+    """x (V, 50) float32; y (V, 121) float32 of 0 and 1; edge_index without loops and duplicates.
+
+    Where upstream says that its links have no direction, both are here, as networkx and PyG read them.
+    """
+    tree = files.tree(ARCHIVE)
+    found = {part: _part(tree, part) for part in PARTS}
+    joined = [found[part] for part in PARTS]
+    arrays: Arrays = {
+        name: np.concatenate([part[name] for part in joined], 1 if name == "edge_index" else 0)
+        for name in ("x", "y", "edge_index")
+    }
+    for name in ("nodes", "edges"):
+        arrays[f"{name[:-1]}_offsets"] = graphs.offsets(
+            np.concatenate([part[name] for part in joined]).tolist()
+        )
+    return {**arrays, "n_graphs": np.array([len(part["nodes"]) for part in joined], np.int64)}
+
+
+def _part(tree: Tree, part: str) -> Arrays:
+    """The graphs of a part one after another; `nodes` and `edges` (G,) are their sizes."""
+    x, y, tissue = (_array(tree, f"{part}_{name}.npy") for name in ("feats", "labels", "graph_id"))
+    where = f"{tree.path}: {part}"
+    if len(x) not in (NODES[part], FIXTURE_GRAPHS[part] * FIXTURE_NODES):
+        raise DataError(f"{where} has {len(x)} proteins, expected {NODES[part]}. {_AGAIN}")
+    if x.shape[1:] != (FEATURES,) or y.shape != (len(x), FUNCTIONS) or tissue.shape != (len(x),):
+        raise DataError(
+            f"{where}: features {x.shape}, functions {y.shape}, graph ids {tissue.shape}; expected "
+            f"N x {FEATURES}, N x {FUNCTIONS} and N. {_AGAIN}"
+        )
+    graphs.check_finite(where, "features", x, _AGAIN)
+    if not np.isin(y, (0, 1)).all():
+        raise DataError(f"{where}: functions must be 0 or 1. {_AGAIN}")
+    ids, number = np.unique(tissue, return_inverse=True)
+    if len(ids) not in (GRAPHS[part], FIXTURE_GRAPHS[part]):
+        raise DataError(f"{where} has {len(ids)} graphs, expected {GRAPHS[part]}. {_AGAIN}")
+    edges = graphs.without_loops(graphs.coalesced(_links(tree, part, len(x))))
+    if (apart := np.flatnonzero(number[edges[0]] != number[edges[1]])).size:
+        a, b = edges[:, apart[0]]
+        raise DataError(f"{where}: a link joins the proteins {a} and {b} of two graphs. {_AGAIN}")
+    order = np.argsort(number, kind="stable")
+    nodes = np.bincount(number)
+    place = np.empty(len(x), np.int64)
+    place[order] = np.arange(len(x)) - np.repeat(np.cumsum(nodes) - nodes, nodes)
+    edges = edges[:, np.argsort(number[edges[0]], kind="stable")]
+    return {
+        "x": x[order].astype(np.float32),
+        "y": y[order].astype(np.float32),
+        "edge_index": place[edges],
+        "nodes": nodes,
+        "edges": np.bincount(number[edges[0]], minlength=len(nodes)),
+    }
+
+
+def _array(tree: Tree, name: str) -> np.ndarray:
+    try:
+        return np.load(io.BytesIO(tree.bytes(name)), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{tree.path}: {name} is no sound array: {error}. {_AGAIN}") from error
+
+
+def _links(tree: Tree, part: str, n: int) -> np.ndarray:
+    where = f"{tree.path}: {part}_graph.json"
+    try:
+        graph = json.loads(tree.bytes(f"{part}_graph.json"))
+        ends = [(link["source"], link["target"]) for link in graph["links"]]
+        edge_index = np.array(ends, np.int64).reshape(-1, 2).T
+        ids = [node["id"] for node in graph["nodes"]]
+        directed = graph["directed"]
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise DataError(f"{where} is no graph with nodes and links: {error!r}. {_AGAIN}") from error
+    if ids != list(range(n)):
+        raise DataError(f"{where}: expected the nodes 0..{n - 1} in their order. {_AGAIN}")
+    graphs.check_edges(where, edge_index, n, _AGAIN)
+    return edge_index if directed else np.concatenate([edge_index, edge_index[::-1]], 1)
+
+
+def _fixture(root: Path) -> None:
+    """5 graphs of 30 proteins in 5 communities, whose functions are those of the community; one loop each."""
+    (root / ARCHIVE).parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.RandomState(0)
+    does = rng.rand(5, FUNCTIONS) < 0.3
+    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
+        for part, n in FIXTURE_GRAPHS.items():
+            made = [communities(FIXTURE_NODES, FEATURES, 5, seed=10 * n + k) for k in range(n)]
+            edges = [one.edge_index + FIXTURE_NODES * k for k, one in enumerate(made)]
+            loops = [np.full((2, 1), FIXTURE_NODES * k) for k in range(n)]
+            graph = {
+                "directed": False,
+                "graph": {},
+                "multigraph": False,
+                "nodes": [{"id": node} for node in range(n * FIXTURE_NODES)],
+                "links": [
+                    {"source": a, "target": b} for a, b in np.concatenate([*edges, *loops], 1).T.tolist()
+                ],
+            }
+            arrays = {
+                "feats": np.concatenate([one.x for one in made]).astype(np.float64),
+                "labels": np.concatenate([does[one.y] for one in made]).astype(np.int64),
+                "graph_id": np.repeat(np.arange(1, n + 1), FIXTURE_NODES),
+            }
+            for name, array in arrays.items():
+                file = io.BytesIO()
+                np.save(file, array)
+                archive.writestr(zipfile.ZipInfo(f"{part}_{name}.npy"), file.getvalue())
+            archive.writestr(zipfile.ZipInfo(f"{part}_graph.json"), json.dumps(graph))
+
+
+PPI = DataSet("ppi", 1, _read, _fixture)

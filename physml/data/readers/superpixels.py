@@ -1,0 +1,98 @@
+"""MNIST as graphs of 75 superpixels. No torch at import. Axes: G graphs, V = 75 G nodes, E edges of all."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from physml.data import graphs
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.errors import DataError
+
+ARCHIVE, MEMBER = "superpixels/MNISTSuperpixels.zip", "MNISTSuperpixels.pt"
+SIZES = {"train": 60_000, "test": 10_000}
+FIXTURE_SIZES = {"train": 30, "test": 20}
+NODES, CLASSES = 75, 10
+KEYS = ("x", "edge_index", "pos", "y")
+_AGAIN = "Get it again: `physml data get superpixels`."
+
+
+def _read(files: Files) -> Arrays:
+    """x (V, 1) float32: grey; pos (V, 2) float32: pixels; y (G,) int64; edge_index (2, E) uint8: E is 10^8.
+
+    The training graphs stand first; n_graphs is (those, 0, the test graphs): none is held out to validate.
+    """
+    import torch
+
+    tree = files.tree(ARCHIVE)
+    where = f"{tree.path}: {MEMBER}"
+    try:
+        parts = torch.load(io.BytesIO(tree.bytes(MEMBER)), weights_only=True)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can make torch raise nearly anything
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{where} cannot be read: {said}. {_AGAIN}") from error
+    if not isinstance(parts, list | tuple) or len(parts) != 2:
+        raise DataError(f"{where}: expected two lists, of training and test graphs. {_AGAIN}")
+    for part, found in zip(SIZES, parts, strict=True):
+        if len(found) not in (SIZES[part], FIXTURE_SIZES[part]):
+            raise DataError(f"{where}: {len(found)} graphs to {part}, expected {SIZES[part]}. {_AGAIN}")
+    checked = [_graph(where, k, one) for k, one in enumerate([*parts[0], *parts[1]])]
+    return {
+        "x": np.concatenate([one["x"] for one in checked]),
+        "pos": np.concatenate([one["pos"] for one in checked]),
+        "y": np.concatenate([one["y"] for one in checked]),
+        "edge_index": np.concatenate([one["edge_index"] for one in checked], 1),
+        "node_offsets": NODES * np.arange(len(checked) + 1),
+        "edge_offsets": graphs.offsets([one["edge_index"].shape[1] for one in checked]),
+        "n_graphs": np.array([len(parts[0]), 0, len(parts[1])], np.int64),
+    }
+
+
+def _graph(where: str, k: int, entry: Any) -> Arrays:
+    if not isinstance(entry, dict) or not set(KEYS) <= set(entry):
+        raise DataError(f"{where}: graph {k} lacks one of {', '.join(KEYS)}. {_AGAIN}")
+    x, edge_index, pos, y = (np.asarray(entry[key]) for key in KEYS)
+    if x.shape != (NODES, 1) or pos.shape != (NODES, 2) or y.size != 1 or edge_index.shape[0] != 2:
+        raise DataError(
+            f"{where}: graph {k} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "
+            f"{y.size} labels; expected ({NODES}, 1), ({NODES}, 2), (2, E) and 1. {_AGAIN}"
+        )
+    graphs.check_edges(f"{where}: graph {k}", edge_index, NODES, _AGAIN)
+    graphs.check_labels(f"{where}: graph {k}", y.reshape(1), CLASSES, _AGAIN)
+    graphs.check_finite(f"{where}: graph {k}", "x or pos", np.concatenate([x, pos], 1), _AGAIN)
+    return {
+        "x": x.astype(np.float32),
+        "pos": pos.astype(np.float32),
+        "y": y.reshape(1).astype(np.int64),
+        "edge_index": edge_index.astype(np.uint8),
+    }
+
+
+def _fixture(root: Path) -> None:
+    """75 points each, linked to the next two; the brighter ones lie in a column that is the digit."""
+    import torch
+
+    rng = np.random.RandomState(0)
+    parts = []
+    for n in FIXTURE_SIZES.values():
+        part = []
+        for k in range(n):
+            pos = rng.uniform(0, 27, (NODES, 2)).astype(np.float32)
+            x = (np.abs(pos[:, :1] - 2.7 * (k % CLASSES)) < 3).astype(np.float32)
+            a = np.repeat(np.arange(NODES), 2)
+            b = (a + np.tile([1, 2], NODES)) % NODES
+            entry = {"x": x, "edge_index": np.stack([a, b]), "pos": pos, "y": np.array([k % CLASSES])}
+            part.append({key: torch.from_numpy(value) for key, value in entry.items()})
+        parts.append(part)
+    file = io.BytesIO()
+    torch.save(tuple(parts), file)
+    (root / ARCHIVE).parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(MEMBER), file.getvalue())
+
+
+SUPERPIXELS = DataSet("superpixels", 1, _read, _fixture)

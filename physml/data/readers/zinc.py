@@ -1,0 +1,234 @@
+"""ZINC-12k: molecules with their penalised solubility, logP - SA - cycles. No torch at import.
+
+Axes: G graphs, V atoms and E directed bonds of all of them. `zinc` is the official subset of 10,000, 1000
+and 1000 molecules; `zinc_substitute` has its official valid and test molecules, but 9922 others train, with
+targets of the same formula: a result on it is none on ZINC-12k.
+"""
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from physml.data import graphs
+from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.pickles import tensors, unpickle
+from physml.data.readers.webkb import npz
+from physml.errors import DataError
+
+ATOMS, BONDS = 28, 4  # kinds; bond 0 is none
+ARCHIVE = "zinc/molecules.zip"
+PARTS = {"train": "train", "valid": "val", "test": "test"}  # as upstream calls them
+SIZES = {"train": 10_000, "valid": 1000, "test": 1000}
+SUBSTITUTE_SIZES = {"train": 9922, "valid": 1000, "test": 1000}
+FIXTURE_SIZES = {"train": 24, "valid": 8, "test": 8}
+_AGAIN = "Get it again: `physml data get zinc`."
+_AGAIN_SUBSTITUTE = "Get a sound copy of it; `physml data get zinc` has the official set."
+
+
+def index_name(part: str) -> str:
+    return f"zinc/{PARTS[part]}.index"
+
+
+def substitute_name(part: str) -> str:
+    stem = "zinc_train_SUBSTITUTE" if part == "train" else f"zinc12k_{PARTS[part]}"
+    return f"zinc-substitute/{stem}.npz"
+
+
+# ---------------------------------------------------------------------------- the official subset
+
+
+def _read(files: Files) -> Arrays:
+    """x (V, 1) int64: kind of atom, 0..27; edge_attr (E,) int64: kind of bond, 1..3; y (G,) float32.
+
+    edge_index has each bond in both directions; offsets and n_graphs as `physml.data.graphs` says.
+    """
+    tree = files.tree(ARCHIVE)
+    allowed = tensors()
+    molecules: dict[str, list[Arrays]] = {}
+    for part, name in PARTS.items():
+        where = f"{tree.path}: molecules/{name}.pickle"
+        everything = unpickle(tree.bytes(f"molecules/{name}.pickle"), allowed, where, _AGAIN)
+        if not isinstance(everything, list):
+            raise DataError(f"{where}: expected a list; got {type(everything).__name__}. {_AGAIN}")
+        chosen = _chosen(files.path(index_name(part)), part, len(everything))
+        molecules[part] = [_molecule(where, k, everything[k]) for k in chosen]
+    return _together(tree.path, molecules)
+
+
+def _chosen(path: Path, part: str, n: int) -> list[int]:
+    """Which molecules of the whole set are in the subset: numbers with commas between, on one line."""
+    try:
+        found = [int(word) for word in path.read_text(encoding="utf-8").strip().split(",")]
+    except ValueError as error:
+        raise DataError(f"{path}: expected numbers with commas between: {error}. {_AGAIN}") from error
+    if len(found) not in (SIZES[part], FIXTURE_SIZES[part]) or len(set(found)) != len(found):
+        raise DataError(f"{path}: expected {SIZES[part]} different numbers; got {len(found)}. {_AGAIN}")
+    if min(found) < 0 or max(found) >= n:
+        raise DataError(f"{path}: there are {n} molecules, 0..{n - 1}; it names {max(found)}. {_AGAIN}")
+    return found
+
+
+def _molecule(where: str, k: int, entry: Any) -> Arrays:
+    try:
+        atoms = np.asarray(entry["atom_type"]).astype(np.int64)
+        bonds = np.asarray(entry["bond_type"]).astype(np.int64)
+        y = np.asarray(entry["logP_SA_cycle_normalized"], np.float32).reshape(-1)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{where}: molecule {k} lacks atoms, bonds or target: {error!r}. {_AGAIN}") from error
+    if atoms.ndim != 1 or bonds.shape != (len(atoms), len(atoms)) or len(y) != 1:
+        raise DataError(
+            f"{where}: molecule {k} has atoms of shape {atoms.shape}, bonds of {bonds.shape}, {len(y)} "
+            f"targets; expected N, N x N and 1. {_AGAIN}"
+        )
+    edge_index = np.stack(np.nonzero(bonds))
+    return {"x": atoms[:, None], "edge_index": edge_index, "edge_attr": bonds[tuple(edge_index)], "y": y}
+
+
+def _together(where: Path, by_part: dict[str, list[Arrays]]) -> Arrays:
+    molecules = [molecule for part in PARTS for molecule in by_part[part]]
+    arrays: Arrays = {
+        "x": np.concatenate([one["x"] for one in molecules]),
+        "edge_index": np.concatenate([one["edge_index"] for one in molecules], 1),
+        "edge_attr": np.concatenate([one["edge_attr"] for one in molecules]),
+        "y": np.concatenate([one["y"] for one in molecules]),
+        "node_offsets": graphs.offsets([len(one["x"]) for one in molecules]),
+        "edge_offsets": graphs.offsets([len(one["edge_attr"]) for one in molecules]),
+        "n_graphs": np.array([len(by_part[part]) for part in PARTS], np.int64),
+    }
+    _check(where, arrays, _AGAIN)
+    return arrays
+
+
+def _check(where: object, arrays: Arrays, again: str) -> None:
+    """Kinds of atoms and bonds, the ends of every bond, targets."""
+    for name, values, low, high in (
+        ("atom", arrays["x"], 0, ATOMS - 1),
+        ("bond", arrays["edge_attr"], 1, BONDS - 1),
+    ):
+        if values.min() < low or values.max() > high:
+            raise DataError(
+                f"{where}: kinds of {name}s are {low}..{high}; got {values.min()} to {values.max()}. {again}"
+            )
+    atoms = np.repeat(np.diff(arrays["node_offsets"]), np.diff(arrays["edge_offsets"]))
+    wrong = np.flatnonzero(((arrays["edge_index"] < 0) | (arrays["edge_index"] >= atoms)).any(0))
+    if len(wrong):
+        raise DataError(f"{where}: bond {wrong[0]} names an atom that its molecule lacks. {again}")
+    graphs.check_finite(where, "targets", arrays["y"], again)
+
+
+# ---------------------------------------------------------------------------- the substitute
+
+
+def _read_substitute(files: Files) -> Arrays:
+    """The same arrays, of which train is another choice of molecules."""
+    parts = [_part(files.path(substitute_name(part)), part) for part in PARTS]
+    vocabulary = {tuple(part.pop("atom_vocab").tolist()) for part in parts}
+    if len(vocabulary) > 1:
+        path = files.path(substitute_name("train"))
+        raise DataError(f"{path}: it numbers the atoms otherwise than valid and test. {_AGAIN_SUBSTITUTE}")
+    joined = {
+        name: np.concatenate([part[name] for part in parts], -1 if name == "edge_index" else 0)
+        for name in ("x", "edge_index", "edge_attr", "y")
+    }
+    for name in ("node_offsets", "edge_offsets"):
+        joined[name] = graphs.offsets(np.concatenate([np.diff(part[name]) for part in parts]).tolist())
+    return {**joined, "n_graphs": np.array([len(part["y"]) for part in parts], np.int64)}
+
+
+def _part(path: Path, part: str) -> Arrays:
+    names = ("atom_type", "edge_index", "bond_type", "y", "node_ptr", "edge_ptr", "atom_vocab")
+    found = npz(path, names, _AGAIN_SUBSTITUTE)
+    if len(found["y"]) not in (SUBSTITUTE_SIZES[part], FIXTURE_SIZES[part]):
+        raise DataError(
+            f"{path}: {len(found['y'])} molecules, expected {SUBSTITUTE_SIZES[part]}. {_AGAIN_SUBSTITUTE}"
+        )
+    arrays: Arrays = {
+        "x": found["atom_type"].astype(np.int64)[:, None],
+        "edge_index": found["edge_index"].astype(np.int64),
+        "edge_attr": found["bond_type"].astype(np.int64),
+        "y": found["y"].astype(np.float32),
+        "node_offsets": found["node_ptr"].astype(np.int64),
+        "edge_offsets": found["edge_ptr"].astype(np.int64),
+    }
+    for name, total in (("node_offsets", len(arrays["x"])), ("edge_offsets", len(arrays["edge_attr"]))):
+        ends = arrays[name]
+        if (
+            len(ends) != len(arrays["y"]) + 1
+            or ends[0] != 0
+            or ends[-1] != total
+            or (np.diff(ends) < 0).any()
+        ):
+            raise DataError(f"{path}: {name} do not cut {total} into {len(arrays['y'])}. {_AGAIN_SUBSTITUTE}")
+    _check(path, arrays, _AGAIN_SUBSTITUTE)
+    return {**arrays, "atom_vocab": found["atom_vocab"]}
+
+
+# ---------------------------------------------------------------------------- fixtures
+
+
+def _molecules(part: str) -> list[tuple[np.ndarray, np.ndarray, float]]:
+    """Rings of 5 to 7 atoms of four kinds with a tail: atoms, matrix of bonds, a target that counts them."""
+    rng = np.random.RandomState(list(PARTS).index(part))
+    made = []
+    for _ in range(FIXTURE_SIZES[part]):
+        ring, tail = int(rng.randint(5, 8)), int(rng.randint(0, 3))
+        n = ring + tail
+        atoms = rng.randint(0, 4, n)
+        bonds = np.zeros((n, n), np.int64)
+        for a in range(n):
+            b = 0 if a == ring - 1 else a + 1
+            if b < n:
+                bonds[a, b] = bonds[b, a] = rng.randint(1, 4)
+        if tail:
+            bonds[0, ring] = bonds[ring, 0] = 1
+        made.append((atoms, bonds, float(0.5 * (atoms == 0).sum() - 0.2 * n)))
+    return made
+
+
+def _fixture(root: Path) -> None:
+    """A pickle of tensors for each part, and all of its molecules in the index."""
+    import torch
+
+    (root / "zinc").mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
+        for part, name in PARTS.items():
+            entries = [
+                {
+                    "num_atom": len(atoms),
+                    "atom_type": torch.from_numpy(atoms),
+                    "bond_type": torch.from_numpy(bonds),
+                    "logP_SA_cycle_normalized": torch.tensor([y]),
+                }
+                for atoms, bonds, y in _molecules(part)
+            ]
+            archive.writestr(zipfile.ZipInfo(f"molecules/{name}.pickle"), pickle.dumps(entries, protocol=2))
+            (root / index_name(part)).write_text(",".join(map(str, range(len(entries)))) + "\n")
+
+
+def _fixture_substitute(root: Path) -> None:
+    (root / "zinc-substitute").mkdir(parents=True, exist_ok=True)
+    for part in PARTS:
+        made = _molecules(part)
+        ends = [np.stack(np.nonzero(bonds)) for _, bonds, _ in made]
+        file = io.BytesIO()
+        np.savez(
+            file,
+            atom_type=np.concatenate([atoms for atoms, _, _ in made]).astype(np.int8),
+            edge_index=np.concatenate(ends, 1).astype(np.int16),
+            bond_type=np.concatenate([b[tuple(e)] for (_, b, _), e in zip(made, ends, strict=True)]).astype(
+                np.int8
+            ),
+            y=np.array([y for _, _, y in made], np.float32),
+            node_ptr=graphs.offsets([len(atoms) for atoms, _, _ in made]).astype(np.int32),
+            edge_ptr=graphs.offsets([e.shape[1] for e in ends]).astype(np.int32),
+            atom_vocab=np.array(["C", "N", "O", "F"]),
+        )
+        (root / substitute_name(part)).write_bytes(file.getvalue())
+
+
+ZINC = DataSet("zinc", 1, _read, _fixture)
+ZINC_SUBSTITUTE = DataSet("zinc_substitute", 1, _read_substitute, _fixture_substitute)
