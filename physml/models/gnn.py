@@ -26,6 +26,7 @@ from physml.models.graph_parts import (
     Heads,
     call,
     check_input,
+    dropped_linear,
     gcn_spread,
     last,
     merge_heads,
@@ -271,6 +272,7 @@ class GraphNet(GraphModel):
     r"""A `GraphModel` made for a task: linear encoder and decoder of its sizes.
 
     Dropout `input_dropout`, Linear to H, activation; the stack; activation, dropout, Linear to O, activation.
+    Wide features that are mostly zeros are kept as sparse rows on a CPU, see `dropped_linear`.
 
     Args:
         layer: makes the stack from its number of channels. d_in: D; d_out: O. readout: "node" or "graph".
@@ -353,9 +355,11 @@ class GraphNet(GraphModel):
     ) -> Tensor:
         has_shape("input", input, ("N", self.d_in), hint="One row of features per node.")
         check_graph(input, edge_index, edge_weight)
-        x = F.dropout(input, self.input_dropout, self.training)
-        if self.encoder is not None:
-            x = ACTIVATIONS[self.encoder_activation](self.encoder(x))
+        if isinstance(self.encoder, nn.Linear):
+            x = dropped_linear(input, self.input_dropout, self.training, self.encoder)
+            x = ACTIVATIONS[self.encoder_activation](x)
+        else:
+            x = F.dropout(input, self.input_dropout, self.training)
         x = call(self.stack, x, edge_index, edge_weight)
         x = self.decode(x, edge_index, edge_weight)
         return x if self.pool is None else pooled(x, batch, self.pool)

@@ -41,9 +41,7 @@ class Edges:
             if of == "receiver":
                 own, other = other, own
             order = torch.argsort(own, stable=True)
-            start = torch.zeros(self.n + 1, dtype=torch.long, device=own.device)
-            torch.cumsum(torch.bincount(own, minlength=self.n), 0, out=start[1:])
-            self._rows[of] = start, other[order], order
+            self._rows[of] = _starts(own, self.n), other[order], order
         return self._rows[of]
 
     def matrix(self, weight: Tensor, of: Literal["sender", "receiver"]) -> Tensor:
@@ -194,6 +192,69 @@ def softmax_over(score: Tensor, node: Tensor, n: int) -> Tensor:
     top = score.new_full((n, score.shape[1]), -torch.inf).scatter_reduce(0, index, score.detach(), "amax")
     weight = torch.exp(score - top[node])
     return weight / torch.zeros_like(top).index_add(0, node, weight)[node]
+
+
+# Features that are mostly zeros ---------------------------------------------------------------------------
+
+SPARSE_WIDTH, SPARSE_SHARE = 256, 0.1  # worth it from so many features on, up to this share of non-zeros
+
+
+class Rows:
+    """The entries of features (N, D) that are not 0, row after row and column after column."""
+
+    def __init__(self, x: Tensor) -> None:
+        row, column = x.nonzero(as_tuple=True)
+        self.value, self.shape = x[row, column], (x.shape[0], x.shape[1])
+        self.order = torch.argsort(column, stable=True)
+        self._there = _starts(row, x.shape[0]), column
+        self._back = _starts(column, x.shape[1]), row[self.order]
+
+    def matrix(self, value: Tensor) -> Tensor:
+        return csr(*self._there, value, self.shape)
+
+    def transposed(self, value: Tensor) -> Tensor:
+        return csr(*self._back, value[self.order], self.shape[::-1])
+
+
+def _starts(sorted_by: Tensor, n: int) -> Tensor:
+    start = torch.zeros(n + 1, dtype=torch.long, device=sorted_by.device)
+    torch.cumsum(torch.bincount(sorted_by, minlength=n), 0, out=start[1:])
+    return start
+
+
+def sparse_rows(x: Tensor) -> Rows | None:
+    """Features on a CPU that are wide, given and mostly zeros, as rows, made once per tensor; else None."""
+    if x.device.type != "cpu" or x.requires_grad or x.shape[1] < SPARSE_WIDTH:
+        return None
+
+    def make() -> Rows | None:
+        few = int(torch.count_nonzero(x)) <= SPARSE_SHARE * x.numel()
+        return Rows(x) if few and bool(torch.isfinite(x).all()) else None
+
+    return cached("rows", x, (), make)
+
+
+def dropped_linear(x: Tensor, p: float, training: bool, layer: nn.Linear) -> Tensor:
+    """`layer` of x behind dropout; where x is mostly zeros, masks are drawn for the other entries alone."""
+    rows = sparse_rows(x)
+    if rows is None:
+        return layer(F.dropout(x, p, training))
+    out: Tensor = _RowsTimes.apply(layer.weight, F.dropout(rows.value, p, training), rows)
+    return out if layer.bias is None else out + layer.bias
+
+
+class _RowsTimes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, value: Tensor, rows: Rows) -> Tensor:
+        ctx.save_for_backward(value)
+        ctx.rows = rows
+        return rows.matrix(value) @ weight.T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (value,) = ctx.saved_tensors
+        return (ctx.rows.transposed(value) @ grad).T, None, None
 
 
 # Powers and gates ----------------------------------------------------------------------------------------

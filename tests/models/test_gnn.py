@@ -22,6 +22,7 @@ from physml.models.graph_layers import (
     NodeLinear,
     TransformerAttention,
 )
+from physml.models.graph_parts import dropped_linear, sparse_rows
 from physml.models.graphcon import CitationGraphCON, GraphCON
 
 with warnings.catch_warnings():
@@ -329,3 +330,42 @@ def test_plain_stacks_refuse_what_has_no_meaning():
         GNN(D, H, 2, kind="gnc")
     with pytest.raises(InputError, match="scale must be positive"):
         GNN(D, H, 2, kind="gcn", pair_norm=0.0)
+
+
+def mostly_zeros(n: int = 40, width: int = 300) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    kept = torch.rand(n, width, generator=generator) < 0.05
+    kept[3] = False  # a node without any feature
+    return draw(n, width) * kept
+
+
+def test_features_that_are_mostly_zeros_give_the_same_numbers_and_slopes_as_dense_ones():
+    x, layer = mostly_zeros(), nn.Linear(300, 7).double()
+    assert sparse_rows(x) is not None and sparse_rows(x) is sparse_rows(x)
+    out = dropped_linear(x, 0.0, True, layer)
+    torch.testing.assert_close(out, layer(x))
+    found = torch.autograd.grad(out.square().sum(), layer.parameters())
+    wanted = torch.autograd.grad(layer(x).square().sum(), layer.parameters())
+    torch.testing.assert_close(found, wanted)
+    x[3, 5] = 7.0  # a change in place is seen
+    torch.testing.assert_close(dropped_linear(x, 0.0, True, layer), layer(x))
+
+
+def test_dropout_of_features_that_are_mostly_zeros_has_the_same_law():
+    x, layer = mostly_zeros(), nn.Linear(300, 2, bias=False).double()
+    torch.manual_seed(0)
+    sparse = torch.stack([dropped_linear(x, 0.4, True, layer) for _ in range(3000)])
+    dense = torch.stack([layer(nn.functional.dropout(x, 0.4)) for _ in range(3000)])
+    scale = dense.std(0).clamp(min=1e-9)
+    assert ((sparse.mean(0) - dense.mean(0)).abs() / scale).max() < 0.15
+    torch.testing.assert_close(sparse.std(0), dense.std(0), rtol=0.12, atol=1e-9)
+    assert torch.equal(dropped_linear(x, 0.4, False, layer), dropped_linear(x, 0.0, True, layer))
+
+
+def test_features_stay_dense_where_that_is_better_or_a_nan_would_be_lost():
+    assert sparse_rows(torch.rand(40, 300)) is None and sparse_rows(torch.zeros(40, 8)) is None
+    assert sparse_rows(mostly_zeros().requires_grad_()) is None
+    x = mostly_zeros()
+    x[2, 2] = torch.nan
+    out = dropped_linear(x, 0.0, True, nn.Linear(300, 2).double())
+    assert out.isnan().any(1).nonzero().flatten().tolist() == [2]
