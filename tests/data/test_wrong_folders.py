@@ -30,8 +30,17 @@ from physml.data.readers import (
     glove,
     har,
     imdb,
+    large_graphs,
     mnist,
+    musae,
+    planetoid,
+    ppi,
     ptb,
+    shchur,
+    superpixels,
+    syn_cora,
+    webkb,
+    zinc,
 )
 from physml.data.readers import speech_commands as speech
 from physml.data.store import Store
@@ -448,6 +457,173 @@ TSR_CASES = {
     "half a file": (cut(RATES), r"BIDMC32HR_TRAIN\.ts"),
 }
 
+
+def arrays(name: str, **edits: Callable[[np.ndarray], np.ndarray]) -> Change:
+    """Other arrays in an .npz; one that is edited to None is left out."""
+
+    def change(root: Path) -> None:
+        with np.load(root / name) as archive:
+            found = {key: archive[key] for key in archive.files}
+        edited = found | {key: edit(found[key]) for key, edit in edits.items()}
+        np.savez(root / name, **{key: value for key, value in edited.items() if value is not None})
+
+    return change
+
+
+def first(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Another first number."""
+
+    def edit(array: np.ndarray) -> np.ndarray:
+        array = array.copy()
+        array.reshape(-1)[0] = value
+        return array
+
+    return edit
+
+
+CORA = {part: planetoid.file_name("cora", part) for part in ("x", "ally", "graph", "test.index")}
+PLANETOID_CASES = {
+    "half a pickle": (cut(CORA["x"]), r"ind\.cora\.x cannot be read"),
+    "a pickle that runs a command": (
+        put(CORA["x"], pickle.dumps(Command())),
+        r"ind\.cora\.x cannot be read: it names pathlib",
+    ),
+    "another kind of pickle": (put(CORA["ally"], pickle.dumps([1])), r"ally: expected an array .* got list"),
+    "a neighbour that is none": (
+        put(CORA["graph"], pickle.dumps({node: [500] for node in range(120)})),
+        r"graph: edge 1 goes from node 0 to 500, but nodes are 0\.\.119",
+    ),
+    "lists of fewer nodes": (put(CORA["graph"], pickle.dumps({0: [0]})), r"nodes 0\.\.119; got 1 of them"),
+    "a test node twice": (
+        text(CORA["test.index"], r"^(\d+)\n\d+", r"\1\n\1"),
+        r"test\.index names a node twice",
+    ),
+    "a word for a number": (text(CORA["test.index"], r"^\d+", "ten"), r"expected the number of a node"),
+    "web page": (put(CORA["ally"], PAGE), r"ind\.cora\.ally cannot be read"),
+    "a file is missing": (drop(CORA["graph"]), r"ind\.cora\.graph is missing"),
+}
+
+PAGES, LINKS, SPLIT = webkb.nodes_name("texas"), webkb.edges_name("texas"), webkb.split_name("texas", 3)
+TEXAS_CASES = {
+    "half a table": (cut(PAGES), r"out1_node_feature_label\.txt"),
+    "a label out of range": (text(PAGES, r"\t4$", "\t5"), r"node 4 has the label 5, expected 0\.\.4"),
+    "a feature of 2": (text(PAGES, r"\t[01],", "\t2,"), r"line 2: expected 1703 features of 0 or 1"),
+    "a node twice": (text(PAGES, r"^1\t", "0\t"), r"expected the nodes 0\.\.59, once each"),
+    "a node that is none": (text(LINKS, r"^0\t", "60\t"), r"edge 1 goes from node 60"),
+    "commas for tabs": (text(LINKS, r"^0\t", "0,"), r"out1_graph_edges\.txt, line 2: expected two numbers"),
+    "half a split": (cut(SPLIT), r"split_0\.6_0\.2_3\.npz cannot be read"),
+    "a mask is missing": (arrays(SPLIT, val_mask=lambda _: None), r"_3\.npz has no array val_mask"),
+    "a node in two parts": (
+        arrays(SPLIT, train_mask=np.ones_like, val_mask=np.ones_like),
+        r"_3\.npz: a node of valid stands in two parts",
+    ),
+    "an empty part": (arrays(SPLIT, test_mask=np.zeros_like), r"the part test is empty"),
+    "web page": (put(LINKS, PAGE), r"out1_graph_edges\.txt: the head must be"),
+}
+
+SHCHUR = shchur.file_name("cora")
+SHCHUR_CASES = {
+    "half a file": (cut(SHCHUR), r"cora\.npz cannot be read"),
+    "a column that is none": (arrays(SHCHUR, adj_indices=first(500)), r"names column 500 of 120"),
+    "rows that do not fit": (
+        arrays(SHCHUR, attr_indptr=first(1)),
+        r"cora\.npz.*(do not fit|no sparse matrix)",
+    ),
+    "NaN": (arrays(SHCHUR, attr_data=first(np.nan)), r"not finite"),
+    "a label out of range": (arrays(SHCHUR, labels=first(7)), r"node 0 has the label 7"),
+    "fewer labels": (arrays(SHCHUR, labels=lambda y: y[:-1]), r"cora\.npz"),
+}
+
+TRAFFIC, NOUNS = musae.file_name("chameleon", "target"), musae.file_name("chameleon", "features")
+MUSAE_CASES = {
+    "half a JSON": (cut(NOUNS), r"chameleon_features\.json is no sound JSON"),
+    "a page is missing": (text(NOUNS, r'"59"', '"60"'), r"nouns for each of the pages 0\.\.59"),
+    "a noun that is none": (text(NOUNS, r"\[\d+", "[30"), r"nouns of page 0 must be numbers 0\.\.29"),
+    "pages in another order": (text(TRAFFIC, r"^1,", "2,"), r"chameleon_target\.csv: expected the pages 0"),
+    "negative traffic": (text(TRAFFIC, r"^1,", "1,-"), r"traffic must not be negative"),
+}
+
+ONE_LEVEL = syn_cora.file_name(0.3, 2)
+SYN_CORA_CASES = {
+    "an edge in one direction": (
+        arrays(ONE_LEVEL, adj_data=first(0)),
+        r"h0\.30-r2\.npz: an edge .* one direc",
+    ),
+    "a graph is missing": (drop(ONE_LEVEL), r"h0\.30-r2\.npz is missing"),
+    "a label out of range": (arrays(ONE_LEVEL, labels=first(-1)), r"node 0 has the label -1"),
+}
+
+MOLECULES, VALID = "molecules/train.pickle", zinc.index_name("valid")
+ZINC_CASES = {
+    "a pickle that runs a command": (
+        packed(one(MOLECULES, pickle.dumps(Command())), zinc.ARCHIVE),
+        r"train\.pickle cannot be read: it names pathlib",
+    ),
+    "molecules without bonds": (
+        packed(one(MOLECULES, pickle.dumps([{"atom_type": [1]}] * 24)), zinc.ARCHIVE),
+        r"train\.pickle: molecule 0 lacks atoms, bonds or target",
+    ),
+    "half an archive": (cut(zinc.ARCHIVE), r"molecules\.zip is no sound zip"),
+    "fewer molecules": (text(VALID, ",7", ""), r"val\.index: expected 1000 different numbers; got 7"),
+    "a molecule that is none": (text(VALID, ",7", ",8"), r"there are 8 molecules, 0\.\.7; it names 8"),
+}
+
+SUBSTITUTE = zinc.substitute_name("train")
+SUBSTITUTE_CASES = {
+    "a bond to nowhere": (
+        arrays(SUBSTITUTE, edge_index=first(99)),
+        r"bond 0 names an atom that its molecule la",
+    ),
+    "an atom of no kind": (
+        arrays(SUBSTITUTE, atom_type=first(28)),
+        r"kinds of atoms are 0\.\.27; got 0 to 28",
+    ),
+    "NaN": (arrays(SUBSTITUTE, y=first(np.nan)), r"targets hold values that are not finite"),
+    "other numbers of atoms": (
+        arrays(SUBSTITUTE, atom_vocab=lambda v: v[::-1]),
+        r"numbers the atoms otherwise",
+    ),
+    "offsets that do not cut": (arrays(SUBSTITUTE, node_ptr=first(1)), r"node_offsets do not cut"),
+}
+
+PPI_CASES = {
+    "a graph id is missing": (
+        packed(without("valid_graph_id"), ppi.ARCHIVE),
+        r"no member .*valid_graph_id\.npy",
+    ),
+    "a link between graphs": (
+        packed(substituted("train_graph.json", rb'"target": 1}', b'"target": 89}'), ppi.ARCHIVE),
+        r"a link joins the proteins 0 and 89 of two graphs",
+    ),
+    "a protein that is none": (
+        packed(substituted("train_graph.json", rb'"target": 1}', b'"target": 90}'), ppi.ARCHIVE),
+        r"edge 1 goes from node 0 to 90",
+    ),
+    "half a JSON": (packed(half("train_graph.json"), ppi.ARCHIVE), r"train_graph\.json is no graph"),
+}
+
+SUPERPIXELS_CASES = {
+    "half a member": (
+        packed(half(superpixels.MEMBER), superpixels.ARCHIVE),
+        r"MNISTSuperpixels\.pt cannot be",
+    ),
+    "a pickle that runs a command": (
+        packed(one(superpixels.MEMBER, pickle.dumps(Command())), superpixels.ARCHIVE),
+        r"MNISTSuperpixels\.pt cannot be read",
+    ),
+}
+
+GENIUS_SPLITS = large_graphs.SPLITS["genius"]
+GENIUS_CASES = {
+    "half a file": (cut(large_graphs.GENIUS), r"genius\.mat"),
+    "web page": (put(large_graphs.GENIUS, PAGE), r"genius\.mat is no sound file of MATLAB"),
+    "splits of a web page": (put(GENIUS_SPLITS, PAGE), r"genius-splits\.npy is no \.npy file"),
+    "splits that run a command": (
+        lambda root: np.save(root / GENIUS_SPLITS, np.array([Command()], object), allow_pickle=True),
+        r"genius-splits\.npy cannot be read: it names pathlib",
+    ),
+}
+
 CASES: dict[DataSet, dict[str, tuple[Change, str]]] = {
     mnist.MNIST: MNIST_CASES,
     speech.SPEECH_COMMANDS: SPEECH_CASES,
@@ -460,6 +636,16 @@ CASES: dict[DataSet, dict[str, tuple[Change, str]]] = {
     glove.GLOVE: GLOVE_CASES,
     bidmc.BIDMC: BIDMC_CASES,
     bidmc_tsr.HEART: TSR_CASES,
+    planetoid.CORA: PLANETOID_CASES,
+    webkb.TEXAS: TEXAS_CASES,
+    shchur.CORA: SHCHUR_CASES,
+    musae.CHAMELEON: MUSAE_CASES,
+    syn_cora.SYN_CORA: SYN_CORA_CASES,
+    zinc.ZINC: ZINC_CASES,
+    zinc.ZINC_SUBSTITUTE: SUBSTITUTE_CASES,
+    ppi.PPI: PPI_CASES,
+    superpixels.SUPERPIXELS: SUPERPIXELS_CASES,
+    large_graphs.GENIUS_GRAPH: GENIUS_CASES,
 }
 
 

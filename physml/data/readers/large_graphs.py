@@ -115,7 +115,7 @@ def _table(where: str, content: bytes, dtype: type) -> np.ndarray:
 
 
 def _splits(path: Path, n: int, again: str) -> Arrays:
-    """An .npy of objects: for each split the nodes that train, validate and test; a pickle, read as harmless."""
+    """An .npy of objects: for each split the nodes that train, validate and test; a pickle."""
     content = io.BytesIO(path.read_bytes())
     npy = np.lib.format
     try:

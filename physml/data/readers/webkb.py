@@ -156,7 +156,7 @@ def read_split(path: Path, n: int, again: str) -> graphs.Split:
 def npz(path: Path, names: tuple[str, ...], again: str) -> dict[str, np.ndarray]:
     """These arrays of an .npz; DataError where one is missing, and where one would need a pickle."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             if absent := [name for name in names if name not in archive.files]:
                 raise DataError(
                     f"{path} has no array {absent[0]}; it has {', '.join(archive.files)}. {again}"
