@@ -282,12 +282,12 @@ def powers(d: Tensor, p: float) -> Tensor:
 
 def slopes(d: Tensor, p: float, floor: float = FLOOR) -> Tensor:
     """p |d|^(p-1), in place of d >= 0; 0 at d = 0, and for p < 1 nowhere steeper than at `floor`."""
+    if p > 1:
+        return powers(d, p - 1).mul_(p)
     zero = d == 0
-    if p < 1:
-        return d.clamp_(min=floor).pow_(p - 1).mul_(p).masked_fill_(zero, 0.0)
     if p == 1:
-        return (~zero).to(d.dtype)
-    return powers(d, p - 1).mul_(p)
+        return d.fill_(1.0).masked_fill_(zero, 0.0)
+    return d.clamp_(min=floor).pow_(p - 1).mul_(p).masked_fill_(zero, 0.0)
 
 
 def power(x: Tensor, p: float, floor: float = FLOOR) -> Tensor:
@@ -358,7 +358,8 @@ class _GradientSum(torch.autograd.Function):
         for i, j, block in _blocks(q, ctx.edges):
             d = _difference(q, i, j, block)
             sign = d.sign()
-            push = slopes(d.abs_(), p).mul_(sign).mul_(grad[i])
+            push = slopes(d.abs_(), p).mul_(sign)
+            push.mul_(torch.index_select(grad, 0, i, out=block[1]))
             to_q.index_add_(0, j, push)
             to_q.index_add_(0, i, push, alpha=-1)
         return to_q, None, None
