@@ -18,11 +18,13 @@ _CACHE: "OrderedDict[Hashable, tuple[Any, int, Any]]" = OrderedDict()
 _CACHE_SIZE = 64
 
 
-def cached(what: str, edge_index: Tensor, key: tuple[Hashable, ...], make: Callable[[], Any]) -> Any:
-    """make(), kept for as long as this very tensor lives unchanged."""
-    where = (what, id(edge_index), *key)
+def cached(what: str, of: Tensor, key: tuple[Hashable, ...], make: Callable[[], Any]) -> Any:
+    """make(), kept for as long as the tensor `of` lives unchanged; a copy of it is another tensor."""
+    where = (what, id(of), *key)
+    if of.is_inference():  # counts no changes, so none would be seen
+        return make()
     known = _CACHE.get(where)
-    if known is not None and known[0]() is edge_index and known[1] == edge_index._version:
+    if known is not None and known[0]() is of and known[1] == of._version:
         _CACHE.move_to_end(where)
         return known[2]
     value = make()
@@ -30,7 +32,7 @@ def cached(what: str, edge_index: Tensor, key: tuple[Hashable, ...], make: Calla
     def forget(_: Any) -> None:
         _CACHE.pop(where, None)
 
-    _CACHE[where] = (weakref.ref(edge_index, forget), edge_index._version, value)
+    _CACHE[where] = (weakref.ref(of, forget), of._version, value)
     while len(_CACHE) > _CACHE_SIZE:
         _CACHE.popitem(last=False)
     return value

@@ -120,3 +120,12 @@ def test_the_range_check_sees_a_change_in_place():
     edge_index[1, 0] = 9
     with pytest.raises(InputError, match="got 0 to 9"):
         check_graph(torch.ones(3, 2), edge_index)
+
+
+def test_nothing_is_kept_of_a_tensor_whose_changes_are_not_counted():
+    with torch.inference_mode():
+        edge_index = TRIANGLE.clone()
+        check_graph(torch.ones(3, 2), edge_index)
+        edge_index[1, 0] = 9
+        with pytest.raises(InputError, match="got 0 to 9"):
+            check_graph(torch.ones(3, 2), edge_index)

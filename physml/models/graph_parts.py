@@ -23,7 +23,7 @@ from physml.graphs import cached, check_graph
 
 Aggregate = Literal["sum", "mean"]
 Heads = Literal["mean", "official"]
-CHUNK = 2**19  # numbers in a block of edge features: small enough to stay in the cache of a core
+CHUNK = 2**18  # numbers in a block of edge features: small enough to stay in the cache of a core
 FLOOR = 1e-6  # slopes of |d|^p with p < 1 are those at this distance where they would grow beyond it
 
 
@@ -109,14 +109,14 @@ def gcn_spread(
     r""":math:`\hat D^{-1/2} \hat A \hat D^{-1/2}` with :math:`\hat A = A + I` (equation 7.5), as a product.
 
     Degrees count what a node receives. A stored self-loop keeps its weight and gets no second one.
-    Made once per graph, unless the weights are trained.
+    Made once per graph, unless the weights are trained or changes of theirs would not be seen.
     """
     n, dtype = len(x), x.dtype
     if edge_weight is None:
         return cached(
             "gcn", edge_index, (n, dtype), lambda: Spread(*_gcn_weights(edge_index, n, None, dtype))
         )
-    if edge_weight.requires_grad:
+    if edge_weight.requires_grad or edge_weight.is_inference():
         of, weight = _gcn_weights(edge_index, n, edge_weight, dtype)
         return lambda y: weighted_sum(y, weight, of)
     key = (n, dtype, id(edge_weight), edge_weight._version)

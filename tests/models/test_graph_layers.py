@@ -255,6 +255,18 @@ def test_other_weights_of_the_same_graph_are_seen():
     assert not torch.allclose(first, second) and not torch.allclose(first, third)
 
 
+def test_layers_run_in_inference_mode_and_see_changes_there():
+    layer = layers()["gcn"]
+    with torch.inference_mode():
+        x, edge_index, weight = draw(N, 4), ODD.clone(), draw(8).abs()
+        for _ in range(2):
+            np.testing.assert_allclose(
+                layer(x, edge_index, weight), gcn_by_hand(layer, x, edge_index, weight), atol=1e-12
+            )
+            weight.mul_(2)
+            edge_index[0, 0] = 4
+
+
 def test_heads_are_merged_over_heads_and_as_in_the_official_code_over_neighbours():
     x = torch.arange(8.0)[None]  # two heads of four channels: 0..3 and 4..7
     assert merge_heads(x, 4, "mean").tolist() == [[2, 3, 4, 5]]
