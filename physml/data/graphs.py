@@ -271,7 +271,7 @@ def check_sparse(where: object, x: Any, again: str) -> None:
         raise DataError(f"{where}: the rows of a sparse matrix of {n} x {d} do not fit its values. {again}")
     if len(x.indices) and (x.indices.min() < 0 or x.indices.max() >= d):
         raise DataError(f"{where}: a sparse matrix names column {x.indices.max()} of {d}. {again}")
-    check_finite(where, "a sparse matrix", x.data, again)
+    check_finite(where, "sparse features or links", x.data, again)
 
 
 def check_split(where: object, split: Mapping[str, np.ndarray], n_nodes: int, again: str) -> None:
