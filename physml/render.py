@@ -156,6 +156,8 @@ def _colour(state: str) -> str:
     return "yellow"
 
 
+WIDEST_LABEL = 30  # characters; longer names of rows are wrapped
+
 # On a narrow terminal a line is folded into two: which of HEADS stand above each other.
 FOLDED = ((0, 8), (1, 6), (2, 4), (3, 5), (7, 9))
 
@@ -209,7 +211,7 @@ def _grid(
 
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for i, head in enumerate(fold(heads)):
-        grid.add_column(head, no_wrap=i == 0, overflow="fold")
+        grid.add_column(head, overflow="fold", max_width=WIDEST_LABEL if i == 0 else None)
     for i, line in enumerate(lines):
         style = _colour(states[i]) if states else ""
         grid.add_row(*(Text(text) for text in fold(line)), style=style)
