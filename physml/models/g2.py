@@ -9,21 +9,9 @@ from torch import Tensor, nn
 from physml.check import non_negative, one_of, positive
 from physml.errors import InputError
 from physml.graphs import cached
-from physml.models.graph_parts import (
-    Aggregate,
-    Edges,
-    Force,
-    Heads,
-    check_input,
-    copies,
-    edges,
-    gradient_sum,
-    last,
-    numbered,
-    p_norm,
-    power,
-    widths,
-)
+from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
+from physml.models.graph_powers import gradient_sum, p_norm, power
+from physml.models.graph_sums import Aggregate, Edges, edges
 
 LEAST_RATE = 1e-20  # below it, the slope of a rate's power is that at it
 

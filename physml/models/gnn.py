@@ -21,19 +21,8 @@ from physml.models.graph_layers import (
     NodeLinear,
     TransformerAttention,
 )
-from physml.models.graph_parts import (
-    ACTIVATIONS,
-    Heads,
-    call,
-    check_input,
-    dropped_linear,
-    gcn_spread,
-    last,
-    merge_heads,
-    times,
-    weighted_sum,
-    widths,
-)
+from physml.models.graph_parts import ACTIVATIONS, Heads, call, check_input, last, merge_heads, times, widths
+from physml.models.graph_sums import dropped_linear, gcn_spread, weighted_sum
 
 Pool = Literal["sum", "mean", "max"]
 

@@ -9,15 +9,8 @@ from torch.nn import functional as F
 
 from physml.check import one_of, positive, within
 from physml.errors import InputError
-from physml.models.graph_parts import (
-    Edges,
-    check_input,
-    gcn_spread,
-    looped,
-    mean_spread,
-    softmax_over,
-    weighted_sum,
-)
+from physml.models.graph_parts import check_input
+from physml.models.graph_sums import Edges, gcn_spread, looped, mean_spread, softmax_over, weighted_sum
 
 
 class GraphConvolution(nn.Module):

@@ -9,17 +9,8 @@ from torch.nn import functional as F
 
 from physml.check import has_shape, non_negative, positive, within
 from physml.models.graph_layers import TransformerAttention
-from physml.models.graph_parts import (
-    Force,
-    Heads,
-    check_input,
-    copies,
-    last,
-    numbered,
-    times,
-    weighted_sum,
-    widths,
-)
+from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, times, widths
+from physml.models.graph_sums import weighted_sum
 
 Residual = Literal["none", "plus", "official-v1", "official-v2"]
 

@@ -22,7 +22,7 @@ from physml.models.graph_layers import (
     NodeLinear,
     TransformerAttention,
 )
-from physml.models.graph_parts import dropped_linear, sparse_rows
+from physml.models.graph_sums import dropped_linear, sparse_rows
 from physml.models.graphcon import CitationGraphCON, GraphCON
 
 with warnings.catch_warnings():

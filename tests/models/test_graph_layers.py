@@ -16,17 +16,9 @@ from physml.models.graph_layers import (
     NodeLinear,
     TransformerAttention,
 )
-from physml.models.graph_parts import (
-    call,
-    copies,
-    edges,
-    gradient_sum,
-    merge_heads,
-    p_norm,
-    power,
-    weighted_sum,
-    widths,
-)
+from physml.models.graph_parts import call, copies, merge_heads, widths
+from physml.models.graph_powers import gradient_sum, p_norm, power
+from physml.models.graph_sums import edges, weighted_sum
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
@@ -327,7 +319,8 @@ def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
     q = draw(50, 3).requires_grad_()
     found = []
     for chunk in (2**19, 3 * 7):
-        monkeypatch.setattr("physml.models.graph_parts.CHUNK", chunk)
+        for module in ("graph_powers", "graph_sums"):
+            monkeypatch.setattr(f"physml.models.{module}.CHUNK", chunk)
         total = gradient_sum(q, edges(edge_index, 50), 2.5)
         weight = draw(1000, seed=4).requires_grad_()
         (total.square().sum() + weighted_sum(q, weight, edges(edge_index, 50)).square().sum()).backward()
