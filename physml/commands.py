@@ -216,7 +216,10 @@ def last_words(spec: RunSpec) -> str:
 def table(name: str, options: argparse.Namespace) -> int:
     from physml import tablespec as tables
 
-    spec = _with_options(tables.load_table(tables.find_table(name, options.paper)), options)
+    path = tables.find_table(name, options.paper)
+    if tables.kind_of(path) == "settings":
+        return _settings_table(path, options)
+    spec = _with_options(tables.load_table(path), options)
     own = {row.experiment: row.label for row in spec.rows if row.extra and row.experiment}
     wanted = Wanted(spec.runs, options, spec.id, only=own or None)
     if options.plan:
@@ -236,6 +239,26 @@ def table(name: str, options: argparse.Namespace) -> int:
     for file in write_table(made, _folder("tables", options)):
         print(f"written: {shown(file)}")
     return code
+
+
+def _settings_table(path: Path, options: argparse.Namespace) -> int:
+    from physml.settings import collect_settings, load_settings
+
+    spec = load_settings(path)
+    if options.seeds or options.row or options.yours:
+        raise ConfigError(f"{spec.id} is a table of settings: it has no runs for --seeds, --row or --yours.")
+    if options.plan:
+        print(f"no runs: {spec.id} is a table of settings, read from conf/")
+        return 0
+    from rich.console import Console
+
+    from physml.render_settings import render_settings, write_settings
+
+    made = collect_settings(spec)
+    Console().print(render_settings(made))
+    for file in write_settings(made, _folder("tables", options)):
+        print(f"written: {shown(file)}")
+    return 0
 
 
 def _show_wanted(wanted: Wanted) -> int:
@@ -279,12 +302,18 @@ def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -
 def tables_with_state(paper: str) -> int:
     from physml import listing
     from physml import tablespec as tables
+    from physml.settings import collect_settings, load_settings
     from physml.table import table_state
 
     options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None, verify=None)
     rows = []
     for ident in tables.table_ids():
-        spec = tables.load_table(tables.find_table(ident, paper))
+        path = tables.find_table(ident, paper)
+        if tables.kind_of(path) == "settings":
+            settings = load_settings(path)
+            rows.append((ident, settings.title, collect_settings(settings).state))
+            continue
+        spec = tables.load_table(path)
         wanted = Wanted(spec.runs, options, spec.id)
         rows.append((ident, spec.title, table_state(_collected(spec, wanted, options))))
     whole = columns(("table", "title", "state"), rows)
@@ -299,14 +328,15 @@ def tables_with_state(paper: str) -> int:
 
 def figure(name: str, options: argparse.Namespace) -> int:
     from physml import figure as figures
+    from physml.figurespec import find_figure, load_figure
     from physml.picture import write_figure
     from physml.tablespec import parse_seeds
 
-    spec = figures.load_figure(figures.find_figure(name, options.paper))
+    spec = load_figure(find_figure(name, options.paper))
     if options.seeds:
         spec = spec.with_seeds(parse_seeds(options.seeds))
     if options.smoke:
-        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})")
+        spec = dataclasses.replace(spec.shrunk(), title=f"{spec.title} ({SMOKE})")
     wanted = Wanted(spec.runs, options, spec.id)
     if options.plan:
         return _show_wanted(wanted)

@@ -21,31 +21,31 @@ def render_markdown(table: Table) -> str:
     out = [f"# {spec.id}: {spec.title}", ""]
     reasons = Reasons()
     for block in blocks(table, reasons):
-        out += [f"## {_md(block.heading)}", "", *_md_table(HEADS, block.lines), ""]
+        out += [f"## {md(block.heading)}", "", *md_table(HEADS, block.lines), ""]
     if reasons.said:
-        out += [*(f"- {_md(line)}" for line in reasons.lines()), ""]
+        out += [*(f"- {md(line)}" for line in reasons.lines()), ""]
     if lines := claim_lines(table):
-        out += [_md(lines[0]), "", *(f"- {_md(line)}" for line in lines[1:]), ""]
+        out += [md(lines[0]), "", *(f"- {md(line)}" for line in lines[1:]), ""]
     out += ["## Trivial references, on the same test data", ""]
     if references := reference_lines(table):
         heads = ["reference", *(unit_title(c) for c in spec.columns)]
-        out += [*_md_table(heads, references), ""]
+        out += [*md_table(heads, references), ""]
     else:
         out += ["None recorded yet.", ""]
-    out += [f"- {_md(line)}" for line in fact_lines(table)]
-    out += [f"- Note: {_md(note)}" for note in spec.notes]
+    out += [f"- {md(line)}" for line in fact_lines(table)]
+    out += [f"- Note: {md(note)}" for note in spec.notes]
     return "\n".join(out) + "\n"
 
 
-def _md_table(heads: Iterable[str], lines: Iterable[list[str]]) -> list[str]:
+def md_table(heads: Iterable[str], lines: Iterable[list[str]]) -> list[str]:
     heads = list(heads)
     rows = [heads, ["---"] * len(heads), *lines]
     return [
-        "| " + " | ".join(_md(text) if i != 1 else text for text in row) + " |" for i, row in enumerate(rows)
+        "| " + " | ".join(md(text) if i != 1 else text for text in row) + " |" for i, row in enumerate(rows)
     ]
 
 
-def _md(text: str) -> str:
+def md(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
@@ -101,7 +101,7 @@ def render_tex(table: Table) -> str:
     out = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",
-        rf"\caption{{{_tex(table.spec.title)} ({_tex(table.spec.source)}).}}",
+        rf"\caption{{{tex(table.spec.title)} ({tex(table.spec.source)}).}}",
         rf"\label{{tab:{table.spec.id}}}",
         rf"\begin{{tabular}}{{{'l' * len(heads)}}}",
         r"\toprule",
@@ -111,16 +111,16 @@ def render_tex(table: Table) -> str:
     for block in blocks(table, reasons):
         out += [
             r"\midrule",
-            rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{_tex(block.heading)}}}}} \\",
+            rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{tex(block.heading)}}}}} \\",
         ]
-        out += [" & ".join(_tex(line[i]) for i in keep) + r" \\" for line in block.lines]
+        out += [" & ".join(tex(line[i]) for i in keep) + r" \\" for line in block.lines]
     if references := reference_lines(table):
         out += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{Trivial references}}}} \\"]
         for name, *scores in references:
             said = "; ".join(
                 f"{unit_title(c)}: {score}" for c, score in zip(table.spec.columns, scores, strict=True)
             )
-            out.append(rf"\multicolumn{{{len(heads)}}}{{l}}{{{_tex(name)}: {_tex(said)}}} \\")
+            out.append(rf"\multicolumn{{{len(heads)}}}{{l}}{{{tex(name)}: {tex(said)}}} \\")
     out += [r"\bottomrule", r"\end{tabular}", ""]
     below = [
         *reasons.lines(),
@@ -128,7 +128,7 @@ def render_tex(table: Table) -> str:
         *fact_lines(table),
         *(f"Note: {note}" for note in table.spec.notes),
     ]
-    out += [rf"{_tex(line)}\\" for line in below]
+    out += [rf"{tex(line)}\\" for line in below]
     out += [r"\end{table}"]
     return "\n".join(out) + "\n"
 
@@ -139,7 +139,7 @@ _TEX = {
 }  # fmt: skip
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
     return "".join(_TEX.get(letter, letter) for letter in " ".join(text.split())).replace("`", "")
 
 
@@ -147,9 +147,9 @@ def _colour(state: str) -> str:
     if state == "yours":
         return "cyan"
     for words, colour in {
-        ("agrees", "better"): "green",
+        ("agrees", "better", "same", "inside"): "green",
         ("worse", "failed", "diverged"): "red",
-        ("not published", "not run", "quoted", "no printed"): "dim",
+        ("not published", "not run", "quoted", "no printed", "not printed", "no experiment"): "dim",
     }.items():
         if state.startswith(words):
             return colour
@@ -185,13 +185,13 @@ class _Console:
         parts: list[RenderableType] = [Text(f"{spec.id}: {spec.title}", style="bold"), Text()]
         reasons = Reasons()
         for block in blocks(self.table, reasons):
-            parts += [Text(block.heading, style="italic"), _grid(HEADS, block.lines, block.states, folded)]
-            parts.append(Text())
+            parts.append(Text(block.heading, style="italic"))
+            parts += [text_grid(HEADS, block.lines, block.states, folded), Text()]
         if reasons.said:
             parts += [*map(Text, reasons.lines()), Text()]
         if references := reference_lines(self.table):
             heads = ["trivial reference", *(unit_title(c) for c in spec.columns)]
-            parts += [_grid(heads, references), Text()]
+            parts += [text_grid(heads, references), Text()]
         for i, line in enumerate(claim_lines(self.table)):
             parts.append(Text(line if i == 0 else f"  {line}", style="bold" if i == 0 else ""))
         parts += [Text(line, style="dim") for line in fact_lines(self.table)]
@@ -199,7 +199,7 @@ class _Console:
         return Group(*parts)
 
 
-def _grid(
+def text_grid(
     heads: Sequence[str], lines: Sequence[list[str]], states: Sequence[str] = (), folded: bool = False
 ) -> "RenderableType":
     from rich import box

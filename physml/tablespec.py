@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Literal
 
 from physml.check import non_negative
-from physml.coerce import build
+from physml.coerce import build, coerce
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 from physml.spec import read_yaml
 from physml.stats import Published
 
 Run = tuple[str, int, int]  # experiment, split, seed
+Kind = Literal["runs", "settings"]
 
 
 @dataclass(frozen=True)
@@ -164,12 +165,22 @@ def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
 def load_table(path: Path | str) -> TableSpec:
     """The config of one table. ConfigError names file and key of whatever is wrong in it."""
     path = Path(path)
-    return build(TableSpec, {"id": path.stem, **read_yaml(path)}, path.name)
+    if kind_of(path) != "runs":
+        raise ConfigError(f"{path.name} is a table of settings: it has no runs.")
+    content = {key: value for key, value in read_yaml(path).items() if key != "kind"}
+    return build(TableSpec, {"id": path.stem, **content}, path.name)
 
 
-def table_ids(folder: Path | None = None) -> list[str]:
-    """The ids of all tables, numbers in their order: lem-4 before lem-10."""
-    return sorted((p.stem for p in (folder or CONF / "table").glob("*.yaml")), key=natural)
+def kind_of(path: Path) -> Kind:
+    """`runs`, the usual table of results; `settings`, one that is read from conf/ (`settings.py`)."""
+    kind: Kind = coerce(read_yaml(path).get("kind", "runs"), Kind, f"{path.name}: kind")
+    return kind
+
+
+def table_ids(folder: Path | None = None, kind: Kind | None = None) -> list[str]:
+    """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
+    found = (folder or CONF / "table").glob("*.yaml")
+    return sorted((p.stem for p in found if kind is None or kind_of(p) == kind), key=natural)
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -197,7 +208,7 @@ def find_table(name: str, paper: str = "lem", folder: Path | None = None) -> Pat
     known = table_ids(folder)
     if name in known:
         return folder / f"{name}.yaml"
-    aliases = {alias: i for i in known for alias in load_table(folder / f"{i}.yaml").aliases}
+    aliases = {alias: i for i in known for alias in read_yaml(folder / f"{i}.yaml").get("aliases") or []}
     return folder / f"{find_id(name, known, aliases, paper, 'table')}.yaml"
 
 
