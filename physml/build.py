@@ -131,10 +131,36 @@ def build_net(config: dict[str, Any], task: Any) -> Any:
     given = {"d_in": task.d_in, "d_out": task.d_out, "readout": task.readout, "tokens": task.tokens}
     given["vectors"] = task.vectors
 
+    net = check(config["net"], "net", plugins, NET_GIVEN, LAYER)
+    _refuse_mismatch(net.cls, one.cls, task)
+
     def layer(d_in: int) -> Any:
         return one.make(d_in=d_in)
 
-    return check(config["net"], "net", plugins, NET_GIVEN, LAYER).make(layer=layer, **given)
+    return net.make(layer=layer, **given)
+
+
+def _refuse_mismatch(net: type, model: type, task: Any) -> None:
+    """ConfigError where a task gives graphs, and the net or the model takes sequences, or the other way."""
+    of_graphs = task.readout in ("node", "graph")
+    gives = "graphs" if of_graphs else "sequences"
+    if passes_messages(net) != of_graphs:
+        wanted = {"node": "graph", "graph": "graphs"}.get(task.readout, "sequence")
+        raise ConfigError(
+            f"net={net.__name__} does not take the {gives} that {type(task).__name__} gives. "
+            f"Set net={wanted}."
+        )
+    if passes_messages(model) != of_graphs:
+        raise ConfigError(
+            f"model={model.__name__} does not take the {gives} that {type(task).__name__} gives. "
+            f"Choose a model of {gives}; `physml list models` has them."
+        )
+
+
+def passes_messages(layer: type) -> bool:
+    """Whether a layer is called as layer(x, edge_index)."""
+    forward = getattr(layer, "forward", None)
+    return forward is not None and "edge_index" in inspect.signature(forward).parameters
 
 
 def check_optimizer(config: dict[str, Any]) -> tuple[Node, dict[str, float]]:

@@ -119,6 +119,28 @@ class Patience:
         self.last_better = state["last_better"]
 
 
+class CumulativePatience(Patience):
+    """Stop once `epochs` evaluations, together and not in a row, were no strictly better ones.
+
+    Source: the official code of GraphCON counts so, where others start anew at each better one.
+    """
+
+    def __init__(self, epochs: int, metric: str | None) -> None:
+        super().__init__(epochs, metric)
+        self.n_worse = 0
+
+    def stops(self, row: Row) -> bool:
+        self.n_worse += not self.best.selected(row)
+        return self.n_worse >= self.epochs
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best.state_dict(), "n_worse": self.n_worse}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best.load_state_dict(state["best"])
+        self.n_worse = state["n_worse"]
+
+
 class Reached:
     """Stop at the first evaluation whose validation metric is `value` or better."""
 

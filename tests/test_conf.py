@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from physml import build, figure, search, tablespec
+from physml import build, figurespec, search, tablespec
 from physml.compose import GROUPS, HEADER, compose, names
 from physml.data.store import Store
 from physml.errors import ConfigError, PhysmlError
@@ -20,11 +20,13 @@ from physml.paths import CONF
 from physml.resolve import resolve
 from physml.schema import checked
 from physml.seeds import stream
+from physml.spec import read_yaml
 
 FILES = sorted(path.relative_to(CONF).as_posix() for path in CONF.rglob("*.yaml"))
 MODELS = [name for name in names("model") if name != "own"]
 TASKS = [name for name in names("task") if name != "own"]
 BASE = ("model=lem", "task=adding", "profile=smoke", "tracker=none")
+BASE_OF_GRAPHS = ("model=gcn", "task=texas", "profile=smoke", "tracker=none")
 
 # Arguments that a config need not name: they choose how torch computes, not what.
 EXEMPT = {
@@ -41,7 +43,7 @@ EXEMPT = {
     "net": {"layer", "d_in", "d_out", "readout", "tokens", "vectors"},
     "task": set(),
 }
-OURS = {"optim": {"lr_factors"}, "model": {"smoke"}, "net": set(), "task": {"smoke", "datasets"}}
+OURS = {"optim": {"lr_factors"}, "model": {"smoke"}, "net": set(), "task": {"smoke", "datasets", "defaults"}}
 
 
 def config_of(*overrides: str) -> dict[str, Any]:
@@ -89,18 +91,56 @@ def takes_a_step(config: dict[str, Any], store: Store) -> None:
     assert all(torch.isfinite(p).all() for p in net.parameters())
 
 
+def build_node(group: str, name: str) -> dict[str, Any]:
+    return read_yaml(CONF / group / f"{name}.yaml")
+
+
+@functools.cache
+def of_graphs(group: str, name: str) -> bool:
+    cls = resolve(build_node(group, name)["_target_"])
+    return cls.readout in ("node", "graph") if group == "task" else build.passes_messages(cls)
+
+
 # ---------------------------------------------------------------------------- composes, builds, takes a step
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("model", MODELS)
-def test_every_model_takes_a_step_on_every_task(model: str, task: str, store: Store) -> None:
+def base_of(group: str, name: str) -> tuple[str, ...]:
+    """Overrides of a small run of which a file of conf/ can be a part."""
+    graphs = group in ("model", "net", "task") and of_graphs(group, name)
+    return BASE_OF_GRAPHS if graphs else BASE
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [(m, t) for m in MODELS for t in TASKS if of_graphs("model", m) == of_graphs("task", t)],
+)
+def test_every_model_takes_a_step_on_every_task_of_its_kind(model: str, task: str, store: Store) -> None:
     """The whole grid in one process; `make smoke` runs a part of it, as a person would."""
     of_ids = resolve(build_node("task", task)["_target_"]).tokens
     embedding = ["net.embedding=5"] if of_ids else []
-    config = config_of("model=lem", f"task={task}", "profile=smoke", *embedding)
-    config["model"] = config_of(f"model={model}", "task=adding", "profile=smoke")["model"]
+    config = config_of(f"model={model_of_kind(model)}", f"task={task}", "profile=smoke", *embedding)
+    config["model"] = config_of(
+        f"model={model}", *[o for o in base_of("model", model) if not o.startswith("model=")]
+    )["model"]
     takes_a_step(config, store)
+
+
+def model_of_kind(model: str) -> str:
+    return "gcn" if of_graphs("model", model) else "lem"
+
+
+@pytest.mark.parametrize(("model", "task"), [("gcn", "adding"), ("lem", "texas")])
+def test_a_model_of_the_other_kind_is_refused(model: str, task: str, store: Store) -> None:
+    config = checked(config_of(f"model={model_of_kind(model)}", f"task={task}", "profile=smoke"))
+    with pytest.raises(ConfigError, match=r"^model=\w+ does not take the (sequences|graphs) that \w+ gives"):
+        build.build_net(config, loaded(config, store))
+
+
+@pytest.mark.parametrize(("net", "task"), [("graph", "adding"), ("sequence", "texas")])
+def test_a_net_of_the_other_kind_is_refused(net: str, task: str, store: Store) -> None:
+    config = checked(config_of("model=gcn", f"task={task}", f"net={net}", "profile=smoke"))
+    with pytest.raises(ConfigError, match=r"^net=\w+ does not take .* Set net=(sequence|graph)\.$"):
+        build.build_net(config, loaded(config, store))
 
 
 @pytest.mark.parametrize("name", names("experiment"))
@@ -121,7 +161,9 @@ def test_every_experiment_is_sound_at_full_size_and_says_where_it_comes_from(nam
     [(g, n) for g in ("net", "trainer", "optim", "runtime", "tracker", "profile") for n in names(g)],
 )
 def test_every_choice_of_the_other_groups_takes_a_step(group: str, name: str, store: Store) -> None:
-    takes_a_step(config_of("model=lem", "task=adding", f"{group}={name}", "task.length=10"), store)
+    small = () if group == "net" and of_graphs(group, name) else ("task.length=10",)
+    config = config_of(*base_of(group, name)[:2], f"{group}={name}", *small)
+    takes_a_step({**config, "profile": "smoke"}, store)
 
 
 @pytest.mark.parametrize("name", tablespec.table_ids())
@@ -138,7 +180,7 @@ def test_every_table_names_experiments_that_are_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", [path.stem for path in (CONF / "figure").glob("*.yaml")])
 def test_every_figure_names_experiments_that_are_there(name: str) -> None:
-    spec = figure.load_figure(figure.find_figure(name))
+    spec = figurespec.load_figure(figurespec.find_figure(name))
     assert {experiment for experiment, _, _ in spec.runs} <= set(names("experiment"))
 
 
@@ -181,12 +223,6 @@ def test_a_config_names_every_argument_of_its_class(group: str, name: str) -> No
     config = build_node(group, name)
     known = set(build.arguments(resolve(config["_target_"])))
     assert set(config) - {"_target_"} - OURS[group] == known - EXEMPT[group]
-
-
-def build_node(group: str, name: str) -> dict[str, Any]:
-    from physml.spec import read_yaml
-
-    return read_yaml(CONF / group / f"{name}.yaml")
 
 
 @pytest.mark.parametrize(("group", "name"), [(g, n) for g, n in nodes() if g in ("model", "task")])
@@ -243,7 +279,8 @@ def test_a_misspelt_key_is_refused_wherever_it_stands(where: tuple[str, ...]) ->
 @pytest.mark.parametrize("name", [*MODELS, *TASKS, *names("optim"), *names("net"), *names("tracker")])
 def test_every_file_refuses_every_misspelt_key(name: str) -> None:
     group = next(g for g in ("model", "task", "optim", "net", "tracker") if name in names(g))
-    config = config_of(*[o for o in BASE if not o.startswith(f"{group}=")], f"{group}={name}")
+    base = [o for o in base_of(group, name) if not o.startswith(f"{group}=")]
+    config = config_of(*base, f"{group}={name}")
     for where in keys({group: config[group]}):
         if where != (group, "_target_") and len(where) > 1:
             with pytest.raises(ConfigError, match=re.escape(misspelt(where[-1]))):

@@ -17,7 +17,7 @@ class Batch:
 
     input: Tensor
     target: Tensor
-    index: Tensor | None = None  # (B,) positions of the items in their part
+    index: Tensor | None = None  # (B,) positions of the items in their part; or of its nodes in the graph
     lengths: Tensor | None = None  # (B,) true lengths of padded sequences
     mask: Tensor | None = None  # which targets count: (N,) nodes or (B, T) steps
     edge_index: Tensor | None = None

@@ -61,6 +61,13 @@ class Task(ABC):
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """The scalar to minimise."""
 
+    def aside(self, output: Tensor, batch: Batch) -> Metrics:
+        """Metrics of valid that the output of a training step tells in passing, by name; mostly none.
+
+        They belong to the row that the epoch ends with, and stand in `better`.
+        """
+        return {}
+
     @abstractmethod
     def score(self, output: Tensor, batch: Batch) -> Sums:
         """Sums and counts over one batch; keys ending in `_sum` or `_n` by custom."""

@@ -225,7 +225,6 @@ class GraphModel(nn.Module):
     """
 
     version: ClassVar[int] = 1
-    takes: ClassVar[tuple[str, ...]] = ("edge_index", "edge_weight", "batch")
 
     def __init__(
         self,

@@ -50,7 +50,6 @@ class SequenceModel(nn.Module):
     """
 
     version: ClassVar[int] = 1
-    takes: ClassVar[tuple[str, ...]] = ("lengths", "state")
 
     def __init__(
         self,

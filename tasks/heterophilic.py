@@ -1,0 +1,71 @@
+"""Graphs whose neighbours are mostly of another class. Axes: N nodes, E edge rows, D features, C classes."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from physml.check import one_of
+from physml.data import graphs
+from physml.data.dataset import DataSet
+from physml.data.nodes import NodeClasses
+from physml.data.readers import heterophilous, webkb
+from physml.data.store import Store
+from physml.errors import InputError
+
+OFFICIAL = {
+    "texas": webkb.TEXAS,
+    "wisconsin": webkb.WISCONSIN,
+    "cornell": webkb.CORNELL,
+    "cornell_bingzhewei": webkb.CORNELL_BINGZHEWEI,
+    "film": webkb.FILM,
+    "squirrel": webkb.SQUIRREL,
+    "chameleon": webkb.CHAMELEON,
+}
+FILTERED = {
+    "squirrel": heterophilous.SQUIRREL_FILTERED,
+    "chameleon": heterophilous.CHAMELEON_FILTERED,
+}
+
+
+class Heterophilic(NodeClasses):
+    r"""Which of five classes a page (Texas, Wisconsin, Cornell; Squirrel, Chameleon) or actor (Film) is of.
+
+    Protocols:
+      official: files and the 10 fixed splits of geom-gcn, which give 48/32/20 percent of the nodes to train,
+        valid and test. Squirrel and Chameleon hold nodes twice, some in train and test.
+      clean: Squirrel and Chameleon without the nodes that are there twice, undirected, with their own splits.
+
+    Source: Pei et al., Geom-GCN, ICLR 2020, https://arxiv.org/abs/2002.05287; filtered: Platonov et al.,
+    ICLR 2023, https://arxiv.org/abs/2302.11640.
+
+    Args: graph: "texas", "wisconsin", "cornell", "cornell_bingzhewei" (another file of the same name),
+        "film", "squirrel" or "chameleon"; edges: "stored", each row once, as both official codes have them:
+        an edge goes one way only; or "undirected".
+    """
+
+    version: ClassVar[int] = 1
+    n_splits: ClassVar[int] = 10
+
+    def __init__(self, *, graph: str, edges: str, protocol: str) -> None:
+        one_of("protocol", protocol, ("official", "clean"))
+        one_of("graph", graph, tuple(OFFICIAL))
+        one_of("edges", edges, ("stored", "undirected"))
+        known = OFFICIAL if protocol == "official" else FILTERED
+        if graph not in known:
+            raise InputError(
+                f"protocol clean is there for {' and '.join(known)} alone; got graph={graph}. "
+                "Use protocol=official."
+            )
+        self.datasets: Sequence[DataSet] = (known[graph],)
+        self.n_classes = self.d_out = webkb.N_CLASSES
+        self.graph, self.edges, self.protocol = graph, edges, protocol
+
+    def load(self, store: Store, split: int) -> None:
+        arrays = store.read(self.datasets[0])
+        there = graphs.coalesced(arrays["edge_index"])
+        self.place(
+            graphs.dense_features(arrays),
+            graphs.undirected(there) if self.edges == "undirected" else there,
+            arrays["y"],
+            graphs.fixed_split(arrays, split),
+            store,
+        )
