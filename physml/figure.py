@@ -1,188 +1,23 @@
-"""Figures: what a config and the records of runs say of each curve. `picture` draws it. No torch, no hydra.
-
-Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
-of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record;
-`trajectories` what a function of tasks/ or physml/simulate/ returns, without any run.
-"""
+"""Figures: what the records of runs say of each curve that a config names. No torch, no hydra."""
 
 import csv
 import dataclasses
 import gzip
-import importlib.util
-import inspect
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 
-from physml.coerce import build
-from physml.errors import ConfigError, RecordError, near
-from physml.paths import CONF, shown
-from physml.source import module_file
-from physml.spec import read_yaml
+from physml.errors import DataError, RecordError, near
+from physml.figurespec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
+from physml.paths import shown
+from physml.simulated import simulate
 from physml.table import Record, Runs
-from physml.tablespec import Run, find_id, natural
-
-Kind = Literal["curves", "points", "histogram", "trajectories"]
-Scale = Literal["linear", "log"]
-Line = Literal["solid", "dashed", "dotted"]
-SIMULATIONS = ("tasks.", "physml.simulate.")  # where a function that a config names may stand
-
-
-# --- what a config says
-
-
-@dataclass(frozen=True)
-class Point:
-    """One experiment of a series of points: the setting that it stands for, and its name."""
-
-    x: float
-    experiment: str
-
-
-@dataclass(frozen=True)
-class Series:
-    """One curve of a panel: of an experiment, of several (points), or of a simulation."""
-
-    label: str
-    experiment: str | None = None
-    points: tuple[Point, ...] = ()  # in place of the experiment
-    seeds: tuple[int, ...] = ()  # where they are others than the figure's
-    array: str | None = None  # of a histogram: the name in the record's .npz file
-    arguments: dict[str, Any] = field(default_factory=dict)  # of a simulation
-    line: Line = "solid"
-
-    @property
-    def experiments(self) -> tuple[str, ...]:
-        return (self.experiment,) if self.experiment else tuple(point.experiment for point in self.points)
-
-
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    series: tuple[Series, ...]
-    y_label: str | None = None  # in place of the figure's
-    function: str | None = None  # of trajectories, in place of the figure's
-    arguments: dict[str, Any] = field(default_factory=dict)  # of every simulation in it
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A straight line across all panels: at y, or at x."""
-
-    label: str
-    y: float | None = None
-    x: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.x is None) == (self.y is None):
-            raise ConfigError(f"the mark {self.label!r} must have either x or y.")
-
-
-@dataclass(frozen=True)
-class FigureSpec:
-    id: str
-    title: str
-    source: str
-    kind: Kind
-    x_label: str
-    y_label: str
-    panels: tuple[Panel, ...]
-    seeds: tuple[int, ...] = ()
-    splits: tuple[int, ...] = (0,)
-    metric: str | None = None  # of curves, as in the curve file: test/mse; of points, as in a table's column
-    bins: int = 100  # of a histogram
-    function: str | None = None  # of trajectories: returns (N, T, D); the first two variables are drawn
-    columns: int | None = None  # panels in a row; None: all
-    x_scale: Scale = "linear"
-    y_scale: Scale = "linear"
-    y_limits: tuple[float, ...] = ()  # least and greatest; none: from the data
-    marks: tuple[Mark, ...] = ()
-    claims: tuple[str, ...] = ()  # what the paper concludes from the figure
-    notes: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        needs = {"curves": self.metric, "points": self.metric, "trajectories": self.function}
-        if self.kind in needs and needs[self.kind] is None:
-            wants = "a function" if self.kind == "trajectories" else "a metric"
-            raise ConfigError(f"kind {self.kind} needs {wants}.")
-        if self.kind != "trajectories" and not self.seeds:
-            raise ConfigError("seeds must name at least one run; got none.")
-        if self.columns is not None and self.columns < 1:
-            raise ConfigError(f"columns must be positive; got {self.columns}.")
-        if self.y_limits and (len(self.y_limits) != 2 or not self.y_limits[0] < self.y_limits[1]):
-            raise ConfigError(f"y_limits must be a number and a greater one; got {list(self.y_limits)}.")
-        for panel in self.panels:
-            for series in panel.series:
-                where = f"panel {panel.title}, series {series.label}"
-                if (series.experiment is None) != (self.kind in ("trajectories", "points")):
-                    wants = "needs an" if series.experiment is None else "takes no"
-                    raise ConfigError(f"{where}: kind {self.kind} {wants} experiment.")
-                if bool(series.points) != (self.kind == "points"):
-                    wants = "needs" if self.kind == "points" else "takes no"
-                    raise ConfigError(f"{where}: kind {self.kind} {wants} points.")
-                if (series.array is None) == (self.kind == "histogram"):
-                    wants = "needs an array" if self.kind == "histogram" else "takes no array"
-                    raise ConfigError(f"{where}: kind {self.kind} {wants}.")
-
-    @property
-    def runs(self) -> list[Run]:
-        """Every run that the figure wants, each once."""
-        found = [
-            (experiment, j, k)
-            for panel in self.panels
-            for series in panel.series
-            for experiment in series.experiments
-            for j in self.splits
-            for k in self.seeds_of(series)
-        ]
-        return list(dict.fromkeys(found))
-
-    def seeds_of(self, series: Series) -> tuple[int, ...]:
-        return series.seeds or self.seeds
-
-    def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
-        """The same figure with these seeds for every curve."""
-        panels = tuple(
-            dataclasses.replace(panel, series=tuple(dataclasses.replace(s, seeds=()) for s in panel.series))
-            for panel in self.panels
-        )
-        return dataclasses.replace(self, seeds=seeds, panels=panels)
-
-
-def load_figure(path: Path | str) -> FigureSpec:
-    """The config of one figure. ConfigError names file and key of whatever is wrong in it."""
-    path = Path(path)
-    return build(FigureSpec, {"id": path.stem, **read_yaml(path)}, path.name)
-
-
-def figure_ids(folder: Path | None = None) -> list[str]:
-    return sorted((p.stem for p in (folder or CONF / "figure").glob("*.yaml")), key=natural)
-
-
-def find_figure(name: str, paper: str = "lem", folder: Path | None = None) -> Path:
-    """The config of the figure a person means by `lem-fig-1`, `fig-1`, `1`, `thesis-fig-5.1` or `fig-5.1`."""
-    folder = folder or CONF / "figure"
-    known = figure_ids(folder)
-    if name in known:
-        return folder / f"{name}.yaml"
-    aliases = {alias: i for i in known for alias in load_figure(folder / f"{i}.yaml").aliases}
-    numbered = f"fig-{name}" if name[:1].isdigit() else name
-    return folder / f"{find_id(numbered, known, aliases, paper, 'figure')}.yaml"
-
-
-def experiments_of(spec: FigureSpec) -> list[str]:
-    """The experiments of a figure, each once, in the order of the panels."""
-    return list(dict.fromkeys(e for panel in spec.panels for s in panel.series for e in s.experiments))
-
-
-# --- what the records say
+from physml.tablespec import Run
 
 
 @dataclass(frozen=True)
@@ -192,7 +27,7 @@ class Curve:
     curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). points: the same,
     x the settings, low and high one standard deviation from the mean. Where a short
     budget or a stopping rule may end one run before another: `each`, the steps and values of every run.
-    histogram: values (n,), of all runs together. trajectories: x, y (n,).
+    histogram: values (n,), of all runs together. Without runs: as `simulated` says.
     """
 
     label: str
@@ -236,7 +71,7 @@ def collect(
     for panel in spec.panels:
         curves = []
         for series in panel.series:
-            if spec.kind == "trajectories":
+            if spec.kind in WITHOUT_RUNS:
                 curves.append(_simulated(spec, panel, series))
                 continue
             parts = []
@@ -246,6 +81,17 @@ def collect(
             curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
         panels.append((panel, tuple(curves)))
     return Figure(spec, tuple(panels))
+
+
+def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
+    try:
+        made = simulate(spec, panel, series)
+    except DataError as error:
+        return Curve(series.label, f"blocked: {error}", line=series.line)
+    seeds = spec.seeds_of(series) if spec.kind == "simulation" else ()
+    state = "simulated" if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
+    curve = Curve(series.label, state, line=series.line)
+    return dataclasses.replace(curve, **made)  # type: ignore[arg-type]
 
 
 def _measured(
@@ -370,40 +216,6 @@ def read_array(record: Record, name: str) -> np.ndarray:
         if isinstance(error, RecordError):
             raise
         raise RecordError(f"{shown(path)} can't be read: {error}") from error
-
-
-def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
-    given = panel.arguments | series.arguments
-    arguments = {k: np.array(v, float) if isinstance(v, list) else v for k, v in given.items()}
-    name = panel.function or spec.function or ""
-    function = _function(name)
-    try:
-        inspect.signature(function).bind(**arguments)
-    except TypeError as error:
-        raise ConfigError(f"{spec.id}: series {series.label}: {name}: {error}.") from error
-    path = np.asarray(function(**arguments))
-    if path.ndim != 3 or path.shape[2] < 2:
-        raise ConfigError(f"{name} must return (N, T, D) with D of at least 2; got {path.shape}.")
-    return Curve(series.label, "simulated", x=path[0, :, 0], y=path[0, :, 1], line=series.line)
-
-
-def _function(target: str) -> Callable[..., Any]:
-    """A function of our own, from its file in the checkout, whatever else is called `tasks`."""
-    module, _, name = target.rpartition(".")
-    if not module.startswith(SIMULATIONS):
-        raise ConfigError(
-            "function must be one of tasks/ or physml/simulate/, such as tasks.lorenz96.trajectories; "
-            f"got {target!r}."
-        )
-    file = module_file(module)
-    spec = importlib.util.spec_from_file_location(f"physml_figure_{file.stem}", file)
-    assert spec is not None and spec.loader is not None  # module_file gave a .py file
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    functions = {n: f for n, f in vars(loaded).items() if inspect.isfunction(f) and f.__module__ == spec.name}
-    if name not in functions:
-        raise ConfigError(f"{module} has no function {name}. {near(name, functions)}")
-    return functions[name]
 
 
 def state_lines(figure: Figure) -> list[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from physml import atomic
-from physml.figure import Curve, Figure, FigureSpec
+from physml.figure import Curve, Figure
+from physml.figurespec import WITHOUT_RUNS, FigureSpec
 
 ROOMY = 4  # entries of a legend that still fit inside the axes
 
@@ -30,6 +31,7 @@ def draw(figure: Figure) -> "Canvas":
     rows = math.ceil(n / columns)
     entries = max(sum(c.drawn for c in curves) + len(absent(curves)) for _, curves in figure.panels)
     below = spec.kind == "curves" and entries > ROOMY  # then the legends stand below the axes
+    shared = spec.kind == "simulation" and any(len(curves) > 1 for _, curves in figure.panels)
     width = 4.6 * columns if n > 1 else 6.4
     height = (4.4 if rows == 1 else 3.0 * rows) + 0.2 * entries * below
     canvas = Canvas(figsize=(width, height), layout="constrained")
@@ -39,18 +41,25 @@ def draw(figure: Figure) -> "Canvas":
     colours = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(every))}  # the same in every panel
     for axes, (panel, curves) in zip(grid, figure.panels, strict=False):
         axes.set_title(panel.title, fontsize=10)
-        axes.set_xlabel(spec.x_label)
+        axes.set_xlabel(panel.x_label or spec.x_label)
         axes.set_ylabel(panel.y_label or spec.y_label)
         axes.set_xscale(spec.x_scale)
         axes.set_yscale(spec.y_scale)
         _draw_panel(axes, spec, curves, colours)
         if spec.y_limits:
             axes.set_ylim(*spec.y_limits)
-        if len(curves) > 1 or spec.marks or curves[0].state != "simulated":
+        if panel.equal:
+            axes.set_aspect("equal", adjustable="datalim")
+            axes.locator_params(nbins=6)
+        if shared:
+            continue
+        if len(curves) > 1 or spec.marks or not curves[0].state.startswith("simulated"):
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)} if below else {}
             axes.legend(fontsize=7, ncols=3 if spec.kind == "trajectories" else 1, **place)
     for axes in grid[n:]:
         axes.set_axis_off()
+    if shared:
+        _shared_legend(canvas, grid[:n])
     canvas.suptitle(f"{spec.id}: {spec.title}", fontsize=11)
     shorts = {short for _, curves in figure.panels for curve in curves for short in curve.shorts}
     if shorts:
@@ -75,14 +84,15 @@ def _draw_panel(
             bars = {"yerr": curve.high - curve.y, "capsize": 3, "marker": "o", "markersize": 4}
             axes.errorbar(curve.x, curve.y, label=said, color=colour, linestyle=curve.line, **bars)
         elif curve.y is not None and curve.x is not None:
-            axes.plot(curve.x, curve.y, label=said, color=colour, linewidth=1.2, linestyle=curve.line)
-            if curve.low is not None and curve.high is not None and curve.done > 1:
+            axes.plot(curve.x, curve.y, label=said, color=colour, **stroke(curve))
+            if curve.low is not None and curve.high is not None and (curve.done > 1 or not curve.wanted):
                 axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
         for i, (x, y) in enumerate(curve.each):
             axes.plot(x, y, label="_" if i else said, color=colour, linewidth=0.8, linestyle=curve.line)
             axes.plot(x[-1:], y[-1:], label="_", color=colour, marker="o", markersize=3)
     if not any(curve.drawn for curve in curves):
-        axes.text(0.5, 0.5, "no run yet", transform=axes.transAxes, ha="center", va="center", color="0.5")
+        said = "nothing to draw" if spec.kind in WITHOUT_RUNS else "no run yet"
+        axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center", va="center", color="0.5")
         axes.set_xticks([])
     for mark, dashes in zip(spec.marks, itertools.cycle(("--", ":", "-.")), strict=False):
         if mark.y is not None:
@@ -91,6 +101,22 @@ def _draw_panel(
             axes.axvline(mark.x, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
     for said in absent(curves):
         axes.plot([], [], label=textwrap.fill(said, 48), linestyle="none")
+
+
+def stroke(curve: Curve) -> dict[str, Any]:
+    if curve.line == "dots":
+        return {"linestyle": "none", "marker": "o", "markersize": 4}
+    return {"linestyle": curve.line, "linewidth": 1.2}
+
+
+def _shared_legend(canvas: "Canvas", panels: Iterable["Axes"]) -> None:
+    """One legend for all panels, below them: each label once."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        found |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in found}
+    columns = len(found) if len(found) <= ROOMY + 1 else math.ceil(len(found) / 2)
+    canvas.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def histogram_edges(values: np.ndarray, spec: FigureSpec) -> np.ndarray:

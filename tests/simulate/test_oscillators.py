@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 
 from physml import figure as figures
 from physml.errors import InputError
+from physml.figurespec import load_figure
 from physml.models.cornn import CoRNN
 from physml.paths import CONF
 from physml.simulate.oscillators import response, signal
@@ -135,7 +136,7 @@ def test_what_can_not_be_is_told(change: dict[str, Any], says: str) -> None:
 @cache
 def drawn() -> dict[tuple[str, str], np.ndarray]:
     """The paths of the figure, by panel and label."""
-    made = figures.collect(figures.load_figure(CONF / "figure" / "cornn-fig-6.yaml"), {}, [])
+    made = figures.collect(load_figure(CONF / "figure" / "cornn-fig-6.yaml"), {}, [])
     curves = {(panel.title, curve.label): curve for panel, several in made.panels for curve in several}
     return {key: curve.y for key, curve in curves.items() if curve.y is not None}
 
