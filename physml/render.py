@@ -147,9 +147,9 @@ def _colour(state: str) -> str:
     if state == "yours":
         return "cyan"
     for words, colour in {
-        ("agrees", "better", "same", "inside"): "green",
+        ("agrees", "better", "same", "rounded", "inside"): "green",
         ("worse", "failed", "diverged"): "red",
-        ("not published", "not run", "quoted", "no printed", "not printed", "no experiment"): "dim",
+        ("not published", "not run", "quoted", "no printed", "no experiment", "no search"): "dim",
     }.items():
         if state.startswith(words):
             return colour

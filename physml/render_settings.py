@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 RULE = (
-    "`same`: ours is the printed one, `rounded` if only to the printed digits. `inside`, `outside`: a number "
-    "beside a printed range. `differs` says why. Ours are read from the experiments and searches themselves."
+    "`same`: ours is the printed one; `rounded`: it is so to the printed digits. `inside`, `outside`: a "
+    "number beside a printed range. `differs` says why. Ours are read from the experiments and searches "
+    "themselves."
 )
 
 

@@ -20,6 +20,9 @@ from physml.spec import read_yaml
 
 NONE = "–"  # nothing can stand here
 
+# Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.
+OURS = {"searched-here": "searched here", "own": "chosen here, not searched"}
+
 Reads = Literal["value", "use", "range", "distribution"]
 
 
@@ -134,7 +137,10 @@ def load_settings(path: Path | str) -> SettingsSpec:
     content = read_yaml(path)
     if (kind := content.pop("kind", "runs")) != "settings":
         raise ConfigError(f"{path.name}: kind must be settings; got {kind}.")
-    return build(SettingsSpec, {"id": path.stem, **content}, path.name)
+    try:
+        return build(SettingsSpec, {"id": path.stem, **content}, path.name)
+    except ConfigError as error:
+        raise error if path.name in str(error) else ConfigError(f"{path.name}: {error}") from error
 
 
 def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
@@ -281,30 +287,29 @@ def said(value: Any) -> str:
 
 def _state(cell: SettingCell, ours: str, kind: str | None) -> str:
     """How ours stands to the paper, or where that prints nothing to the official code."""
-    as_code = cell.code is not None and compare(cell.code, ours).startswith("same")
+    as_code = cell.code is not None and compare(cell.code, ours) in ("same", "rounded")
     if cell.printed is None:
         beside = "" if cell.code is None else f": {'as' if as_code else 'other than'} in the official code"
-        return f"not printed{beside}"
+        return f"no printed value at hand{beside}"
     word = compare(cell.printed, ours)
     if word not in ("differs", "outside"):
         return word
-    found_here = "searched here" if kind == "searched-here" else None
-    reason = cell.differs or ("as in the official code" if as_code else found_here)
+    reason = cell.differs or ("as in the official code" if as_code else OURS.get(kind or ""))
     return f"{word}: {reason}" if reason else word
 
 
 def compare(printed: str, ours: str) -> str:
-    """`same`, `same, rounded`, `differs`; of a number beside a printed range `inside` or `outside`.
+    """`same`, `rounded`, `differs`; of a number beside a printed range `inside` or `outside`.
 
     Example:
         >>> compare("2.6e-3", "0.0026"), compare("6.6e-4", "6.58e-4"), compare("[1e-2, 1e-1]", "0.016")
-        ('same', 'same, rounded', 'inside')
+        ('same', 'rounded', 'inside')
     """
     number = _number(ours)
     if number is not None and (wanted := _number(printed)) is not None:
         off = abs(wanted - number)
         half_a_digit = Decimal(1).scaleb(int(wanted.as_tuple().exponent)) / 2
-        return "same" if not off else "same, rounded" if off <= half_a_digit else "differs"
+        return "same" if not off else "rounded" if off <= half_a_digit else "differs"
     if number is not None and (parts := _parts(printed)):
         numbers = [n for n in map(_number, parts) if n is not None]
         within = (

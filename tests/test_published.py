@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from physml.paths import CONF, ROOT
+from physml.settings import compare, load_settings
 from physml.tablespec import Row, TableSpec, load_table, table_ids
 
 COLLECTION = ROOT.parent / "shared" / "reference" / "paper_tables.yaml"
@@ -39,7 +40,7 @@ def collection() -> dict[str, Any]:
 
 
 def every_spec() -> list[TableSpec]:
-    return [load_table(CONF / "table" / f"{ident}.yaml") for ident in table_ids()]
+    return [load_table(CONF / "table" / f"{ident}.yaml") for ident in table_ids(kind="runs")]
 
 
 def specs() -> list[TableSpec]:
@@ -153,3 +154,63 @@ def test_digits_are_declared(spec: TableSpec) -> None:
         for cell in row.cells.values():
             if cell.published is not None and cell.published.quoted is None:
                 assert cell.published.digits is not None, f"{spec.id}, {row.label}"
+
+
+# ---------------------------------------------------------------------------- tables of settings
+
+# How the collection calls what a row's label ends with.
+SETTINGS_OF = {
+    "adding": "adding",
+    "adding, T=5000": "adding (T=5000)",
+    "adding, N=10000": "adding (N=10000)",
+    "sMNIST": "smnist",
+    "sMNIST, 128 units": "smnist (128 units)",
+    "sMNIST, 256 units": "smnist (256 units)",
+    "psMNIST": "psmnist",
+    "psMNIST, 128 units": "psmnist (128 units)",
+    "psMNIST, 256 units": "psmnist (256 units)",
+    "noise padded CIFAR-10": "noise_padded_cifar10",
+    "HAR-2": "har2",
+    "IMDB": "imdb",
+    "EigenWorms": "eigenworms",
+    "respiratory rate": "bidmc_rr",
+    "heart rate": "bidmc_hr",
+    "FitzHugh-Nagumo": "fitzhugh_nagumo",
+    "Google12": "google12",
+    "Penn Treebank by character": "ptb_char",
+    "Penn Treebank by word": "ptb_word",
+    "MNIST superpixels": "mnist_superpixel75",
+    "ZINC-12k": "zinc12k",
+    "PPI": "ppi",
+    "Wisconsin": "wisconsin",
+    "Squirrel, regression": "squirrel_regression",
+}
+
+
+def as_collected(label: str) -> tuple[str, str | None]:
+    """Model and task of a row of a table of settings."""
+    model, _, task = label.partition(", ")
+    return model, SETTINGS_OF[task] if task else None
+
+
+@pytest.mark.parametrize("ident", table_ids(kind="settings"))
+def test_every_printed_setting_is_as_printed(ident: str, collection: dict[str, Any]) -> None:
+    spec, entry = load_settings(CONF / "table" / f"{ident}.yaml"), collection[ident]
+    assert [c.key for c in spec.columns] == entry["columns"]
+    assert list(spec.aliases) == entry["also"]
+    assert [as_collected(row.label) for row in spec.rows] == [
+        (row["model"], row.get("config", {}).get("task")) for row in entry["rows"]
+    ]
+    printed = 0
+    for row, wanted in zip(spec.rows, entry["rows"], strict=True):
+        for column in spec.columns:
+            cell, value = spec.cell(row, column), wanted["values"][column.key]
+            beside = next(iter(value.get("alt") or []), None) or value.get("hint")
+            assert (cell.code is None) == (beside is None), (row.label, column.key)
+            if beside is not None and cell.code is not None:
+                assert compare(cell.code, str(beside["value"])) == "same"
+            assert (cell.printed is None) == bool(value.get("missing")), (row.label, column.key)
+            if cell.printed is not None:
+                printed += 1
+                assert compare(cell.printed, str(value["value"])) == "same"
+    assert printed == entry["completeness"]["cells"] - entry["completeness"]["missing"]
