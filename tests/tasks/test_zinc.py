@@ -1,0 +1,94 @@
+"""ZINC-12k: parts, inputs of both protocols, the error, and what is trivial."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from physml.data.readers.zinc import ZINC, ZINC_SUBSTITUTE
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.errors import InputError
+from tasks.zinc import Zinc
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+def loaded(store: Store, **changes: Any) -> Zinc:
+    task = Zinc(**({"molecules": "zinc", "protocol": "official"} | changes))
+    task.load(store, 0)
+    return task
+
+
+@pytest.mark.parametrize("molecules", ["zinc", "zinc_substitute"])
+def test_the_parts_are_those_of_the_set(store: Store, molecules: str) -> None:
+    task = loaded(store, molecules=molecules)
+    arrays = store.read({"zinc": ZINC, "zinc_substitute": ZINC_SUBSTITUTE}[molecules])
+    assert list(task.sizes.values()) == arrays["n_graphs"].tolist()
+    y = np.concatenate([next(task.batches(part, 1000)).target.numpy() for part in ("train", "valid", "test")])
+    np.testing.assert_array_equal(y, arrays["y"])
+    assert task.facts()["sizes"] == task.sizes and task.facts()["n_nodes"] == len(arrays["x"])
+
+
+def test_an_atom_is_a_number_or_a_column(store: Store) -> None:
+    official, paper = loaded(store), loaded(store, protocol="paper")
+    assert (official.d_in, paper.d_in) == (1, 28)
+    number = next(official.batches("valid", 3)).input
+    column = next(paper.batches("valid", 3)).input
+    assert number.shape == (len(column), 1) and number.max() > 1
+    assert torch.equal(column.sum(1), torch.ones(len(column)))
+    assert torch.equal(column.argmax(1), number[:, 0].long())
+
+
+def test_the_error_is_absolute_and_does_not_depend_on_the_batch_size(store: Store) -> None:
+    task = loaded(store)
+    (batch,) = task.batches("test", 1000)
+    off = torch.linspace(-1, 3, len(batch.target))
+    output = (batch.target + off)[:, None]
+    assert task.loss(output, batch).item() == pytest.approx(off.abs().mean().item(), rel=1e-5)
+
+    def answer(b: Any) -> torch.Tensor:
+        return (b.target + off[b.index])[:, None]
+
+    for size in (1, 3, 1000):
+        assert score_reference(task, answer, size=size)["mae"] == pytest.approx(
+            off.abs().mean().item(), rel=1e-5
+        )
+    assert math.isnan(score_reference(task, lambda b: answer(b) * float("nan"))["mae"])
+
+
+@pytest.mark.parametrize("protocol", ["official", "paper"])
+def test_the_trivial_references(store: Store, protocol: str) -> None:
+    task = loaded(store, protocol=protocol)
+    found = task.references()
+    train, test = (next(task.batches(p, 1000)).target for p in ("train", "test"))
+    assert found["mean of train"]["mae"] == pytest.approx((test - train.mean()).abs().mean().item(), rel=1e-5)
+    median = (test - train.median()).abs().mean().item()
+    assert found["median of train"]["mae"] == pytest.approx(median, rel=1e-5)
+    # the fixture's target is linear in the numbers of atoms
+    assert found["linear (numbers of atoms)"]["mae"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"protocol": "clean"}, "protocol must be one of 'official', 'paper'"),
+        ({"molecules": "zinc_substitut"}, "molecules must be one of .* Did you mean zinc_substitute"),
+    ],
+)
+def test_wrong_arguments_are_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Zinc(**({"molecules": "zinc", "protocol": "official"} | given))
+
+
+@pytest.mark.parametrize("method", ["loss", "score"])
+def test_an_output_per_node_is_refused(store: Store, method: str) -> None:
+    task = loaded(store)
+    batch = next(task.batches("train", 3))
+    with pytest.raises(InputError, match="output must have shape"):
+        getattr(task, method)(torch.zeros(len(batch.input), 1), batch)
