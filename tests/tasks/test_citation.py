@@ -1,0 +1,178 @@
+"""Citation graphs: counts, splits, features, nodes without label, and the trivial references."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from physml.data import graphs
+from physml.data.readers import planetoid
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from tasks.citation import PLANETOID, Citation, row_sums_of_one
+
+SMALL: dict[str, Any] = {
+    "graph": "cora",
+    "split_of": "random",
+    "features": "raw",
+    "n_per_class": 4,
+    "n_development": 80,
+    "protocol": "official",
+}
+FULL = {**SMALL, "n_per_class": 20, "n_development": 1500}
+PARTS = ("train", "valid", "test")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    root = Path(os.environ.get("PHYSML_DATA", Path(__file__).parents[2] / "data"))
+    if not (root / "planetoid").is_dir():
+        pytest.skip(f"the files of Planetoid are not below {root}")
+    return Store(root, tmp_path_factory.mktemp("cache"))
+
+
+def loaded(store: Store, split: int = 0, base: dict[str, Any] = SMALL, **change: Any) -> Citation:
+    task = Citation(**{**base, **change})
+    task.load(store, split)
+    return task
+
+
+def nodes(task: Citation, part: str) -> torch.Tensor:
+    (batch,) = task.batches(part, 1)  # type: ignore[arg-type]
+    assert batch.index is not None
+    return batch.index
+
+
+def whole(task: Citation) -> Any:
+    (batch,) = task.batches("train", 1)
+    return batch
+
+
+# ---------------------------------------------------------------------------- splits
+
+
+def check_parts(task: Citation, n_per_class: int) -> None:
+    every = torch.cat([nodes(task, part) for part in PARTS])
+    assert len(every.unique()) == len(every), "a node is of two parts"
+    count = torch.bincount(whole(task).target[nodes(task, "train")], minlength=task.n_classes)
+    assert count.tolist() == [n_per_class] * task.n_classes
+
+
+@pytest.mark.parametrize("graph", PLANETOID)
+def test_parts_share_no_node_and_each_class_trains_alike(graph: str, store: Store) -> None:
+    for split in range(5):
+        task = loaded(store, split, graph=graph)
+        check_parts(task, 4)
+        assert task.sizes["train"] + task.sizes["valid"] == 80
+
+
+def test_the_public_split_is_the_one_that_comes_with_the_data(store: Store) -> None:
+    task, arrays = loaded(store, split_of="public"), store.read(planetoid.CORA)
+    for part in PARTS:
+        assert nodes(task, part).tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()
+    check_parts(task, planetoid.FIXTURE_PER_CLASS)
+    assert task.n_splits == 1
+
+
+def test_five_splits_that_stay_as_they_are(store: Store) -> None:
+    tested = [frozenset(nodes(loaded(store, split), "test").tolist()) for split in range(5)]
+    assert len(set(tested)) == 5 == loaded(store).n_splits
+    assert tested[3] == frozenset(nodes(loaded(store, 3), "test").tolist())
+    with pytest.raises(InputError, match="5 recorded orders"):
+        loaded(store, 5)
+
+
+def test_what_fits_no_graph_is_refused(store: Store) -> None:
+    with pytest.raises(InputError, match="public split of cora, citeseer, pubmed alone; got graph=photo"):
+        Citation(**{**SMALL, "graph": "photo", "split_of": "public"})
+    for wrong in ({"graph": "corra"}, {"split_of": "planetoid"}, {"features": "norm"}, {"protocol": "paper"}):
+        (name,) = wrong
+        with pytest.raises(InputError, match=f"{name} must be one of"):
+            Citation(**{**SMALL, **wrong})
+    with pytest.raises(InputError, match="must train"):
+        loaded(store, n_per_class=20)
+
+
+# ---------------------------------------------------------------------------- edges and features
+
+
+def test_edges_go_both_ways_once_and_nothing_cites_itself(store: Store) -> None:
+    for split_of in ("random", "public"):
+        edges = whole(loaded(store, split_of=split_of)).edge_index
+        pairs = set(zip(*edges.tolist(), strict=True))
+        assert len(pairs) == edges.shape[1]
+        assert all((b, a) in pairs and a != b for a, b in pairs)
+
+
+def test_features_are_as_stored_or_shares_of_a_sum(store: Store) -> None:
+    raw, shares = whole(loaded(store)).input, whole(loaded(store, features="row_sum")).input
+    torch.testing.assert_close(shares * raw.sum(1, keepdim=True), raw)
+    x = np.array([[1.0, 3.0], [0.0, 0.0]], np.float32)
+    assert row_sums_of_one(x).tolist() == [[0.25, 0.75], [0.0, 0.0]]
+
+
+def test_references_beat_nothing_by_cheating(store: Store) -> None:
+    task = loaded(store)
+    label, tested = whole(task).target, nodes(task, "test")
+    found = task.references()
+    assert found["majority class"]["accuracy"] == pytest.approx((label[tested] == 0).double().mean().item())
+    assert found["linear (features)"]["accuracy"] > found["majority class"]["accuracy"]
+
+
+# ---------------------------------------------------------------------------- the published files
+
+
+@pytest.mark.parametrize(
+    ("graph", "n", "n_edges", "n_classes", "n_words"),
+    [("cora", 2485, 10_138, 7, 1433), ("citeseer", 2120, 7358, 6, 3703)],
+)
+def test_the_largest_component_has_the_published_counts(
+    graph: str, n: int, n_edges: int, n_classes: int, n_words: int, real: Store
+) -> None:
+    for split in range(5):
+        task = loaded(real, split, FULL, graph=graph)
+        facts = task.facts()
+        assert (facts["n_nodes"], facts["n_edges"], task.d_in, task.d_out) == (n, n_edges, n_words, n_classes)
+        train = 20 * n_classes
+        assert task.sizes == {"train": train, "valid": 1500 - train, "test": n - 1500}
+        check_parts(task, 20)
+
+
+@pytest.mark.parametrize(("graph", "n", "n_edges"), [("cora", 2708, 10_556), ("citeseer", 3327, 9104)])
+def test_the_public_split_has_the_published_counts(graph: str, n: int, n_edges: int, real: Store) -> None:
+    task = loaded(real, 0, FULL, graph=graph, split_of="public")
+    assert (task.facts()["n_nodes"], task.facts()["n_edges"]) == (n, n_edges)
+    assert task.sizes == {"train": 20 * task.n_classes, "valid": 500, "test": 1000}
+    check_parts(task, 20)
+
+
+def test_papers_without_label_are_of_class_0_or_of_no_part(real: Store) -> None:
+    arrays = real.read(planetoid.CITESEER)
+    kept = graphs.largest_component(arrays["edge_index"], len(arrays["y"]))
+    unknown = set(np.flatnonzero(arrays["y"][kept] < 0).tolist())
+    assert len(unknown) == 10
+    official = loaded(real, 0, FULL, graph="citeseer")
+    assert unknown <= {node for part in PARTS for node in nodes(official, part).tolist()}
+    assert (whole(official).target[sorted(unknown)] == 0).all()
+    clean = loaded(real, 0, FULL, graph="citeseer", protocol="clean")
+    assert unknown.isdisjoint(node for part in PARTS for node in nodes(clean, part).tolist())
+    assert sum(clean.sizes.values()) == 2110
+
+
+def test_pubmed_needs_a_file_more_and_says_which(real: Store) -> None:
+    assert real.data is not None
+    if (real.data / "planetoid" / "ind.pubmed.allx").is_file():
+        task = loaded(real, 0, FULL, graph="pubmed")
+        assert (task.facts()["n_nodes"], task.d_in, task.d_out) == (19_717, 500, 3)
+        assert task.sizes == {"train": 60, "valid": 1440, "test": 18_217}
+    else:
+        with pytest.raises(DataError, match=r"ind\.pubmed\.allx"):
+            loaded(real, 0, FULL, graph="pubmed")
