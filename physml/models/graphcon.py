@@ -1,6 +1,6 @@
 """Graph-coupled oscillators. Axes: N nodes, E edges, H channels."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Literal
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from physml.check import has_shape, non_negative, positive, within
+from physml.errors import InputError
 from physml.models.graph_layers import TransformerAttention
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, times, widths
 from physml.models.graph_sums import weighted_sum
@@ -146,14 +147,68 @@ class CitationGraphCON(nn.Module):
     ) -> Iterator[tuple[float, Tensor, Tensor]]:
         """(t, X, Y) after each step, up to T, the model's own if none is given."""
         check_input(x, edge_index, None, self.d_in)
-        s_a, s_b, s_c = torch.sigmoid(self.a), torch.sigmoid(self.b), torch.sigmoid(self.c)
         of, weight = self.attention.attention(x, edge_index)
-        y, source = x, x.detach()
-        for t, h in times(self.T if T is None else T):
-            force = weighted_sum(x, weight, of) - y - x
-            y = y + h * ((1 - s_b) * force + s_b * source)
-            x = x + h * ((1 - s_c) * s_a * y + s_c * source)
-            yield t, x, y
+        scalars = (self.a, self.b, self.c)
+        yield from sourced(lambda x: weighted_sum(x, weight, of), x, scalars, self.T if T is None else T)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"a": self.a, "b": self.b, "c": self.c, **self.attention.symbols()}
+
+
+class CoupledCitationGraphCON(nn.Module):
+    r"""`CitationGraphCON` with a message-passing layer F in place of attention that is made once.
+
+    .. math::
+        Y' &= (1 - s_b)\,[F(X) - Y - X] + s_b\, X^0 \\
+        X' &= (1 - s_c)\, s_a\, Y + s_c\, X^0
+
+    The same F at all times, and no activation; scalars, source, start and steps as there.
+
+    Source: what the official code has for a graph convolution as coupling; https://arxiv.org/abs/2202.02296.
+
+    Args: coupling: F, from H to H channels. T: end of time.
+    Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
+    Errors: InputError for a coupling that changes the number of channels.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, coupling: nn.Module, *, T: float) -> None:
+        super().__init__()
+        positive("T", T)
+        d_in, d_out = widths(coupling)
+        if d_in != d_out:
+            raise InputError(
+                f"the coupling must give back as many channels as it gets; got {d_in} to {d_out}."
+            )
+        self.coupling, self.T = coupling, float(T)
+        self.d_in = self.d_out = d_in
+        self.a, self.b, self.c = (nn.Parameter(torch.zeros(())) for _ in range(3))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return last(self.steps(x, edge_index))[1]
+
+    def steps(
+        self, x: Tensor, edge_index: Tensor, T: float | None = None
+    ) -> Iterator[tuple[float, Tensor, Tensor]]:
+        """(t, X, Y) after each step, up to T, the model's own if none is given."""
+        check_input(x, edge_index, None, self.d_in)
+        scalars = (self.a, self.b, self.c)
+        yield from sourced(lambda x: self.coupling(x, edge_index), x, scalars, self.T if T is None else T)
+
+    def symbols(self) -> dict[str, Tensor]:
+        """The three scalars, and the weights of F as `F.W`."""
+        inner = self.coupling.symbols() if hasattr(self.coupling, "symbols") else {}  # type: ignore[operator]
+        return {"a": self.a, "b": self.b, "c": self.c, **{f"F.{name}": w for name, w in inner.items()}}
+
+
+def sourced(
+    couple: Callable[[Tensor], Tensor], x: Tensor, scalars: tuple[Tensor, Tensor, Tensor], T: float
+) -> Iterator[tuple[float, Tensor, Tensor]]:
+    """(t, X, Y) after each step of the equations of the two citation models; no gradient to the source."""
+    s_a, s_b, s_c = (torch.sigmoid(s) for s in scalars)
+    y, source = x, x.detach()
+    for t, h in times(T):
+        y = y + h * ((1 - s_b) * (couple(x) - y - x) + s_b * source)
+        x = x + h * ((1 - s_c) * s_a * y + s_c * source)
+        yield t, x, y

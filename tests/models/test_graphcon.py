@@ -19,7 +19,7 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph_parts import merge_heads, times
-from physml.models.graphcon import CitationGraphCON, GraphCON
+from physml.models.graphcon import CitationGraphCON, CoupledCitationGraphCON, GraphCON
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
@@ -367,6 +367,35 @@ def test_the_citation_model_against_a_loop():
     np.testing.assert_allclose(model(x, ODD).detach(), X, atol=1e-10)
     path = list(model.steps(x, ODD, T=2.0))
     assert [t for t, _, _ in path] == [1.0, 2.0]
+
+
+def test_the_coupled_citation_model_against_a_loop():
+    torch.manual_seed(0)
+    model, x = CoupledCitationGraphCON(GraphConvolution(H, H), T=3.25).double(), draw(N, H)
+    for p in model.parameters():
+        nn.init.normal_(p)
+    s_a, s_b, s_c = (1 / (1 + math.exp(-s.item())) for s in (model.a, model.b, model.c))
+    X, Y = x, x
+    for h in (1, 1, 1, 0.25):
+        Y = Y + h * ((1 - s_b) * (model.coupling(X, ODD) - Y - X) + s_b * x)
+        X = X + h * ((1 - s_c) * s_a * Y + s_c * x)
+    torch.testing.assert_close(model(x, ODD), X)
+    assert [t for t, _, _ in model.steps(x, ODD, T=2.5)] == [1.0, 2.0, 2.5]
+    assert list(model.symbols()) == ["a", "b", "c", "F.W", "F.b"]
+
+
+def test_the_coupled_citation_model_is_the_other_where_the_coupling_is_its_attention():
+    """Attention of X^0 where F makes it of X: equal after one step."""
+    model, x = citation(1.0), draw(N, H)
+    other = CoupledCitationGraphCON(model.attention, T=1.0).double()
+    for name in "abc":
+        getattr(other, name).data = getattr(model, name).data
+    torch.testing.assert_close(other(x, ODD), model(x, ODD))
+
+
+def test_a_coupling_to_another_width_is_refused_by_the_citation_model():
+    with pytest.raises(InputError, match="as many channels as it gets; got 4 to 8"):
+        CoupledCitationGraphCON(GraphConvolution(4, 8), T=1.0)
 
 
 def test_steps_of_time_end_at_T_exactly():
