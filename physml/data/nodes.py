@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.check import positive
+from physml.check import has_shape, positive
 from physml.data.batch import Batch
 from physml.data.reference import score_reference
 from physml.data.store import Store
@@ -150,5 +150,73 @@ class NodeClasses(OneGraph):
             "majority class": score_reference(
                 self, lambda b: prior.to(b.input.device).expand(len(b.target), -1)
             ),
+            "linear (features)": score_reference(self, lambda b: told),
+        }
+
+
+class NodeValues(OneGraph):
+    r"""One number for each node.
+
+    Loss: mean squared error. With :math:`e` that of a part, the metrics are
+
+    .. math:: \mathrm{mse} = e, \qquad \mathrm{nmse} = e \Big/ \tfrac1N \sum_{i=1}^N y_i, \qquad
+        \mathrm{nmse\_variance} = e / \mathrm{Var}(y\ \text{of the part})
+
+    nmse is what the official code of gradient gating calls so: the mean is taken over all nodes and not
+    squared, so it has the unit of y. By nmse_variance the best constant of a part scores 1 in any unit.
+
+    Shapes: input (N, D), edge_index (2, E), target (N,) float32; output (N, 1).
+    """
+
+    metric: ClassVar[str] = "nmse"
+    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
+        "nmse": "lower",
+        "nmse_variance": "lower",
+        "mse": "lower",
+    }
+
+    d_out: int = 1
+
+    def place(
+        self,
+        x: np.ndarray,
+        edge_index: np.ndarray,
+        y: np.ndarray,
+        split: Mapping[str, np.ndarray],
+        store: Store,
+    ) -> None:
+        super().place(x, edge_index, y, split, store)
+        self._mean = self._y.double().mean().item()
+        if not np.isfinite(y).all() or self._mean <= 0:
+            raise DataError(f"{type(self).__name__}: values must be finite, with a mean above 0.")
+        for part, nodes in self._nodes.items():
+            if (self._y[nodes] == self._y[nodes[0]]).all():
+                raise DataError(f"{type(self).__name__}, part {part}: all nodes have the same value.")
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        has_shape("output", output, (len(batch.target), 1))
+        return F.mse_loss(output[batch.index, 0], batch.target[batch.index])
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        has_shape("output", output, (len(batch.target), 1))
+        said, y = output.detach()[batch.index, 0].double(), batch.target[batch.index].double()
+        return {
+            "square_sum": (said - y).square().sum().item(),
+            "y_sum": y.sum().item(),
+            "y_square_sum": y.square().sum().item(),
+            "n": len(y),
+        }
+
+    def finish(self, sums: Sums) -> Metrics:
+        mse = sums["square_sum"] / sums["n"]
+        variance = sums["y_square_sum"] / sums["n"] - (sums["y_sum"] / sums["n"]) ** 2
+        return {"nmse": mse / self._mean, "nmse_variance": mse / variance, "mse": mse}
+
+    def references(self) -> dict[str, Metrics]:
+        """The mean of train, for every node; a linear map of the features."""
+        mean = self._y[self._nodes["train"]].double().mean()
+        told = self.ridge(self._y[:, None])
+        return {
+            "constant": score_reference(self, lambda b: mean.expand(len(b.target), 1)),
             "linear (features)": score_reference(self, lambda b: told),
         }

@@ -1,0 +1,176 @@
+"""Traffic of Wikipedia pages: alignment, metrics, references; on the real data where they are at hand."""
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from physml.data import graphs
+from physml.data.readers import musae, webkb
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from tasks.wikipedia import SETS, Wikipedia
+
+PARTS = ("train", "valid", "test")
+N, N_EDGES = {"chameleon": 2277, "squirrel": 5201}, {"chameleon": 62_792, "squirrel": 396_846}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    root = os.environ.get("PHYSML_DATA")
+    if not root or not (Path(root) / musae.file_name("squirrel", "edges")).is_file():
+        pytest.skip("the pages of MUSAE are not at hand: set PHYSML_DATA to a folder that holds them")
+    cache = os.environ.get("PHYSML_CACHE")
+    return Store(Path(root), Path(cache) if cache else tmp_path_factory.mktemp("cache"))
+
+
+def loaded(store, graph="chameleon", protocol="official", split=0):
+    task = Wikipedia(graph=graph, protocol=protocol)
+    task.load(store, split)
+    return task
+
+
+def batch_of(task, part="test"):
+    return next(task.batches(part, 1))
+
+
+def test_parts_are_disjoint_and_shapes_fit(store):
+    task = loaded(store)
+    nodes = torch.cat([batch_of(task, part).index for part in PARTS])
+    assert len(nodes) == len(nodes.unique()) == sum(task.sizes.values())
+    batch = batch_of(task)
+    assert batch.input.shape == (60, task.d_in) and batch.target.shape == (60,) and task.d_out == 1
+    assert batch.target.max() == 1 and batch.target.min() >= 0
+    assert task.steps_per_epoch(7) == 1
+
+
+def test_the_official_graph_has_the_links_of_the_clean_one_under_other_numbers(store):
+    """Node k of the official graph is the k-th page that the list of links names."""
+    official, clean = (batch_of(loaded(store, protocol=p)) for p in ("official", "clean"))
+    assert torch.equal(official.input, clean.input) and torch.equal(official.target, clean.target)
+    assert not torch.equal(official.edge_index, clean.edge_index)
+    met = list(dict.fromkeys(store.read(musae.CHAMELEON)["edge_index"].T.reshape(-1).tolist()))
+    back = torch.tensor(met)[official.edge_index]
+    assert set(zip(*back.tolist(), strict=True)) == set(zip(*clean.edge_index.tolist(), strict=True))
+
+
+def test_metrics_against_plain_numpy(store):
+    task = loaded(store)
+    batch = batch_of(task)
+    said = torch.linspace(0, 1, 60)[:, None]
+    y, nodes = batch.target.numpy().astype(float), batch.index.numpy()
+    mse = np.mean((said.numpy()[nodes, 0].astype(float) - y[nodes]) ** 2)
+    found = task.finish(task.score(said, batch))
+    assert found == pytest.approx(
+        {"mse": mse, "nmse": mse / y.mean(), "nmse_variance": mse / y[nodes].var()}, rel=1e-9
+    )
+    assert task.loss(said, batch).item() == pytest.approx(mse, rel=1e-5)
+
+
+def test_the_mean_of_a_part_has_a_variance_score_of_one(store):
+    task = loaded(store)
+    batch = batch_of(task)
+    mean = batch.target[batch.index].double().mean()
+    assert score_reference(task, lambda b: mean.expand(60, 1))["nmse_variance"] == pytest.approx(1, rel=1e-9)
+
+
+def test_the_constant_is_fitted_on_train(store):
+    task = loaded(store)
+    train, test = batch_of(task, "train"), batch_of(task)
+    mean = train.target[train.index].double().mean()
+    expected = (test.target[test.index].double() - mean).square().mean().item()
+    assert task.references()["constant"]["mse"] == pytest.approx(expected, rel=1e-9)
+    assert set(task.references()) == {"constant", "linear (features)"}
+
+
+def test_a_nan_shows_in_every_metric(store):
+    task = loaded(store)
+    found = score_reference(task, lambda b: torch.full((60, 1), torch.nan))
+    assert all(np.isnan(value) for value in found.values()) and set(found) == set(task.better)
+
+
+@pytest.mark.parametrize("method", ["loss", "score"])
+def test_a_wrong_output_shape_is_refused(store, method):
+    task = loaded(store)
+    for wrong in (torch.zeros(60), torch.zeros(60, 2), torch.zeros(59, 1)):
+        with pytest.raises(InputError, match=r"output must have shape \(60, 1\)"):
+            getattr(task, method)(wrong, batch_of(task))
+
+
+def test_wrong_arguments_are_told():
+    with pytest.raises(InputError, match="graph must be one of"):
+        Wikipedia(graph="crocodile", protocol="clean")
+    with pytest.raises(InputError, match="protocol must be one of"):
+        Wikipedia(graph="squirrel", protocol="paper")
+
+
+def changed(monkeypatch, dataset, **arrays):
+    """From here on, one data set has other arrays."""
+    read = Store.read
+    monkeypatch.setattr(Store, "read", lambda s, d: {**read(s, d), **(arrays if d is dataset else {})})
+
+
+def test_splits_of_another_graph_are_refused(store, monkeypatch):
+    changed(monkeypatch, webkb.CHAMELEON, y=np.zeros(59, np.int64))
+    with pytest.raises(DataError, match=r"60 pages of MUSAE.* for 59.*physml data get musae_chameleon"):
+        loaded(store)
+
+
+def test_a_part_of_equal_values_is_refused(store, monkeypatch):
+    y = np.zeros(60, np.int64)
+    y[graphs.fixed_split(store.read(webkb.CHAMELEON), 0)["train"]] = np.arange(
+        1, 1 + loaded(store).sizes["train"]
+    )
+    changed(monkeypatch, musae.CHAMELEON, y=y)
+    with pytest.raises(DataError, match="part valid: all nodes have the same value"):
+        loaded(store)
+
+
+# ---------------------------------------------------------------------------- the real pages
+
+
+@pytest.mark.parametrize("graph", SETS)
+def test_sizes_are_as_published(real, graph):
+    task = loaded(real, graph)
+    batch = batch_of(task)
+    assert batch.input.shape == (N[graph], {"chameleon": 3132, "squirrel": 3148}[graph])
+    assert batch.edge_index.shape[1] == N_EDGES[graph]
+    sizes = {"chameleon": (1092, 729, 456), "squirrel": (2496, 1664, 1041)}[graph]
+    assert tuple(task.sizes[part] for part in PARTS) == sizes
+
+
+@pytest.mark.parametrize(("graph", "kept"), [("chameleon", 0), ("squirrel", 2)])
+def test_how_many_pages_keep_their_number_in_the_official_graph(real, graph, kept):
+    order = graphs.met_order(real.read(SETS[graph][0])["edge_index"])
+    assert (order == np.arange(N[graph])).sum() == kept
+
+
+@pytest.mark.parametrize("graph", SETS)
+def test_the_splits_are_of_the_same_pages(real, graph):
+    """Both sets of files have the same links, and geom-gcn's classes are intervals of this traffic."""
+    pages, classes = (real.read(dataset) for dataset in SETS[graph])
+    a, b = (graphs.undirected(arrays["edge_index"]) for arrays in (pages, classes))
+    assert np.array_equal(a, b)
+    ends = [pages["y"][classes["y"] == c] for c in range(5)]
+    assert all(lower.max() < upper.min() for lower, upper in pairwise(ends))
+
+
+@pytest.mark.parametrize(
+    ("graph", "level", "mean", "sd"), [("chameleon", 0.218, 0.207, 0.038), ("squirrel", 0.156, 0.143, 0.039)]
+)
+def test_a_constant_scores_what_is_printed_for_gat(real, graph, level, mean, sd):
+    """Mean and population sd over the 10 splits: the row GAT of Table 1, to the last digit."""
+    y = batch_of(loaded(real, graph)).target.double()
+    assert (y.var(unbiased=False) / y.mean()).item() == pytest.approx(level, abs=5e-4)
+    scores = [loaded(real, graph, split=k).references()["constant"]["nmse"] for k in range(10)]
+    assert np.mean(scores) == pytest.approx(mean, abs=5e-4)
+    assert np.std(scores) == pytest.approx(sd, abs=5e-4)
