@@ -62,6 +62,10 @@ def compose(overrides: list[str]) -> Composed:
             raise
     base = outside.parent if outside else Path.cwd()
     config, datasets = _finish(raw, base, {o.partition("=")[0].lstrip("+") for o in given})
+    # Hydra would note the name of the last one, where an experiment starts from another.
+    for override in given:
+        if override.startswith("experiment=") and override != "experiment=null":
+            choices["experiment"] = override.partition("=")[2]
     if outside:
         choices["experiment"] = f"./{outside.name}"
     config["experiment"] = choices.get("experiment")

@@ -139,11 +139,19 @@ def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
     return Entry(name, about, aliases)
 
 
-def _experiment(name: str, content: dict[str, Any]) -> Entry:
+def _chosen(content: dict[str, Any]) -> dict[str, str]:
+    """Model, task and others of an experiment, by group; also those of one that it starts from."""
     chosen: dict[str, str] = {}
     for default in content.get("defaults") or []:
         if isinstance(default, dict):
             chosen |= {key.rpartition("/")[2]: value for key, value in default.items()}  # `override /model`
+        elif default != "_self_":
+            chosen |= _chosen(read_yaml(CONF / "experiment" / f"{default}.yaml"))
+    return chosen
+
+
+def _experiment(name: str, content: dict[str, Any]) -> Entry:
+    chosen = _chosen(content)
     provenance = content.get("provenance") or {}
     about = f"{chosen.get('model', '?')} on {chosen.get('task', '?')}"
     if source := provenance.get("source"):
