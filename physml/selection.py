@@ -1,6 +1,7 @@
 """Which weights count, and when to stop: small objects, chosen by config.
 
-A row is one evaluation: {"epoch": 3, "step": 12, "valid/rmse": 0.1, ...}.
+A row is one evaluation: {"epoch": 3, "step": 12, "valid/rmse": 0.1, ...}. A stopping rule finds "next_lr" in
+it too, the learning rate as the schedule has left it.
 """
 
 import math
@@ -157,6 +158,39 @@ class Reached:
     def stops(self, row: Row) -> bool:
         value = row[f"valid/{self.metric}"]
         return math.isfinite(value) and (value <= self.value if self.lower else value >= self.value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class LowRate:
+    """Stop once the learning rate of the next epoch is below `below`, or valid is beyond hope.
+
+    worst: stop too where the validation metric is worse than this; None: never. start: the first epoch,
+    counted from 1, that may stop.
+
+    Source: the official code of GraphCON on graphs of molecules and superpixels.
+    """
+
+    def __init__(self, below: float, worst: float | None, start: int, metric: str | None) -> None:
+        if not below > 0:
+            raise ConfigError(f"trainer.stop.below must be positive; got {below}.")
+        self.below, self.worst, self.start, self.metric = below, worst, start, metric
+        self.lower = True
+
+    def bind(self, metric: str, better: dict[str, str]) -> None:
+        self.metric = self.metric or metric
+        self.lower = lower_is_better(self.metric, better, "trainer.stop")
+
+    def stops(self, row: Row) -> bool:
+        if row["epoch"] < self.start:
+            return False
+        value, worst = row[f"valid/{self.metric}"], self.worst
+        hopeless = worst is not None and (value > worst if self.lower else value < worst)
+        return bool(row["next_lr"] < self.below or hopeless)
 
     def state_dict(self) -> dict[str, Any]:
         return {}

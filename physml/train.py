@@ -219,7 +219,7 @@ class Trainer:
             return
         if self.average:
             self.average.after_row(row)
-        self.stopped_early = bool(self.stopper and self.stopper.stops(row))
+        self.stopped_early = bool(self.stopper and self.stopper.stops({**row, "next_lr": self._rate()}))
         self.rows.append(row)
         self.report.row(row)
         self.on_row(row)
@@ -230,7 +230,7 @@ class Trainer:
             "epoch": epoch,
             "step": self.step,
             "seconds": round(self.train_s, 3),
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": self._rate(),
             "train/loss": loss,
         }
         row |= named("valid", {**self.metrics("valid", epoch), **self.aside})
@@ -240,6 +240,9 @@ class Trainer:
             row |= named("test", self.metrics("test", epoch))
         self.eval_s += time.monotonic() - began
         return row
+
+    def _rate(self) -> float:
+        return self.optimizer.param_groups[0]["lr"]
 
     def metrics(self, part: Part, epoch: int) -> Metrics:
         """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
