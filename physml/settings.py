@@ -7,7 +7,7 @@ experiment or the search that a cell names, so the table can't be out of step wi
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -174,25 +174,38 @@ class Files:
         return self.read[path]
 
     def setting(self, experiment: str, key: str) -> Any:
-        """What an experiment runs with: its own file first, then the file it chooses for the group."""
-        own = self.file("experiment", experiment)
+        """What an experiment runs with: its own file first, then those it starts from, then the file that is
+        chosen for the group."""
+        line = self._line(experiment)
         group, *inner = key.split(".")
-        found = _at(own, [group, *inner])
+        found = _first(line, [group, *inner])
         if found is _ABSENT:
-            chosen = self._choice(own, group)
-            found = _at(self.file(group, chosen) if chosen else {}, inner)
+            chosen = self._choice(line, group)
+            found = _first([self.file(group, chosen)] if chosen else [], inner)
         if found is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
         if isinstance(found, str) and "${" in found:
             raise ConfigError(f"experiment {experiment}: {key} is {found}; a table reads plain values only.")
         return found
 
-    def _choice(self, experiment: Mapping[str, Any], group: str) -> str | None:
+    def provenance(self, experiment: str) -> str | None:
+        kind = _first(self._line(experiment), ["provenance", "kind"])
+        return None if kind is _ABSENT else str(kind)
+
+    def _line(self, experiment: str) -> list[dict[str, Any]]:
+        """An experiment and those that it starts from; what comes first counts most."""
+        own = self.file("experiment", experiment)
+        bases = [d for d in own.get("defaults") or [] if isinstance(d, str) and d != "_self_"]
+        return [own, *(one for base in reversed(bases) for one in self._line(base))]
+
+    def _choice(self, line: list[dict[str, Any]], group: str) -> str | None:
         """The file that an experiment, else every run, takes for a group: `override /model: lem`."""
-        defaults = [*read_yaml(self.conf / "run.yaml")["defaults"], *(experiment.get("defaults") or [])]
-        pairs = [pair for default in defaults if isinstance(default, dict) for pair in default.items()]
-        chosen = [name for key, name in pairs if key.removeprefix("override").strip(" /") == group]
-        return chosen[-1] if chosen else None
+        for content in (*line, read_yaml(self.conf / "run.yaml")):
+            for pairs in (d for d in content.get("defaults") or [] if isinstance(d, dict)):
+                for key, name in pairs.items():
+                    if key.removeprefix("override").strip(" /") == group:
+                        return str(name)
+        return None
 
     def space(self, search: str, key: str) -> Any:
         """What a search draws a setting from; None if it leaves it alone."""
@@ -200,6 +213,12 @@ class Files:
 
 
 _ABSENT = object()
+
+
+def _first(contents: Iterable[Any], path: list[str]) -> Any:
+    """What stands at a path in the first of some mappings that has it."""
+    found = (_at(content, path) for content in contents)
+    return next((value for value in found if value is not _ABSENT), _ABSENT)
 
 
 def _at(node: Any, path: list[str]) -> Any:
@@ -235,8 +254,8 @@ def _of_experiment(
     if cell.experiment is None or cell.setting is None:
         return None, None, None
     value = files.setting(cell.experiment, cell.setting)
-    kind = (files.file("experiment", cell.experiment).get("provenance") or {}).get("kind")
-    return said(_use(value) if column.reads == "use" else value), f"{cell.experiment}: {cell.setting}", kind
+    ours = said(_use(value) if column.reads == "use" else value)
+    return ours, f"{cell.experiment}: {cell.setting}", files.provenance(cell.experiment)
 
 
 def _of_searches(

@@ -45,6 +45,7 @@ FILES: dict[str, Any] = {
         "provenance": {"kind": "searched-here"},
         "optim": {"lr": "${model.dt}"},
     },
+    "experiment/p/based.yaml": {"defaults": ["p/printed", "_self_"], "optim": {"lr": 3e-3}},
     "experiment/p/own.yaml": {"provenance": {"kind": "own"}, "model": {"dt": 3}},
     "search/a.yaml": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32, 64]}},
     "search/b.yaml": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32]}},
@@ -139,6 +140,14 @@ def test_a_setting_is_that_of_the_experiment_else_of_the_files_it_chooses(conf: 
     assert files.setting("p/searched", "model.dt") == 1.0, "from the chosen model"
     assert files.setting("p/searched", "optim.betas.1") == 0.999, "from what every run has"
     assert files.setting("p/searched", "model.gate") is None
+
+
+def test_an_experiment_has_the_settings_of_the_one_it_starts_from(conf: Path) -> None:
+    files = Files(conf)
+    assert files.setting("p/based", "optim.lr") == 3e-3, "its own"
+    assert files.setting("p/based", "model.dt") == 0.5, "of the other"
+    assert files.setting("p/based", "optim.betas.0") == 0.9, "of what every run has"
+    assert files.provenance("p/based") == "paper"
 
 
 @pytest.mark.parametrize(
