@@ -1,0 +1,101 @@
+"""MNIST as graphs of 75 superpixels: which digit. Axes: G graphs, B of a batch, N nodes of a batch."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from physml.check import has_shape, one_of
+from physml.data import held_out
+from physml.data.batch import Batch
+from physml.data.dataset import DataSet
+from physml.data.many_graphs import ManyGraphs
+from physml.data.readers import superpixels
+from physml.data.reference import least_squares, linear, score_reference
+from physml.data.store import Store
+from physml.data.task import Metrics, Part, Sums
+
+LEVELS = 4  # of the grid of the linear reference, per side
+
+
+class Superpixels(ManyGraphs):
+    r"""Which digit a graph of 75 superpixels is.
+
+    Input (N, 3): the grey of a superpixel, and its place in pixels, 0 to 28, not scaled. edge_index (2, E),
+    batch (N,), target (B,) int64; output (B, 10). Loss: cross entropy of the logits. Metrics: accuracy (a
+    fraction) and cross_entropy (nats).
+
+    Protocol official: 55,000 graphs train, 5000 validate, 10,000 test, as in the official GraphCON code.
+
+    Source: Monti et al., CVPR 2017, https://arxiv.org/abs/1611.08402.
+    Departure: which graphs validate is drawn once, in an index file; the code draws them anew in each run.
+    """
+
+    version: ClassVar[int] = 1
+    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "graph"
+    metric: ClassVar[str] = "accuracy"
+    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"accuracy": "higher", "cross_entropy": "lower"}
+    datasets: Sequence[DataSet] = (superpixels.SUPERPIXELS,)
+    d_in, d_out = 3, superpixels.CLASSES
+
+    def __init__(self, *, protocol: str) -> None:
+        one_of("protocol", protocol, ("official",))
+        self.protocol = protocol
+
+    def load(self, store: Store, split: int) -> None:
+        arrays = store.read(superpixels.SUPERPIXELS)
+        n_train, _, n_test = arrays["n_graphs"].tolist()
+        train, valid = held_out.divide(
+            "superpixels-valid-5000", n_train, superpixels.SIZES["train"], store.fixtures
+        )
+        parts: dict[Part, np.ndarray] = {
+            "train": train,
+            "valid": valid,
+            "test": np.arange(n_train, n_train + n_test),
+        }
+        self.place(np.concatenate([arrays["x"], arrays["pos"]], 1), arrays, arrays["y"], parts, store)
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        has_shape("output", output, (len(batch.target), self.d_out))
+        return F.cross_entropy(output, batch.target)
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        has_shape("output", output, (len(batch.target), self.d_out))
+        logits = output.detach().double()
+        nats = F.cross_entropy(logits, batch.target, reduction="sum").item()
+        right = (logits.argmax(1) == batch.target).sum().item()
+        return {"right_n": right, "cross_entropy_sum": nats, "n": len(batch.target)}
+
+    def finish(self, sums: Sums) -> Metrics:
+        return {
+            "accuracy": sums["right_n"] / sums["n"],
+            "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
+        }
+
+    def references(self) -> dict[str, Metrics]:
+        """The label prior of train, whose answer is the majority class; a linear map of the grey in each of
+        4 x 4 fields, edges unseen, fitted to at most 10,000 graphs.
+        """
+        train = self._graphs["train"]
+        label = self._target[train.to(self._target.device)]
+        prior = ((torch.bincount(label, minlength=self.d_out) + 1).double() / (len(label) + self.d_out)).log()
+        some = self.joined(train[:10_000])
+        a = least_squares(_grey(some), F.one_hot(some.target, self.d_out))
+        return {
+            "majority class": score_reference(self, lambda b: prior.expand(len(b.target), -1)),
+            "linear (grey in 4 x 4 fields)": score_reference(
+                self, lambda b: linear(_grey(b), a).clamp(1e-3, 1).log()
+            ),
+        }
+
+
+def _grey(batch: Batch) -> Tensor:
+    """The sum of the grey of the superpixels in each field of the image: (B, 16)."""
+    assert batch.batch is not None
+    place = (batch.input[:, 1:] / 28 * LEVELS).long().clamp(0, LEVELS - 1)
+    field = (batch.batch * LEVELS + place[:, 0]) * LEVELS + place[:, 1]
+    total = batch.input.new_zeros(len(batch.target) * LEVELS**2)
+    return total.index_add(0, field, batch.input[:, 0]).view(-1, LEVELS**2)

@@ -1,0 +1,93 @@
+"""PPI: whole graphs in each part, functions of nodes, micro-F1, and what is trivial."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from physml.data import graphs
+from physml.data.readers.ppi import PPI as SET
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.errors import InputError
+from tasks.ppi import PPI
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def task(store: Store) -> PPI:
+    task = PPI(protocol="paper")
+    task.load(store, 0)
+    return task
+
+
+def test_each_graph_is_in_one_part_as_stored(task: PPI, store: Store) -> None:
+    assert task.sizes == {"train": 3, "valid": 1, "test": 1}
+    arrays, g = store.read(SET), 0
+    for part in ("train", "valid", "test"):
+        for batch in task.batches(part, 1):
+            one = graphs.one(arrays, g)
+            assert batch.input.tolist() == one["x"].tolist() and batch.target.tolist() == one["y"].tolist()
+            assert batch.edge_index is not None and batch.edge_index.tolist() == one["edge_index"].tolist()
+            g += 1
+    assert g == 5
+
+
+def test_two_graphs_of_a_batch_share_no_edge(task: PPI) -> None:
+    batch = next(task.batches("train", 2))
+    assert batch.batch is not None and batch.edge_index is not None
+    assert batch.target.shape == (60, 121) and batch.input.shape == (60, 50)
+    assert torch.equal(batch.batch[batch.edge_index[0]], batch.batch[batch.edge_index[1]])
+
+
+def test_the_loss_is_the_mean_over_proteins_and_functions(task: PPI) -> None:
+    batch = next(task.batches("test", 1))
+    logits = torch.randn(30, 121, generator=torch.Generator().manual_seed(0))
+    p = torch.sigmoid(logits)
+    by_hand = -(batch.target * p.log() + (1 - batch.target) * (1 - p).log()).mean()
+    assert task.loss(logits, batch).item() == pytest.approx(by_hand.item(), rel=1e-5)
+
+
+def test_micro_f1_counts_all_functions_together(task: PPI) -> None:
+    sums = {"right_n": 0.0, "said_n": 0.0, "there_n": 0.0, "cross_entropy_sum": 0.0, "n": 4.0}
+    assert task.finish({**sums, "right_n": 1, "said_n": 2, "there_n": 3})["micro_f1"] == pytest.approx(0.4)
+    assert task.finish({**sums, "right_n": 3, "said_n": 3, "there_n": 3})["micro_f1"] == 1
+    assert task.finish(sums)["micro_f1"] == 0
+
+    def answer(batch: Any) -> torch.Tensor:
+        return torch.sin(batch.input[:, :1] + torch.arange(121.0))
+
+    true = false = missed = 0.0
+    for batch in task.batches("train", 1):
+        said, there = answer(batch) > 0, batch.target == 1
+        true, false = true + (said & there).sum().item(), false + (said & ~there).sum().item()
+        missed += (~said & there).sum().item()
+    for size in (1, 2, 3):
+        found = score_reference(task, answer, part="train", size=size)["micro_f1"]
+        precision, recall = true / (true + false), true / (true + missed)
+        assert found == pytest.approx(2 * precision * recall / (precision + recall), rel=1e-12)
+
+
+def test_the_trivial_references(task: PPI) -> None:
+    found = task.references()
+    there = next(task.batches("test", 1)).target.mean().item()
+    assert found["every function"]["micro_f1"] == pytest.approx(2 * there / (1 + there), rel=1e-5)
+    share = found["share of each function"]
+    assert share["cross_entropy"] < found["every function"]["cross_entropy"]
+    assert all(set(metrics) == set(task.better) for metrics in found.values())
+
+
+def test_a_wrong_protocol_is_refused() -> None:
+    with pytest.raises(InputError, match="protocol must be one of 'paper'; got 'official'"):
+        PPI(protocol="official")
+
+
+@pytest.mark.parametrize("method", ["loss", "score"])
+def test_an_output_per_graph_is_refused(task: PPI, method: str) -> None:
+    batch = next(task.batches("train", 2))
+    with pytest.raises(InputError, match="output must have shape"):
+        getattr(task, method)(torch.zeros(2, 121), batch)

@@ -1,0 +1,91 @@
+"""MNIST superpixels: parts, inputs, scores and what is trivial."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from physml.data import index
+from physml.data.readers.superpixels import SUPERPIXELS
+from physml.data.reference import score_reference
+from physml.data.store import Store
+from physml.data.task import Part
+from physml.errors import InputError
+from tasks.superpixels import Superpixels
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def task(store: Store) -> Superpixels:
+    task = Superpixels(protocol="official")
+    task.load(store, 0)
+    return task
+
+
+def everything(task: Superpixels, part: Part) -> Any:
+    (batch,) = task.batches(part, 10_000)
+    return batch
+
+
+def test_5000_of_60_000_validate() -> None:
+    held = index.load("superpixels-valid-5000")
+    assert len(set(held.tolist())) == 5000 and held.min() >= 0 and held.max() < 60_000
+
+
+def test_the_parts_are_disjoint_and_test_is_that_of_the_files(task: Superpixels, store: Store) -> None:
+    assert task.sizes == {"train": 27, "valid": 3, "test": 20}
+    arrays = store.read(SUPERPIXELS)
+    graphs = {part: everything(task, part) for part in ("train", "valid", "test")}
+    np.testing.assert_array_equal(graphs["test"].target.numpy(), arrays["y"][30:])
+    np.testing.assert_array_equal(graphs["test"].input[:, :1].numpy(), arrays["x"][30 * 75 :])
+    seen = {row.numpy().tobytes() for batch in graphs.values() for row in batch.input.reshape(-1, 75, 3)}
+    assert len(seen) == 50
+
+
+def test_the_input_is_grey_and_place_as_stored(task: Superpixels) -> None:
+    batch = everything(task, "train")
+    assert task.d_in == 3 and batch.input.shape == (27 * 75, 3) and batch.input.dtype == torch.float32
+    assert set(batch.input[:, 0].unique().tolist()) == {0.0, 1.0}
+    assert batch.input[:, 1:].max() > 20, "in pixels, not scaled"
+    assert batch.batch.bincount().tolist() == [75] * 27
+    assert (batch.batch[batch.edge_index[0]] == batch.batch[batch.edge_index[1]]).all()
+
+
+def test_scores_do_not_depend_on_the_batch_size(task: Superpixels) -> None:
+    def answer(batch: Any) -> torch.Tensor:
+        return torch.sin(batch.index[:, None] + torch.arange(10.0))
+
+    found = [score_reference(task, answer, size=size) for size in (1, 7, 1000)]
+    batch = everything(task, "test")
+    logits = answer(batch)
+    assert found[0]["accuracy"] == (logits.argmax(1) == batch.target).double().mean().item()
+    assert found[0]["cross_entropy"] == pytest.approx(task.loss(logits, batch).item(), rel=1e-5)
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-9)
+
+
+def test_the_trivial_references(task: Superpixels) -> None:
+    found = task.references()
+    train, test = everything(task, "train").target, everything(task, "test").target
+    count = train.bincount(minlength=10)
+    majority = found["majority class"]["accuracy"]
+    assert majority == (test == count.argmax()).double().mean().item()
+    # the fixture's digit is the column that is bright
+    assert found["linear (grey in 4 x 4 fields)"]["accuracy"] > majority
+
+
+def test_a_wrong_protocol_is_refused() -> None:
+    with pytest.raises(InputError, match="protocol must be one of 'official'; got 'paper'"):
+        Superpixels(protocol="paper")
+
+
+@pytest.mark.parametrize("method", ["loss", "score"])
+def test_an_output_per_node_is_refused(task: Superpixels, method: str) -> None:
+    batch = next(task.batches("train", 3))
+    with pytest.raises(InputError, match="output must have shape"):
+        getattr(task, method)(torch.zeros(len(batch.input), 10), batch)
