@@ -7,6 +7,7 @@ Gradient Gating, ICLR 2023, https://arxiv.org/abs/2210.00513, Figures 2, 4 and 9
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -31,6 +32,20 @@ COUPLINGS = {"gcn": GraphConvolution, "gat": GraphAttention}
 NEEDS: dict[str, tuple[str, ...]] = {"plain": (), "graphcon": ("dt", "gamma", "alpha"), "g2": ("p",)}
 SETS = {"zinc": zinc.ZINC, "zinc_substitute": zinc.ZINC_SUBSTITUTE}
 PAGES = {"chameleon": musae.CHAMELEON, "squirrel": musae.SQUIRREL}
+
+
+@contextmanager
+def _drawn_from(seed: int) -> Iterator[None]:
+    """Random numbers of a seed, no gradients, and one thread: several wait for each other at these sizes."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
 
 # --- measures by depth
 
@@ -72,8 +87,7 @@ def energy(
     positive("width", width)
     edges = grid(rows, columns)
     numbers = _numbers(model, {"dt": dt, "gamma": gamma, "alpha": alpha, "p": p})
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
+    with _drawn_from(seed):
         x = torch.rand(rows * columns, width, dtype=torch.float64)
         layer = COUPLINGS[coupling](width, width)
         network = _network(model, layer, n_layers, activation, shared_weights, numbers).double()
@@ -211,8 +225,7 @@ def _path(
     if t < 0:
         raise InputError(f"t must be a number of layers, 0 or more; got {t}.")
     path = [x]
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
+    with _drawn_from(seed):
         if t:
             layer = GraphConvolution(2, 2)
             network = _network("graphcon", layer, t, activation, shared_weights, numbers).double()
