@@ -5,6 +5,7 @@ experiment or the search that a cell names, so the table can't be out of step wi
 """
 
 import dataclasses
+import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -73,7 +74,7 @@ class SettingsSpec:
     source: str
     columns: tuple[SettingColumn, ...]
     rows: tuple[SettingRow, ...]
-    searches: tuple[str, ...] = ()  # of conf/search, for columns that read ranges
+    searches: tuple[str, ...] = ()  # of conf/search, for columns that read ranges; also patterns: g2-*
     claim: str | None = None
     notes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -207,6 +208,16 @@ class Files:
                         return str(name)
         return None
 
+    def searches(self, patterns: Iterable[str]) -> list[str]:
+        """The searches that are meant by names and patterns, each once."""
+        known = sorted(path.stem for path in (self.conf / "search").glob("*.yaml"))
+        found: list[str] = []
+        for pattern in patterns:
+            if not (matching := fnmatch.filter(known, pattern)):
+                raise ConfigError(f"there is no search {pattern}. {near(pattern, known)}")
+            found += matching
+        return list(dict.fromkeys(found))
+
     def space(self, search: str, key: str) -> Any:
         """What a search draws a setting from; None if it leaves it alone."""
         return (self.file("search", search).get("space") or {}).get(key)
@@ -239,7 +250,8 @@ def _result(spec: SettingsSpec, row: SettingRow, column: SettingColumn, files: F
     cell = spec.cell(row, column)
     if column.reads in ("range", "distribution"):
         ours, where = _of_searches(spec, column, cell.setting or "", files)
-        none, kind = "no search", None
+        none = "not searched" if spec.searches else "no search"
+        none, kind = f"{none}: {cell.differs}" if spec.searches and cell.differs else none, None
     else:
         ours, where, kind = _of_experiment(column, cell, files)
         none = "no experiment"
@@ -262,15 +274,12 @@ def _of_searches(
     spec: SettingsSpec, column: SettingColumn, setting: str, files: Files
 ) -> tuple[str | None, str | None]:
     """All of our searches that draw this setting; where their ranges differ, each stands there once."""
-    found = {search: files.space(search, setting) for search in spec.searches}
+    found = {search: files.space(search, setting) for search in files.searches(spec.searches)}
     texts = {search: _drawn(space, column.reads) for search, space in found.items() if space is not None}
     if not texts:
         return None, None
-    return " or ".join(dict.fromkeys(texts.values())), f"{_names(list(texts))}: {setting}"
-
-
-def _names(searches: list[str]) -> str:
-    return searches[0] if len(searches) == 1 else f"{len(searches)} searches"
+    of = next(iter(texts)) if len(texts) == 1 else "searches"
+    return " or ".join(dict.fromkeys(texts.values())), f"{of}: {setting}"
 
 
 def _drawn(space: Any, reads: Reads) -> str:

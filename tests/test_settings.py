@@ -246,18 +246,26 @@ def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state
         (("c",), "p", "distribution", "uniform"),
         (("a", "b"), "optim.lr", "range", "[1e-4, 0.01]"),
         (("a", "b"), "net.h", "range", "{32, 64} or {32}"),
+        (("[ab]",), "net.h", "range", "{32, 64} or {32}"),
+        (("*",), "p", "range", "[1, 5]"),
         (("a", "c"), "net.h", "distribution", "disc. uniform"),
         (("c",), "model.gate", "range", "{YES, NO}"),
-        (("c",), "net.h", "range", None),
-        ((), "net.h", "range", None),
     ],
 )
 def test_ranges_are_those_of_our_searches(
-    conf: Path, searches: tuple[str, ...], setting: str, reads: str, ours: str | None
+    conf: Path, searches: tuple[str, ...], setting: str, reads: str, ours: str
 ) -> None:
-    result = one(conf, {"printed": ours or "x"}, searches=searches, setting=setting, reads=reads)
-    assert result.ours == ours
-    assert result.state == ("no search" if ours is None else "same")
+    result = one(conf, {"printed": ours}, searches=searches, setting=setting, reads=reads)
+    assert (result.ours, result.state) == (ours, "same")
+
+
+def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
+    cell = {"printed": "[1, 5]"}
+    column: Any = {"setting": "net.h", "reads": "range"}
+    assert one(conf, cell, **column).state == "no search"
+    assert one(conf, cell, searches=("c",), **column).state == "not searched"
+    fixed = one(conf, {**cell, "differs": "fixed"}, searches=("c",), **column)
+    assert (fixed.ours, fixed.where, fixed.state) == (None, None, "not searched: fixed")
 
 
 # ---------------------------------------------------------------------------- what a file must say
@@ -311,7 +319,7 @@ def test_no_difference_is_silent_and_no_reason_idle(ident: str) -> None:
     for cell in table.cells:
         assert cell.state not in ("differs", "outside"), (cell.row, cell.column.key, cell.ours)
         if (cell.row, cell.column.key) in given:
-            assert cell.state.startswith(("differs: ", "outside: "))
+            assert cell.state.startswith(("differs: ", "outside: ", "not searched: "))
 
 
 @pytest.mark.parametrize("ident", IDS)
@@ -322,7 +330,7 @@ def test_what_the_official_code_has_runs_as_official(ident: str) -> None:
         for column in table.columns:
             cell = table.cell(row, column)
             official = f"{cell.experiment}-official"
-            if cell.code is not None and (CONF / "experiment" / f"{official}.yaml").is_file():
+            if cell.code and cell.printed and (CONF / "experiment" / f"{official}.yaml").is_file():
                 ours = said(files.setting(official, cell.setting or ""))
                 assert compare(cell.code, ours) == "same", (row.label, column.key)
 
