@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from physml import figure as figures
+from physml import simulated as simulated_figures
 from physml.coerce import build
-from physml.errors import ConfigError, RecordError
+from physml.errors import ConfigError, DataError, RecordError
 from physml.figure import Curve, Figure, collect, state_lines
 from physml.figurespec import FigureSpec, experiments_of, find_figure, load_figure
 from physml.paths import CONF
@@ -367,6 +368,95 @@ def test_a_simulation_needs_no_run() -> None:
     assert state_lines(made) == ["F, F: simulated"]
 
 
+def simulation(monkeypatch: pytest.MonkeyPatch, function: Any, **changes: Any) -> FigureSpec:
+    """A figure of two panels, each with a line and another, by a function that is given here."""
+    monkeypatch.setattr(simulated_figures, "function_of", lambda name: function)
+    series = [{"label": "A"}, {"label": "B", "line": "dots", "arguments": {"n": 2}}]
+    panels = [
+        {"title": t, "x_label": t, "equal": True, "series": series, "arguments": {"scale": 1.0}} for t in "pq"
+    ]
+    kind = {"kind": "simulation", "metric": None, "function": "tasks.a.b", "marks": [], "y_scale": "linear"}
+    return spec(**({"seeds": [], "panels": panels} | kind | changes))
+
+
+def powers(scale: float, n: int = 3, seed: int = 0) -> dict[str, Any]:
+    return {"x": np.arange(n), "y": scale * 10.0**seed * np.ones(n)}
+
+
+def test_the_median_over_seeds_is_drawn_and_the_least_and_the_greatest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]), {}, [])
+    curve = first(made)
+    assert curve.y is not None and curve.low is not None and curve.high is not None
+    assert [values.tolist() for values in (curve.y, curve.low, curve.high)] == [[10] * 3, [1] * 3, [1000] * 3]
+    assert state_lines(made)[0] == "p, A: simulated with 3 seeds"
+    assert figures.figure_state(made) == "4 simulated with 3 seeds"
+    canvas = draw(made)
+    assert len(canvas.axes[0].collections) == 2  # a band for each series
+    fewer = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]).with_seeds((3,)), {}, [])
+    assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
+
+
+def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch) -> None:
+    canvas = draw(collect(simulation(monkeypatch, powers), {}, []))
+    (legend,) = canvas.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["A", "B"]
+    assert [axes.get_xlabel() for axes in canvas.axes] == ["p", "q"]
+    assert all(axes.get_legend() is None and axes.get_aspect() == 1 for axes in canvas.axes)
+    line, dots = canvas.axes[0].lines
+    assert (line.get_linestyle(), dots.get_linestyle(), dots.get_marker()) == ("-", "None", "o")
+
+
+def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
+    def values(scale: float, seed: int, n: int = 1) -> dict[str, Any]:
+        return {"values": [scale * seed] * n}
+
+    made = collect(simulation(monkeypatch, values, seeds=[1, 2]), {}, [])
+    second = made.panels[0][1][1]
+    assert second.values is not None and second.values.tolist() == [1, 1, 2, 2]
+    bars = draw(made).axes[0].containers
+    assert [sum(bar.get_height() for bar in group) for group in bars] == [2, 4]  # type: ignore[attr-defined]
+
+
+def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(scale: float, n: int = 3) -> dict[str, Any]:
+        if n == 2:
+            raise DataError("no file")
+        return powers(scale)
+
+    made = collect(simulation(monkeypatch, lost), {}, [])
+    assert state_lines(made)[:2] == ["p, A: simulated", "p, B: blocked: no file"]
+    assert [text.get_text() for text in draw(made).legends[0].get_texts()] == ["A", "blocked: no file: B"]
+
+
+def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = collect(simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk(), {}, [])
+    a, b = made.panels[0][1]
+    assert a.y is not None and b.y is not None
+    assert (a.y.tolist(), b.y.tolist()) == ([7.0] * 3, [7.0] * 5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (3.0, "must return a mapping with x and y of the same length, or with values.*; got float"),
+        ({"x": [1], "z": [1]}, r"got \['x', 'z'\]"),
+        ({"x": [1], "y": [1, 2]}, r"got x \(1,\), y \(2,\)"),
+        ({"values": []}, r"got values \(0,\)"),
+    ],
+)
+def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        collect(simulation(monkeypatch, lambda scale, n=1: answer), {}, [])
+
+
+def test_seeds_must_agree_on_x(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = simulation(monkeypatch, lambda scale, seed, n=1: {"x": [seed], "y": [1]}, seeds=[0, 1])
+    with pytest.raises(ConfigError, match="x must be the same for every seed"):
+        collect(figure, {}, [])
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
@@ -387,7 +477,12 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
     ("change", "message"),
     [
         ({"metric": None}, "kind curves needs a metric"),
-        ({"kind": "bars"}, "kind must be one of 'curves', 'points', 'histogram', 'trajectories'"),
+        (
+            {"kind": "bars"},
+            "kind must be one of 'curves', 'points', 'histogram', 'trajectories', 'simulation'",
+        ),
+        ({"kind": "simulation", "metric": None}, "kind simulation needs a function"),
+        ({"kind": "simulation", "function": "tasks.a.b"}, "series A: kind simulation takes no experiment"),
         ({"kind": "points"}, "series A: kind points takes no experiment"),
         ({"kind": "points", "metric": None}, "kind points needs a metric"),
         (
