@@ -1,0 +1,227 @@
+"""Heterophilic graphs: counts, splits, protocols, and the sizes of the networks of both official codes."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from physml import build, figurespec
+from physml.compose import compose
+from physml.data.readers.webkb import FIXTURE_FEATURES, FIXTURE_NODES, SIZES
+from physml.data.store import Store
+from physml.errors import InputError
+from physml.paths import CONF
+from physml.schema import checked
+from physml.spec import read_yaml
+from tasks.heterophilic import FILTERED, OFFICIAL, Heterophilic
+
+# Edge rows, nodes of train, valid and test on split 0, label counts: as published.
+COUNTS = {
+    "texas": (325, (87, 59, 37)),
+    "wisconsin": (515, (120, 80, 51)),
+    "cornell": (298, (87, 59, 37)),
+    "cornell_bingzhewei": (298, (87, 59, 37)),
+    "film": (30019, (3648, 2432, 1520)),  # of 33391 lines; a row that is there twice counts once
+    "squirrel": (217073, (2496, 1664, 1041)),
+    "chameleon": (36101, (1092, 729, 456)),
+}
+LABELS_OF_TEXAS = [33, 1, 18, 101, 30]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory) -> Store:
+    data = os.environ.get("PHYSML_DATA")
+    if not data:
+        pytest.skip("PHYSML_DATA is not set: the real graphs are not at hand")
+    return Store(Path(data), tmp_path_factory.mktemp("cache"))
+
+
+def made(store: Store, graph: str, split: int = 0, protocol: str = "official", edges: str = "stored") -> Any:
+    """The task, loaded; skips where its files are not at hand."""
+    task = Heterophilic(graph=graph, edges=edges, protocol=protocol)
+    if store.data is not None:
+        files = [file.name for file in task.datasets[0].upstream.files if not file.optional]
+        if absent := [name for name in files if not (store.data / name).exists()]:
+            pytest.skip(f"{absent[0]} is not below PHYSML_DATA")
+    task.load(store, split)
+    return task
+
+
+def whole(task: Heterophilic, part: Any = "train"):
+    (batch,) = task.batches(part, 1)
+    return batch
+
+
+def parts(task: Heterophilic) -> list[set[int]]:
+    return [set(whole(task, part).index.tolist()) for part in ("train", "valid", "test")]
+
+
+@pytest.mark.parametrize("graph", OFFICIAL)
+def test_splits_of_a_graph_are_disjoint_and_differ(graph: str, store: Store) -> None:
+    seen = []
+    for split in (0, 9):
+        task = made(store, graph, split)
+        train, valid, test = parts(task)
+        assert not (train & valid or train & test or valid & test)
+        seen.append(test)
+    assert seen[0] != seen[1] and task.n_splits == 10
+    batch = whole(task)
+    assert batch.input.shape == (FIXTURE_NODES, FIXTURE_FEATURES) and task.d_out == 5
+    assert set(batch.input.unique().tolist()) == {0.0, 1.0}
+
+
+def test_edges_go_one_way_unless_they_are_asked_to_go_both(store: Store) -> None:
+    one, both = (whole(made(store, "texas", edges=e)).edge_index for e in ("stored", "undirected"))
+    there = {tuple(edge) for edge in one.T.tolist()}
+    assert len(there) == one.shape[1] and (7, 7) in there, "no row twice; the loop stays"
+    assert {tuple(edge) for edge in both.T.tolist()} == there | {(b, a) for a, b in there}
+    assert both.shape[1] > one.shape[1]
+
+
+def test_clean_is_there_for_the_graphs_that_were_cleaned(store: Store) -> None:
+    for graph in FILTERED:
+        assert made(store, graph, protocol="clean").datasets != made(store, graph).datasets
+    with pytest.raises(InputError, match=r"clean is there for squirrel and chameleon alone; got graph=texas"):
+        Heterophilic(graph="texas", edges="stored", protocol="clean")
+    for wrong in ({"graph": "texsa"}, {"edges": "directed"}, {"protocol": "paper"}):
+        with pytest.raises(InputError, match=f"{next(iter(wrong))} must be one of"):
+            Heterophilic(**{"graph": "texas", "edges": "stored", "protocol": "official", **wrong})
+
+
+# ---------------------------------------------------------------------------- the real graphs
+
+
+@pytest.mark.parametrize("graph", COUNTS)
+def test_counts_are_as_published(graph: str, real: Store) -> None:
+    n_edges, sizes = COUNTS[graph]
+    task = made(real, graph)
+    batch = whole(task)
+    assert tuple(batch.input.shape) == SIZES[graph][:2]
+    assert batch.edge_index.shape == (2, n_edges)
+    assert tuple(task.sizes[part] for part in ("train", "valid", "test")) == sizes
+    assert set(batch.target.tolist()) == set(range(5))
+
+
+@pytest.mark.parametrize("graph", ["texas", "wisconsin", "cornell", "cornell_bingzhewei", "chameleon"])
+def test_every_split_divides_the_nodes(graph: str, real: Store) -> None:
+    tests = []
+    for split in range(10):
+        task = made(real, graph, split)
+        train, valid, test = parts(task)
+        n = len(train) + len(valid) + len(test)
+        assert n == len(train | valid | test) == SIZES[graph][0]
+        assert abs(len(train) / n - 0.48) < 0.01 and abs(len(test) / n - 0.20) < 0.01
+        tests.append(frozenset(test))
+    assert len(set(tests)) == 10
+
+
+def test_cornell_is_texas_but_for_its_links(real: Store) -> None:
+    texas, cornell, other = (whole(made(real, g)) for g in ("texas", "cornell", "cornell_bingzhewei"))
+    assert torch.bincount(texas.target).tolist() == LABELS_OF_TEXAS
+    assert torch.equal(texas.input, cornell.input) and torch.equal(texas.target, cornell.target)
+    assert texas.edge_index.shape != cornell.edge_index.shape
+    assert not torch.equal(texas.input, other.input)
+    assert torch.bincount(other.target).tolist() != LABELS_OF_TEXAS
+
+
+def test_nodes_without_an_edge_out_are_there(real: Store) -> None:
+    """Gradient gating leaves them as they are, with edges as stored."""
+    batch = whole(made(real, "texas"))
+    assert len(batch.edge_index[0].unique()) < len(batch.target)
+
+
+def doubles(task: Heterophilic) -> int:
+    """Nodes with the label and the neighbours of another one."""
+    batch = whole(task)
+    rows: list[set[int]] = [set() for _ in batch.target]
+    for a, b in batch.edge_index.T.tolist():
+        rows[a].add(b)
+        rows[b].add(a)
+    keys = Counter((label, frozenset(row)) for label, row in zip(batch.target.tolist(), rows, strict=True))
+    return sum(n for (_, row), n in keys.items() if row and n > 1)
+
+
+@pytest.mark.parametrize(("graph", "n"), [("chameleon", 890), ("squirrel", 2223)])
+def test_the_filtered_graphs_have_few_doubles_and_edges_both_ways(graph: str, n: int, real: Store) -> None:
+    stored = whole(made(real, graph, protocol="clean")).edge_index
+    task = made(real, graph, protocol="clean", edges="undirected")
+    edges = {tuple(edge) for edge in whole(task).edge_index.T.tolist()}
+    assert edges == {(b, a) for a, b in edges} and len(edges) == 2 * stored.shape[1]
+    assert read_yaml(CONF / "task" / f"{graph}_filtered.yaml")["edges"] == "undirected"
+    train, valid, test = parts(task)
+    assert len(train | valid | test) == len(train) + len(valid) + len(test) == n
+    assert doubles(task) < 0.05 * n
+    assert doubles(made(real, graph)) > 0.45 * SIZES[graph][0]
+
+
+def test_trivial_references_of_texas(real: Store) -> None:
+    task = made(real, "texas")
+    found = task.references()
+    test = whole(task, "test")
+    assert found["majority class"]["accuracy"] == np.mean(test.target[test.index].numpy() == 3)
+    assert found["linear (features)"]["accuracy"] > 0.7
+
+
+# ---------------------------------------------------------------------------- the networks
+
+
+def parameters(experiment: str, d_in: int) -> int:
+    config = checked(compose([f"experiment={experiment}", "tracker=none"]).config)
+    task = SimpleNamespace(d_in=d_in, d_out=5, readout="node", tokens=None, vectors=None)
+    return sum(p.numel() for p in build.build_net(config, task).parameters())
+
+
+@pytest.mark.parametrize(
+    ("experiment", "n"),
+    [
+        ("graphcon/texas-graphcon_gcn", 569_093),
+        ("graphcon/wisconsin-graphcon_gcn", 117_701),
+        ("graphcon/cornell-graphcon_gcn", 569_093),
+        ("g2/wisconsin-g2_sage", 568_837),
+    ],
+)
+def test_settings_of_the_official_code_have_its_number_of_parameters(experiment: str, n: int) -> None:
+    assert parameters(experiment, 1703) == n
+
+
+def test_the_figure_of_sizes_shows_the_sizes_of_its_networks() -> None:
+    (panel,) = figurespec.load_figure(CONF / "figure" / "g2-fig-8.yaml").panels
+    for series in panel.series:
+        assert [parameters(point.experiment, 1703) for point in series.points] == [p.x for p in series.points]
+
+
+def test_an_experiment_of_one_change_changes_one_thing() -> None:
+    """What starts from another experiment differs from it in the keys that its name speaks of."""
+    changes = {
+        "g2/film-g2_sage-sum": ("g2/film-g2_sage", {"model.aggregate"}),
+        "g2/squirrel-g2_sage-p4": ("g2/squirrel-g2_sage", {"model.p"}),
+        "g2/chameleon-g2_sage-shared_gate": ("g2/chameleon-g2_sage", {"model.gate_coupling"}),
+        "g2/film-g2_sage-single_rate": ("g2/film-g2_sage", {"model.single_rate"}),
+        "g2/wisconsin-g2_gat-heads_mean": ("g2/wisconsin-g2_gat", {"model.heads"}),
+        "graphcon/texas-graphcon_gcn-no_residual": ("graphcon/texas-graphcon_gcn", {"model.residual"}),
+        "graphcon/texas-graphcon_gcn-default_init": ("graphcon/texas-graphcon_gcn", {"net.init"}),
+        "graphcon/texas-graphcon_gcn-undirected": ("graphcon/texas-graphcon_gcn", {"task.edges"}),
+        "graphcon/texas-graphcon_gcn-clean_loss": (
+            "graphcon/texas-graphcon_gcn",
+            {"trainer.select", "trainer.stop"},
+        ),
+    }
+    for name, (base, keys) in changes.items():
+        a, b = (compose([f"experiment={e}", "tracker=none"]).config for e in (base, name))
+        differ = {
+            f"{group}.{key}"
+            for group in ("model", "net", "task", "trainer", "optim")
+            for key in a[group].keys() | b[group].keys()
+            if a[group].get(key) != b[group].get(key)
+        }
+        assert differ == keys, name
