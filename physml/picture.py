@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -140,7 +141,10 @@ def absent(curves: Iterable[Curve]) -> list[str]:
     states: dict[str, list[str]] = {}
     for curve in curves:
         if not curve.drawn:
-            states.setdefault(curve.state, []).append(curve.label)
+            said = curve.state
+            if said.startswith("blocked"):  # what to do, with paths of this machine, is for the screen
+                said = re.split(r": looked for |\. ", said)[0]
+            states.setdefault(said, []).append(curve.label)
     return [f"{state}: {', '.join(labels)}" for state, labels in states.items()]
 
 

@@ -422,12 +422,18 @@ def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch)
 def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(scale: float, n: int = 3) -> dict[str, Any]:
         if n == 2:
-            raise DataError("no file")
+            raise DataError("a.csv is missing: looked for /b/a.csv. Get it.")
         return powers(scale)
 
     made = collect(simulation(monkeypatch, lost), {}, [])
-    assert state_lines(made)[:2] == ["p, A: simulated", "p, B: blocked: no file"]
-    assert [text.get_text() for text in draw(made).legends[0].get_texts()] == ["A", "blocked: no file: B"]
+    assert state_lines(made)[:2] == [
+        "p, A: simulated",
+        "p, B: blocked: a.csv is missing: looked for /b/a.csv. Get it.",
+    ]
+    assert [text.get_text() for text in draw(made).legends[0].get_texts()] == [
+        "A",
+        "blocked: a.csv is missing: B",
+    ]
 
 
 def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
