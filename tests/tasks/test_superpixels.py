@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from physml.build import build_net
+from physml.compose import compose
 from physml.data import index
 from physml.data.readers.superpixels import SUPERPIXELS
 from physml.data.reference import score_reference
 from physml.data.store import Store
 from physml.data.task import Part
 from physml.errors import InputError
+from physml.models.count import count_parameters
 from tasks.superpixels import Superpixels
 
 
@@ -89,3 +92,18 @@ def test_an_output_per_node_is_refused(task: Superpixels, method: str) -> None:
     batch = next(task.batches("train", 3))
     with pytest.raises(InputError, match="output must have shape"):
         getattr(task, method)(torch.zeros(len(batch.input), 10), batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        ("graphcon_gcn", 135_178),  # these four as the official code counts them
+        ("graphcon_gcn-official", 135_178),
+        ("graphcon_gat", 531_978),
+        ("graphcon_gat-official", 531_978),
+        ("gcn_shared-32", 69_386),
+    ],
+)
+def test_experiments_have_the_parameters_of_the_code(task: Superpixels, name: str, n: int) -> None:
+    config = compose([f"experiment=graphcon/superpixels-{name}"]).config
+    assert count_parameters(build_net(config, task)) == n

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from physml.build import build_net
+from physml.compose import compose
 from physml.data.readers.zinc import ZINC, ZINC_SUBSTITUTE
 from physml.data.reference import score_reference
 from physml.data.store import Store
 from physml.errors import InputError
+from physml.models.count import count_parameters
 from tasks.zinc import Zinc
 
 
@@ -92,3 +95,36 @@ def test_an_output_per_node_is_refused(store: Store, method: str) -> None:
     batch = next(task.batches("train", 3))
     with pytest.raises(InputError, match="output must have shape"):
         getattr(task, method)(torch.zeros(len(batch.input), 1), batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        ("zinc-graphcon_gcn", 97_901),  # as the official code counts them
+        ("zinc-graphcon_gcn-kinds", 99_301),
+        ("zinc-graphcon_gat", 98_891),
+        ("zinc-gcn", 97_186),
+        ("zinc-gat", 96_293),
+        ("zinc-gcn_shared-20", 99_222),
+    ],
+)
+def test_experiments_have_about_100_000_parameters(store: Store, name: str, n: int) -> None:
+    config = compose([f"experiment=graphcon/{name}"]).config
+    task = loaded(store, protocol=config["task"]["protocol"])
+    assert count_parameters(build_net(config, task)) == n
+
+
+def test_one_shared_layer_is_a_plain_network(store: Store) -> None:
+    """The baseline of Table 7: GraphCON with dt = alpha = gamma = 1 repeats one graph convolution."""
+    config = compose(["experiment=graphcon/zinc-gcn_shared-5", "net.hidden=7"]).config
+    task = loaded(store)
+    torch.manual_seed(0)
+    net: Any = build_net(config, task)
+    batch: Any = next(task.batches("train", 5))
+    coupling = net.stack.forces[0].coupling
+    x = net.encoder(batch.input)
+    for _ in range(5):
+        x = torch.relu(coupling(x, batch.edge_index))
+    total = torch.zeros(5, 1).index_add(0, batch.batch, net.decoder(x))
+    found = net(batch.input, batch.edge_index, batch=batch.batch)
+    torch.testing.assert_close(found, total, rtol=1e-4, atol=1e-5 * total.abs().max().item())
