@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +13,12 @@ from typing import Any, Literal
 from physml import atomic, checkpoint, record
 from physml.errors import DataError, InputError
 from physml.lock import is_held
-from physml.paths import ROOT, results_roots, shown, work_root
+from physml.paths import results_roots, shown, work_root
 from physml.progress import many
 from physml.room import CONTEXT, GROWTH, MIB, Count, Machine, Needs, Room, Seat
 from physml.run import existing, pick_device
 from physml.runspec import RunSpec
+from physml.starter import Process, Starter, can_fork, environment, fresh
 
 SMOKE = 1024  # MiB, for a run at tiny size that nothing is known of
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
@@ -151,7 +149,12 @@ def _of_record(made: dict[str, Any]) -> Cost:
     )
 
 
-def _of_probe(spec: RunSpec, probe: bool, stopped: Callable[[], bool] = lambda: False) -> Cost:
+def _of_probe(
+    spec: RunSpec,
+    probe: bool,
+    stopped: Callable[[], bool] = lambda: False,
+    starter: Starter | None = None,
+) -> Cost:
     """Timed once, unless `stopped`; later from the file that was kept."""
     keys = spec.config["runtime"]
     device = keys["device"].replace(":", "-")
@@ -159,7 +162,7 @@ def _of_probe(spec: RunSpec, probe: bool, stopped: Callable[[], bool] = lambda: 
         work_root() / "probes" / f"{spec.place.identity}-{device}-{keys['backend']}-2.json"
     )  # 2: with memory
     if probe and not kept.exists():
-        process = _child(spec, ["--probe", str(kept)])
+        process = _child(spec, ["--probe", str(kept)], starter=starter)
         try:
             while process.poll() is None and not stopped():
                 time.sleep(0.05)
@@ -176,12 +179,16 @@ def threads(spec: RunSpec) -> int:
     return int(spec.config["runtime"]["threads"])
 
 
+def device_of(spec: RunSpec) -> str:
+    try:
+        return pick_device(spec.config["runtime"]["device"])
+    except DataError:  # the run itself will say it
+        return "cpu"
+
+
 def size(spec: RunSpec, cost: Cost) -> Needs | None:
     """What a run takes of the machine, by its cost; None where that does not tell the memory it will use."""
-    try:
-        device = pick_device(spec.config["runtime"]["device"])
-    except DataError:  # the run itself will say it
-        device = "cpu"
+    device = device_of(spec)
     on_gpu = device.startswith("cuda")
     peak = cost.gpu_mib if on_gpu else cost.memory_mib
     if peak is None:
@@ -241,7 +248,8 @@ class _Crew:
         self.todo, self.room, self.force, self.tables = list(todo), room, force, tables
         self.needs: dict[str, Needs] = {}
         self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
-        self.running: dict[str, tuple[subprocess.Popen[bytes], RunSpec, Seat]] = {}
+        self.running: dict[str, tuple[Process, RunSpec, Seat]] = {}
+        self.starter = Starter([one.spec for one in todo]) if len(todo) > 1 and can_fork() else None
         self.outcome = Outcome()
         self.total = len(todo)
         self.asked = False  # to stop, by a signal; the handler does nothing but say so
@@ -259,13 +267,21 @@ class _Crew:
                 self._collect()
                 running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
                 self.view.show(running, len(self.outcome.codes))
-                time.sleep(0.2)
+                self._pause(0.2)
         finally:
             self._leave_nothing_running()
+            if self.starter:
+                self.starter.close()
             self.view.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self.outcome
+
+    def _pause(self, seconds: float) -> None:
+        if self.starter:
+            self.starter.pause(seconds)
+        else:
+            time.sleep(seconds)
 
     def _ask(self, _number: int, _frame: object) -> None:
         self.asked = True
@@ -294,9 +310,16 @@ class _Crew:
             self.todo.clear()
         for one in list(self.todo):
             taken = [seat for _, _, seat in self.running.values()]
-            if seat := self.room.seat(self.needs[one.spec.label], taken):
+            seat = self.room.seat(self.needs[one.spec.label], taken)
+            if seat and self._is_ready(one.spec, seat):
                 self.todo.remove(one)
                 self._start_one(one.spec, seat)
+
+    def _is_ready(self, spec: RunSpec, seat: Seat) -> bool:
+        """Whether what it is forked from is there: until then a stop is heard."""
+        if self.starter is None or not may_fork(spec):
+            return True
+        return self.starter.prepare(environment(threads(spec), seat.environment))
 
     def _start_one(self, spec: RunSpec, seat: Seat) -> None:
         if is_held(spec.work_folder):
@@ -304,7 +327,7 @@ class _Crew:
             self.view.note(f"{spec.label}: running already")
             return
         try:
-            process = _child(spec, [], self.force, self.tables, seat.environment)
+            process = _child(spec, [], self.force, self.tables, seat.environment, self.starter)
         except OSError as error:  # a full disk, say: one run's fault, not the end of all
             self.outcome.codes[spec.label] = 1
             self.view.note(f"{spec.label}: cannot be started: {error}")
@@ -332,7 +355,7 @@ class _Crew:
     def _tried(self, spec: RunSpec) -> Needs:
         self.view.note(f"{spec.label}: trying a few steps, to know how much memory it takes")
         try:
-            cost = _of_probe(spec, True, lambda: self.asked)
+            cost = _of_probe(spec, True, lambda: self.asked, self.starter)
         except OSError:  # the run itself will say it
             cost = Cost()
         return size(spec, cost) or NOTHING_KNOWN
@@ -354,26 +377,24 @@ def _child(
     extra: list[str],
     force: bool = False,
     tables: list[str] | None = None,
-    environment: dict[str, str] | None = None,
-) -> "subprocess.Popen[bytes]":
-    """A worker in a process group of its own, so that Ctrl-C reaches it once, through us."""
+    more: dict[str, str] | None = None,
+    starter: Starter | None = None,
+) -> Process:
+    """A worker, from the starter where it can make it."""
     folder = spec.work_folder
     folder.mkdir(parents=True, exist_ok=True)
     options = {"spec": spec.to_json(), "force": force, "tables": tables or []}
     file = folder / "spec.json"
     atomic.write_json(file, options)
-    n = str(threads(spec))
-    environment = {**os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, **(environment or {})}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with (folder / "output.txt").open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "physml.worker", str(file), *extra],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
+    arguments, output, keys = [str(file), *extra], folder / "output.txt", environment(threads(spec), more)
+    if starter is None or not may_fork(spec):
+        return fresh(arguments, output, keys)
+    return starter.start(arguments, output, keys, lambda: {"done": 0, "stopped": 75}.get(state_of(spec), 1))
+
+
+def may_fork(spec: RunSpec) -> bool:
+    """A GPU asks for a fresh process, and so do threads that a library starts when it is loaded."""
+    return threads(spec) == 1 and device_of(spec) == "cpu"
 
 
 def _why(spec: RunSpec, code: int) -> str:

@@ -1,9 +1,16 @@
 """One run as a process of its own: `python -m physml.worker SPEC.json`. Started by the launcher."""
 
+import atexit
+import contextlib
 import json
 import logging
+import os
 import sys
+import threading
+import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from physml import atomic
 from physml.errors import PhysmlError
@@ -39,5 +46,19 @@ def _probe(file: str, out: Path) -> int:
     return 0
 
 
+def as_process(arguments: list[str]) -> NoReturn:
+    """`main` as a whole process, which ends without taking torch apart: that would last a second."""
+    code = 1
+    try:
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+    shutdown: Callable[[], None] = threading._shutdown  # type: ignore[attr-defined]  # waits for threads
+    for end in (shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+        with contextlib.suppress(Exception):
+            end()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    as_process(sys.argv[1:])

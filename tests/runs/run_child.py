@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +22,7 @@ import torch
 import wandb
 from torch import nn
 
-from physml import atomic, cli, train, worker
+from physml import atomic, cli, nursery, train, worker
 from physml.models import gated, rnn
 
 PRELOADED = (cli, train, worker, gated, rnn, wandb, matplotlib)
@@ -45,17 +47,35 @@ def enter(function: Callable[..., int], arguments: list[str], roots: dict[str, s
         atexit._run_exitfuncs()  # children of a fork server leave them out
 
 
-class Forked:
-    """A worker of the launcher as a fork of it, with what the launcher uses of subprocess.Popen."""
+def enter_nursery(arguments: list[str], options: dict[str, Any]) -> None:
+    """With nothing open but its own socket, so that it sees the end of the launcher."""
+    os.setsid()
+    for file in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        if file > 2 and file not in options["pass_fds"]:
+            with suppress(OSError):
+                os.close(file)
+    os.environ.clear()
+    os.environ.update(options["env"])
+    try:
+        nursery.main(arguments)
+    finally:
+        traceback.print_exc()
+        os._exit(70)
 
-    def __init__(self, command: list[str], **_: Any) -> None:
-        if command[1:4] != ["-P", "-m", "physml.worker"]:
+
+class Forked:
+    """A worker or a nursery as a fork of the launcher, with what that uses of subprocess.Popen."""
+
+    def __init__(self, command: list[str], **options: Any) -> None:
+        if command[1:4] not in (["-P", "-m", "physml.worker"], ["-P", "-m", "physml.nursery"]):
             raise OSError("not a worker")  # git, which tells the commit: it may be missing
         self.code: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
+            if command[3] == "physml.nursery":
+                enter_nursery(command[4:], options)
             try:
                 enter(worker.main, command[4:], {}, str(Path(command[4]).parent / "output.txt"))
             except SystemExit as end:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -14,6 +15,7 @@ from physml.errors import ConfigError, InputError
 from physml.launch import Outcome
 
 SLOW = {"step_s": 0.07}
+FORKS = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
 
 
 def states(specs, **options):
@@ -113,6 +115,13 @@ def machine(monkeypatch):
     return made
 
 
+@pytest.fixture(params=["fresh", pytest.param("fork", marks=FORKS)])
+def way(request, monkeypatch):
+    """Runs are fresh processes, or forks of a nursery; they must not differ in anything but speed."""
+    monkeypatch.setenv("PHYSML_FORK", "1" if request.param == "fork" else "0")
+    return request.param
+
+
 @pytest.fixture
 def at_once(monkeypatch):
     """How many runs were seen side by side."""
@@ -184,7 +193,7 @@ def test_a_stop_while_one_is_tried(forked, machine, monkeypatch):
     assert [process.poll() for process in forked] == [-signal.SIGKILL]
 
 
-def test_one_that_fails_does_not_stop_the_others(tmp_path):
+def test_one_that_fails_does_not_stop_the_others(way, tmp_path):
     several = [*(o for o in h.odd() if "trouble" not in o), "+task.trouble=nan_loss,none,memory,nan_train"]
     process = h.start_many(several, tmp_path / "output", "--jobs", "2")
     assert process.wait() == 1, process.text()
@@ -213,10 +222,10 @@ def test_exit_codes(codes, left, code):
     assert Outcome({str(i): c for i, c in enumerate(codes)}, left).exit_code == code
 
 
-def test_out_of_time_and_on_with_the_next_start(tmp_path):
-    overrides = h.odd("seed=0,1", **SLOW)
+def test_out_of_time_and_on_with_the_next_start(way, tmp_path):
+    overrides = h.odd("seed=0,1", step_s=0.3)
     want = [h.numbers(h.make(s))["metrics"] for s in h.specs_of(h.odd("seed=0,1"))]
-    first = h.start_many(overrides, tmp_path / "first", "--jobs", "1", "--max-hours", str(0.7 / 3600))
+    first = h.start_many(overrides, tmp_path / "first", "--jobs", "1", "--max-hours", str(2 / 3600))
     assert first.wait() == 75, first.text()
     specs = h.specs_of(overrides)
     assert states(specs) == ["stopped", "missing"]
@@ -229,7 +238,7 @@ def test_out_of_time_and_on_with_the_next_start(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_stop_reaches_all_runs_and_nothing_goes_on(number, tmp_path):
+def test_a_stop_reaches_all_runs_and_nothing_goes_on(way, number, tmp_path):
     overrides = h.odd("seed=0,1,2", **SLOW)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "output", "--jobs", "2")
@@ -251,7 +260,7 @@ def alive(pid):
     return True
 
 
-def test_a_worker_that_is_killed_is_said_and_made_next_time(tmp_path):
+def test_a_worker_that_is_killed_is_said_and_made_next_time(way, tmp_path):
     overrides = h.odd("seed=0,1", **SLOW)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "output", "--jobs", "2")
@@ -265,7 +274,7 @@ def test_a_worker_that_is_killed_is_said_and_made_next_time(tmp_path):
     assert again.wait() == 0 and states(specs) == ["done", "done"]
 
 
-def test_runs_go_on_when_their_launcher_is_killed(tmp_path):
+def test_runs_go_on_when_their_launcher_is_killed(way, tmp_path):
     """A second start sees them running and leaves them alone."""
     overrides = h.odd("seed=0,1", step_s=0.15)
     specs = h.specs_of(overrides)
