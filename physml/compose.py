@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from physml.composed_cache import kept
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 from physml.spec import read_yaml
@@ -55,7 +56,7 @@ def compose(overrides: list[str]) -> Composed:
             copy.write_bytes(outside.read_bytes())
             given.append(f"hydra.searchpath=[file://{overlay}]")
         try:
-            raw, choices = _hydra(given)
+            raw, choices = _hydra(given) if outside else kept(given, CONF, _hydra)
         except ConfigError as error:
             if outside:
                 raise ConfigError(f"{outside}: {error}") from error

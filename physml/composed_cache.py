@@ -1,0 +1,63 @@
+"""Compositions that were made before: Hydra takes longer for one than many commands for all else.
+
+They lie in `composed/` of the cache root, in a folder for each state of conf/: a file that was changed, added
+or taken away makes another state. Nothing depends on them; where they can't be kept, all is composed anew.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from physml import atomic
+from physml.paths import cache_root
+
+Made = tuple[dict[str, Any], dict[str, str | None]]  # a config, and the files that it was made of
+STATES = 4  # that are kept
+
+
+def kept(overrides: list[str], conf: Path, make: Callable[[list[str]], Made]) -> Made:
+    """make(overrides), or what it gave before for the same files of `conf`."""
+    folder = cache_root() / "composed" / _state(conf)
+    file = folder / f"{hashlib.sha256(json.dumps(overrides).encode()).hexdigest()[:32]}.json"
+    with suppress(OSError, ValueError, KeyError):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return found["config"], found["choices"]
+    config, choices = make(overrides)
+    text = json.dumps({"config": config, "choices": choices})
+    if json.loads(text) == {"config": config, "choices": choices}:  # no key that is a number, say
+        with suppress(OSError):
+            if not folder.exists():
+                _forget_old(folder.parent)
+            folder.mkdir(parents=True, exist_ok=True)
+            atomic.write(file, lambda handle: handle.write(text.encode()))
+    return config, choices
+
+
+def _state(conf: Path) -> str:
+    """A name for the files of conf/ as they are now, and for what reads them."""
+    told = [str(conf), metadata.version("hydra-core"), metadata.version("omegaconf")]
+    told += sorted(_stamps(conf))
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+def _stamps(folder: Path | str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _stamps(entry.path)
+            else:
+                facts = entry.stat()
+                yield f"{entry.path} {facts.st_mtime_ns} {facts.st_size} {facts.st_ino}"
+
+
+def _forget_old(root: Path) -> None:
+    """Leave the latest states but one, before another one comes."""
+    folders = sorted(root.iterdir(), key=lambda path: path.stat().st_mtime) if root.is_dir() else []
+    for folder in folders[: -(STATES - 1)]:
+        shutil.rmtree(folder, ignore_errors=True)
