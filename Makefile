@@ -34,7 +34,7 @@ MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || e
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test lint bench gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
+.PHONY: help setup demo test lint bench bench-graph gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -89,6 +89,9 @@ lint: $(READY) ## check style and types: ruff, mypy
 
 bench: $(READY) ## time the recurrences against plain loops and nn.LSTM (ARGS=--help for more)
 	@$(PY) -m physml.bench $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
+
+bench-graph: $(READY) ## runs per hour of small graphs against a plain loop of torch_geometric
+	@$(PY) -m physml.bench.graph $(ARGS)
 
 gpu-check: $(READY) ## compare all backends with float64 on a GPU; exits 2 without one
 	@$(PY) -m physml.ops.check --device cuda $(ARGS)

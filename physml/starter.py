@@ -93,11 +93,13 @@ class Starter:
 
     def pause(self, seconds: float) -> None:
         """Wait for so long, or until a fork has ended."""
-        channels = [n.channel for n in [*self.nurseries.values(), *self.left] if not n.gone]
-        if channels:
-            select.select(channels, [], [], seconds)
-        else:
+        live = [n for n in [*self.nurseries.values(), *self.left] if not n.gone]
+        if not live:
             time.sleep(seconds)
+            return
+        select.select([n.channel for n in live], [], [], seconds)
+        for nursery in live:
+            nursery.hear()  # that it has died too: else the next pause would be none
 
     def close(self) -> None:
         for nursery in [*self.nurseries.values(), *self.left]:

@@ -65,17 +65,17 @@ def measure(experiment: str, n: int, epochs: int, rounds: int, overrides: Sequen
     result |= {"experiment": experiment, "overrides": list(overrides), "epochs": epochs, "runs": n}
     result |= {"moment": store.moment(device, specs[0].config["runtime"]["threads"])}
     result |= {"cores": room.cores(), "ways": {way: [] for way in WAYS}}
-    with _own_roots():
-        _timed(specs[-1:], 1)  # data are made, code is compiled, and the memory of a run is known
+    with own_roots():
+        timed(specs[-1:], 1)  # data are made, code is compiled, and the memory of a run is known
         for _ in range(rounds):
             for way, jobs in WAYS.items():
-                result["ways"][way].append(_timed(specs[:-1], jobs))
-                _forget(specs[:-1])
+                result["ways"][way].append(timed(specs[:-1], jobs))
+                forget(specs[:-1])
     return result
 
 
 @contextmanager
-def _own_roots() -> Iterator[None]:
+def own_roots() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("PHYSML_RESULTS", "PHYSML_RUNS")}
     with tempfile.TemporaryDirectory(prefix="physml-packing-") as folder:
         os.environ |= {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
@@ -87,7 +87,7 @@ def _own_roots() -> Iterator[None]:
                 os.environ |= {name: value} if value else {}
 
 
-def _timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
+def timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     outcome = launch.carry_out(launch.plan(specs), jobs=jobs)
     clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -97,7 +97,7 @@ def _timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
     return {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
 
 
-def _forget(specs: list[RunSpec]) -> None:
+def forget(specs: list[RunSpec]) -> None:
     """The records, so that the next way makes the same runs; that of the first run stays."""
     for spec in specs:
         spec.record_path.unlink()

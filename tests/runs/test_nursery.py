@@ -126,6 +126,21 @@ def test_the_code_of_a_run_whose_nursery_is_lost_comes_from_its_files(monkeypatc
     talk.nursery.close()
 
 
+def test_a_pause_is_one_even_beside_a_nursery_that_has_died(monkeypatch):
+    talk = Talk(monkeypatch, True)
+    one = starter.Starter([])
+    one.nurseries["here"] = talk.nursery
+    slept = []
+    monkeypatch.setattr(starter.time, "sleep", slept.append)
+    one.pause(0.01)
+    talk.theirs.close()
+    one.pause(0.01)
+    assert talk.nursery.ready and talk.nursery.gone and not slept
+    one.pause(0.01)
+    assert slept == [0.01]
+    one.close()
+
+
 def test_what_is_loaded_of_the_checkout_is_watched(monkeypatch, tmp_path):
     module = type(sys)("physml_watched")
     module.__file__ = str(tmp_path / "physml" / "watched.py")
