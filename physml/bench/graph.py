@@ -93,7 +93,12 @@ def measure(workload: Workload, n: int, rounds: int, epochs: int, overrides: Seq
     keys += ["tracker=none", "runtime.device=cpu", *overrides]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
     ways: dict[str, list[dict[str, float]]] = {"plain": [], "physml": []}
-    result = {"experiment": workload.experiment, "epochs": epochs, "runs": n, "overrides": list(overrides)}
+    result: dict[str, Any] = {
+        "experiment": workload.experiment,
+        "epochs": epochs,
+        "runs": n,
+        "overrides": list(overrides),
+    }
     result |= {"moment": store.moment("cpu", 1), "ways": ways}
     with own_roots(), tempfile.TemporaryDirectory(prefix="physml-plain-") as folder:
         jobs = _jobs(specs[:-1], workload, Path(folder))
@@ -118,7 +123,8 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
     whole = batches["train"]
     arrays = {"x": whole.input, "y": whole.target, "edge_index": whole.edge_index}
     arrays |= {part: batch.index for part, batch in batches.items()}
-    np.savez(folder / "data.npz", **{name: np.asarray(tensor) for name, tensor in arrays.items()})
+    given: dict[str, Any] = {name: np.asarray(tensor) for name, tensor in arrays.items()}
+    np.savez(folder / "data.npz", **given)
     model, net = config["model"], config["net"]
     graphcon = model["_target_"].endswith("GraphCON")
     names = ("dt", "alpha", "gamma", "dropout") if graphcon else ("p", "aggregate")
