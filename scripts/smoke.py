@@ -1,7 +1,7 @@
-"""`make smoke`: every model of conf/model on one task, every task of conf/task with two models, as processes.
+"""`make smoke`: every model of conf/model on a task of its kind, every task of conf/task with two models.
 
-At tiny sizes, in a temporary folder, on fixtures in place of real data. The whole grid of models and tasks is
-a test (tests/test_conf.py), in one process.
+As processes, at tiny sizes, in a temporary folder, on fixtures in place of real data. The whole grid of
+models and tasks is a test (tests/test_conf.py), in one process.
 """
 
 import os
@@ -9,27 +9,34 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from physml import listing
+from physml.build import passes_messages
 from physml.resolve import resolve
 
-TASK = "adding"  # for every model
-MODELS = ("lem", "lstm")  # for every task
+TASK = "adding"  # for every model of sequences
+GRAPH = "texas"  # for every model of graphs
+MODELS = ("lem", "lstm")  # for every task of sequences
+GRAPH_MODELS = ("graphcon_gcn", "g2_gat")  # for every task of graphs
 
 
 def main() -> int:
-    models = [entry.name for entry in listing.models() if entry.target]
-    tasks = {entry.name: entry.target for entry in listing.tasks() if entry.target}
-    of_ids = {name for name, target in tasks.items() if getattr(resolve(target), "tokens", False)}
+    models: dict[str, Any] = {entry.name: resolve(entry.target) for entry in listing.models() if entry.target}
+    tasks: dict[str, Any] = {entry.name: resolve(entry.target) for entry in listing.tasks() if entry.target}
+    passing = {name for name, cls in models.items() if passes_messages(cls)}
+    of_graphs = {name for name, cls in tasks.items() if cls.readout in ("node", "graph")}
+    of_ids = {name for name, cls in tasks.items() if cls.tokens}
     grids = {
-        "models": (models, [TASK], []),
-        "tasks": (MODELS, [name for name in tasks if name not in (TASK, *of_ids)], []),
+        "models": (sorted(models.keys() - passing), [TASK], []),
+        "models of graphs": (sorted(passing), [GRAPH], []),
+        "tasks": (MODELS, sorted(tasks.keys() - of_graphs - of_ids - {TASK}), []),
         "tasks of ids": (MODELS, sorted(of_ids), ["net.embedding=5"]),
+        "tasks of graphs": (GRAPH_MODELS, sorted(of_graphs - {GRAPH}), []),
     }
-    print(
-        f"{len(models)} models on {TASK}, {' and '.join(MODELS)} on {len(tasks)} tasks, tiny sizes",
-        flush=True,
-    )
+    told = [f"{' and '.join(MODELS)} on {len(tasks) - len(of_graphs)} tasks of sequences"]
+    told += [f"{' and '.join(GRAPH_MODELS)} on {len(of_graphs)} of graphs"]
+    print(f"{len(models)} models on {TASK} or {GRAPH}, {', '.join(told)}, tiny sizes", flush=True)
     with tempfile.TemporaryDirectory(prefix="physml-smoke-") as folder:
         os.environ |= {
             "PHYSML_RESULTS": folder,

@@ -18,11 +18,15 @@ from typing import Any
 import pytest
 
 from physml import atomic
+from physml.build import passes_messages
 from physml.compose import Composed, compose, names
 from physml.identity import identity
+from physml.paths import CONF
+from physml.resolve import resolve
 from physml.run import perform
 from physml.runspec import spec_of
 from physml.schema import checked
+from physml.spec import read_yaml
 
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = "If the change is meant: python tests/test_golden.py"
@@ -34,9 +38,17 @@ TINY = (
     "runtime.device=cpu",
     "runtime.backend=torch",  # the same on machines with and without a C compiler
 )
+
+
+def task_for(model: str) -> str:
+    """A task of the kind that the model is for."""
+    cls = resolve(read_yaml(CONF / "model" / f"{model}.yaml")["_target_"])
+    return "task=texas" if passes_messages(cls) else "task=adding"
+
+
 RUNS: dict[str, tuple[str, ...]] = {
     **{f"experiment={name}": (f"experiment={name}",) for name in names("experiment")},
-    **{f"model={name}": (f"model={name}", "task=adding") for name in names("model") if name != "own"},
+    **{f"model={name}": (f"model={name}", task_for(name)) for name in names("model") if name != "own"},
 }
 
 
