@@ -38,6 +38,10 @@ def names(group: str) -> list[str]:
 def compose(overrides: list[str]) -> Composed:
     """One run's config from command line overrides, checked for names, not yet for keys.
 
+    A part that names its class, on the command line or in an experiment file of the user, replaces what is
+    there, with all its keys: `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`. Hydra would
+    mix the two.
+
     Errors: ConfigError for an unknown group, name or key, with near names.
     """
     outside: Path | None = None
@@ -46,9 +50,9 @@ def compose(overrides: list[str]) -> Composed:
         key, value = _known(override)
         if key == "experiment" and value.endswith((".yaml", ".yml")):
             outside = _outside_experiment(value)
-            given.append(f"experiment={OUTSIDE}")
-        else:
-            given.append(override)
+            given += [f"experiment={OUTSIDE}", *_parts_of(outside)]
+        elif override != "experiment=null":  # as if it had not been said; Hydra takes it for a mistake
+            given += _replacing(key, value) if _is_part(key, value) else [override]
     with tempfile.TemporaryDirectory(prefix="physml-conf-") as overlay:
         if outside:
             copy = Path(overlay) / "experiment" / f"{OUTSIDE}.yaml"
@@ -210,6 +214,36 @@ def _outside_experiment(text: str) -> Path:
             f"{path}: line 1 must be exactly `{HEADER}`, or its values are ignored; it is `{first}`."
         )
     return path
+
+
+def _is_part(key: str, value: str) -> bool:
+    return "." in key and key[0] not in "+~" and value.startswith("{") and "_target_" in value
+
+
+def _replacing(key: str, value: str) -> list[str]:
+    return [f"{key}=null", f"{key}={value}"]
+
+
+def _parts_of(file: Path) -> list[str]:
+    """Overrides that make every part of an experiment file which names its class stand as it is written."""
+    found = []
+    for group, content in read_yaml(file).items():
+        if isinstance(content, dict):
+            parts = {key: v for key, v in content.items() if isinstance(v, dict) and "_target_" in v}
+            for key, value in parts.items():
+                found += _replacing(f"{group}.{key}", _grammar(value))
+    return found
+
+
+def _grammar(value: Any) -> str:
+    """A value of YAML as Hydra's overrides have it."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_grammar(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_grammar, value)) + "]"
+    if isinstance(value, str):
+        return "'" + re.sub(r"(\\*)('|\Z)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), value) + "'"
+    return "null" if value is None else str(value).lower()
 
 
 def _known(override: str) -> tuple[str, str]:
