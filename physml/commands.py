@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml import launch, record
 from physml.compose import Composed, compose
+from physml.composed_cache import steady
 from physml.errors import ConfigError, DataError, PhysmlError, near
 from physml.identity import identity
 from physml.lock import is_held
@@ -125,8 +126,9 @@ class Wanted:
         self.identities: dict[str, str | None] = {}
         self.broken: dict[str, str] = {}
         self.blocked: dict[str, str] = {}
-        for experiment in dict.fromkeys(e for e, _, _ in runs):
-            self._compose_one(experiment)
+        with steady():
+            for experiment in dict.fromkeys(e for e, _, _ in runs):
+                self._compose_one(experiment)
 
     def _compose_one(self, experiment: str) -> None:
         self.identities[experiment] = None
@@ -149,14 +151,32 @@ class Wanted:
 
     def plan(self, *, probe: bool = False) -> dict[Run, launch.Planned]:
         """Every run that can be made, with its state. Keys are checked here, before hours of training."""
-        planned = {}
-        for run in self.runs:
-            if run[0] in self.broken or (self.only is not None and run[0] not in self.only):
-                continue
-            with self._telling(run[0]):
-                specs = checked_specs([self._composed(*run)])
-                planned[run] = launch.plan(specs, force=self.options.force, probe=probe)[0]
+        planned: dict[Run, launch.Planned] = {}
+        with steady():
+            for experiment in self.identities:
+                if experiment in self.broken or (self.only is not None and experiment not in self.only):
+                    continue
+                runs = [run for run in self.runs if run[0] == experiment]
+                with self._telling(experiment):
+                    specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
+                    made = launch.plan(specs, force=self.options.force, probe=probe)
+                    planned |= zip(runs, made, strict=True)
         return planned
+
+    def _specs(self, experiment: str, wanted: Sequence[tuple[int, int]]) -> list[RunSpec]:
+        """Composed and checked once, where split and seed are all that the runs differ in."""
+        first, other = self._composed(experiment, 0, 0), self._composed(experiment, 1, 1)
+        if other.config | {"split": 0, "seed": 0} != first.config:  # an interpolation, say
+            return checked_specs([self._composed(experiment, *run) for run in wanted])
+        (spec,) = checked_specs([first])
+        return [
+            dataclasses.replace(
+                spec,
+                config=spec.config | {"split": split, "seed": seed},
+                place=dataclasses.replace(spec.place, split=split, seed=seed),
+            )
+            for split, seed in wanted
+        ]
 
     @property
     def untrainable(self) -> dict[str, str]:
@@ -301,6 +321,18 @@ def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -
 
 def tables_with_state(paper: str) -> int:
     from physml import listing
+
+    with steady():
+        rows = _states(paper)
+    whole = columns(("table", "title", "state"), rows)
+    if max(map(len, whole.splitlines())) > shutil.get_terminal_size((200, 24)).columns:
+        whole = listing.text([listing.Entry(ident, title, below=(state,)) for ident, title, state in rows])
+    print(whole)
+    return 0
+
+
+def _states(paper: str) -> list[tuple[str, str, str]]:
+    """Id, title and state of every table."""
     from physml import tablespec as tables
     from physml.settings import collect_settings, load_settings
     from physml.table import table_state
@@ -316,11 +348,7 @@ def tables_with_state(paper: str) -> int:
         spec = tables.load_table(path)
         wanted = Wanted(spec.runs, options, spec.id)
         rows.append((ident, spec.title, table_state(_collected(spec, wanted, options))))
-    whole = columns(("table", "title", "state"), rows)
-    if max(map(len, whole.splitlines())) > shutil.get_terminal_size((200, 24)).columns:
-        whole = listing.text([listing.Entry(ident, title, below=(state,)) for ident, title, state in rows])
-    print(whole)
-    return 0
+    return rows
 
 
 # ---------------------------------------------------------------------------- figures

@@ -4,6 +4,7 @@ import itertools
 import logging
 import re
 import tempfile
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,14 @@ def names(group: str) -> list[str]:
     return sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml"))
 
 
+def is_name(group: str, name: str) -> bool:
+    """Whether `name` is one of `names(group)`, without a look at all files."""
+    parts = name.split("/")
+    with suppress(OSError):  # a name too long for a file
+        return not {"", ".", ".."} & set(parts) and (CONF / group / f"{name}.yaml").is_file()
+    return False
+
+
 def compose(overrides: list[str]) -> Composed:
     """One run's config from command line overrides, checked for names, not yet for keys.
 
@@ -53,8 +62,8 @@ def compose(overrides: list[str]) -> Composed:
             given += [f"experiment={OUTSIDE}", *_parts_of(outside)]
         elif override != "experiment=null":  # as if it had not been said; Hydra takes it for a mistake
             given += _replacing(key, value) if _is_part(key, value) else [override]
-    with tempfile.TemporaryDirectory(prefix="physml-conf-") as overlay:
-        if outside:
+    with tempfile.TemporaryDirectory(prefix="physml-conf-") if outside else nullcontext() as overlay:
+        if outside and overlay:
             copy = Path(overlay) / "experiment" / f"{OUTSIDE}.yaml"
             copy.parent.mkdir(parents=True)
             copy.write_bytes(outside.read_bytes())
@@ -180,12 +189,11 @@ def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str,
 
 
 def _datasets(given: Any) -> tuple[str, ...]:
-    known = names("dataset")
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {given!r}.")
     for name in given:
-        if name not in known:
-            raise ConfigError(f"task.datasets: there is no data set {name}. {near(name, known)}")
+        if not is_name("dataset", name):
+            raise ConfigError(f"task.datasets: there is no data set {name}. {near(name, names('dataset'))}")
     return tuple(given)
 
 
@@ -255,12 +263,12 @@ def _known(override: str) -> tuple[str, str]:
         raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
     if key not in GROUPS or value.endswith((".yaml", ".yml")):
         return key, value
-    known = [*names(key), *(["null"] if key == "experiment" else [])]
-    if "," in value and value not in known:
+    if is_name(key, value) or (key, value) == ("experiment", "null"):
+        return key, value
+    if "," in value:
         raise ConfigError(f"{override}: a list of configs needs -m: physml run -m {override}.")
-    if value not in known:
-        raise ConfigError(f"there is no {key} named {value}. {near(value, known)}")
-    return key, value
+    known = [*names(key), *(["null"] if key == "experiment" else [])]
+    raise ConfigError(f"there is no {key} named {value}. {near(value, known)}")
 
 
 def _readable(error: Exception, overrides: list[str]) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,20 @@ from physml.paths import cache_root
 
 Made = tuple[dict[str, Any], dict[str, str | None]]  # a config, and the files that it was made of
 STATES = 4  # that are kept
+
+_taken: dict[Path, str] | None = None  # the states that hold within `steady`
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Within it conf/ is taken as it is at the first look: a plan of many runs looks at its files once."""
+    global _taken
+    before = _taken
+    _taken = {} if before is None else before
+    try:
+        yield
+    finally:
+        _taken = before
 
 
 def kept(overrides: list[str], conf: Path, make: Callable[[list[str]], Made]) -> Made:
@@ -41,6 +55,14 @@ def kept(overrides: list[str], conf: Path, make: Callable[[list[str]], Made]) ->
 
 def _state(conf: Path) -> str:
     """A name for the files of conf/ as they are now, and for what reads them."""
+    if _taken is None:
+        return _state_now(conf)
+    if conf not in _taken:
+        _taken[conf] = _state_now(conf)
+    return _taken[conf]
+
+
+def _state_now(conf: Path) -> str:
     told = [str(conf), metadata.version("hydra-core"), metadata.version("omegaconf")]
     told += sorted(_stamps(conf))
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]

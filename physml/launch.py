@@ -85,14 +85,25 @@ class Outcome:
 def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
     """Each run with its state; with `probe`, missing ones are timed for a few steps where no record tells."""
     rows = []
+    lacking: dict[tuple[Any, ...], str | None] = {}  # what runs of one setting have in common,
+    told: dict[tuple[str, str], Cost | None] = {}  # looked up once
     for spec in specs:
         state = state_of(spec)
         if force and state in ("done", "diverged"):
             state = "missing"
         one = Planned(spec, state)
-        if one.todo and (reason := blocked_by(spec.config, spec.datasets)):
-            one = Planned(spec, "blocked", reason=reason)
-        rows.append(replace(one, cost=estimate(spec, probe)) if one.todo else one)
+        if one.todo:
+            key = (spec.datasets, spec.config["profile"], spec.config["data"]["verify"])
+            if key not in lacking:
+                lacking[key] = blocked_by(spec.config, spec.datasets)
+            if reason := lacking[key]:
+                one = Planned(spec, "blocked", reason=reason)
+        if one.todo:
+            setting = (spec.place.folder, spec.place.identity)
+            if setting not in told:
+                told[setting] = _of_records(*setting)
+            one = replace(one, cost=told[setting] or _of_probe(spec, probe))
+        rows.append(one)
     return rows
 
 
@@ -126,15 +137,14 @@ def state_of(spec: RunSpec) -> State:
     return "stopped" if checkpoint.exists(spec.work_folder) else "missing"
 
 
-def estimate(spec: RunSpec, probe: bool) -> Cost:
-    """From the last record of the same setting, else from a few steps, else unknown."""
-    made = [
-        r
-        for root in results_roots()
-        for path in sorted((root / "runs" / spec.place.folder).glob(f"{spec.place.identity}-*.json"))
-        if (r := record.read(path)).get("cost") and r["status"] == "finished"
-    ]
-    return _of_record(made[-1]) if made else _of_probe(spec, probe)
+def _of_records(folder: str, identity: str) -> Cost | None:
+    """From the last record of a setting; the others are not read."""
+    for root in reversed(results_roots()):
+        for path in sorted((root / "runs" / folder).glob(f"{identity}-*.json"), reverse=True):
+            made = record.read(path)
+            if made.get("cost") and made["status"] == "finished":
+                return _of_record(made)
+    return None
 
 
 def _of_record(made: dict[str, Any]) -> Cost:

@@ -24,7 +24,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-class _Loader(yaml.SafeLoader):
+# The parser in C reads a long table ten times as fast; PyYAML may have been built without it.
+_Safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Safe):  # type: ignore[misc, valid-type]
     """YAML 1.1 reads 1e-2 as text, and silently keeps the last of two equal keys; here neither happens."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -36,7 +40,8 @@ class _Loader(yaml.SafeLoader):
                     None, None, f"the key {key} stands there twice", key_node.start_mark
                 )
             seen.add(key)
-        return super().construct_mapping(node, deep)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 _Loader.add_implicit_resolver(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from physml import compose as composing
-from physml.composed_cache import STATES, kept
+from physml.composed_cache import STATES, kept, steady
 from physml.paths import CONF
 
 WANTED = ["model=lem", "task=adding"]
@@ -67,6 +67,43 @@ def test_a_damaged_file_or_an_unwritable_cache_is_no_matter(cache: Path, calls: 
     shutil.rmtree(cache)
     cache.write_text("a file stands where the folder should be")
     assert composing.compose(WANTED) == good and len(calls) == 3
+
+
+def test_a_plan_looks_at_conf_once_and_the_next_one_anew(tmp_path: Path, cache: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    made: list[int] = []
+
+    def make(_: list[str]) -> Any:
+        made.append(len(made))
+        return {"i": made[-1]}, {}
+
+    with steady():
+        kept([], conf, make)
+        (conf / "run.yaml").write_text("x")
+        with steady():
+            assert kept([], conf, make)[0] == {"i": 0}
+        assert kept([], conf, make)[0] == {"i": 0}
+    assert kept([], conf, make)[0] == {"i": 1}
+
+
+@pytest.mark.parametrize("group", composing.GROUPS)
+def test_a_name_is_told_as_by_the_list(group: str) -> None:
+    known = composing.names(group)
+    assert all(composing.is_name(group, name) for name in known[:20])
+    odd = [
+        "",
+        ".",
+        "..",
+        "/",
+        "a//b",
+        f"../{group}/{known[0]}",
+        f"./{known[0]}",
+        f"/{known[0]}",
+        "no_such",
+        "x" * 999,
+    ]
+    assert not any(composing.is_name(group, name) for name in odd)
 
 
 def test_errors_are_not_kept(cache: Path) -> None:

@@ -70,6 +70,17 @@ def test_time_is_told_from_records_else_from_a_few_steps(forked):
     assert launch.plan([broken], probe=True)[0].hours is None
 
 
+def test_a_plan_looks_up_once_what_runs_of_one_setting_share(monkeypatch):
+    done, *others = h.specs_of(h.odd("seed=0,1,2,3"))
+    h.make(done)
+    read, looked = [], []
+    monkeypatch.setattr(record, "read", lambda path, plain=record.read: [read.append(path), plain(path)][1])
+    monkeypatch.setattr(launch, "blocked_by", lambda *_: looked.append(1))
+    planned = launch.plan(others)
+    assert len(read) == len(looked) == 1
+    assert all(p.hours is not None for p in planned)
+
+
 def test_settings_that_share_a_folder_are_told_apart():
     specs = h.specs_of(h.odd("model.d_hidden=4,5"))
     assert len({s.place.folder for s in specs}) == 1 and len({s.label for s in specs}) == 2
