@@ -157,6 +157,8 @@ def _int(value: Any, where: str) -> int:
 
 
 def _said_otherwise(value: Any) -> str:
+    if value is None:
+        return " It must have a value."
     return " Write null for none." if str(value).lower() in ("none", "nil", "false") else ""
 
 

@@ -5,6 +5,7 @@ A new config file shows up here by itself. Nothing is imported but YAML: no torc
 
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,13 +35,12 @@ class Entry:
 
 
 def models() -> list[Entry]:
-    return [_built("model", name, content) for name, content in _configs("model")]
+    return _all_built("model")
 
 
 def tasks() -> list[Entry]:
     """Below: protocols, sizes of the parts, trivial references, as far as they were measured."""
-    found = [_built("task", name, content) for name, content in _configs("task")]
-    return [replace(e, below=tuple(measure.lines(e.name))) if e.target else e for e in found]
+    return [replace(e, below=tuple(measure.lines(e.name))) if e.target else e for e in _all_built("task")]
 
 
 def tables() -> list[Entry]:
@@ -119,6 +119,19 @@ def _read(path: Path) -> dict[str, Any]:
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     comment = first.removeprefix("#").strip() if first.startswith("#") else ""
     return content | {"_comment": "" if comment.startswith("@package") else comment}
+
+
+def _all_built(group: str) -> list[Entry]:
+    """Told by their class; where one class serves several configs, by the comment that says which this is."""
+    contents = _configs(group)
+    found = [_built(group, name, content) for name, content in contents]
+    users = Counter(entry.target for entry in found)
+    return [
+        replace(entry, about=content["_comment"])
+        if users[entry.target] > 1 and content["_comment"]
+        else entry
+        for entry, (_, content) in zip(found, contents, strict=True)
+    ]
 
 
 def _built(group: str, name: str, content: dict[str, Any]) -> Entry:

@@ -7,7 +7,9 @@ import inspect
 import sys
 import traceback
 import types
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +77,19 @@ def _import(name: str) -> types.ModuleType:
     if package == "tasks":
         _own_tasks()
     try:
-        return importlib.import_module(name)
+        with _no_word_of_scripting():
+            return importlib.import_module(name)
     except ImportError as error:
         hint = f" Install it: pip install {package}" if error.name == package else ""
         raise ConfigError(f"cannot import {name}: {error}.{hint}") from error
+
+
+@contextmanager
+def _no_word_of_scripting() -> Iterator[None]:
+    """torch_geometric, as it is imported, calls a function that torch has deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*torch.jit.script", FutureWarning)
+        yield
 
 
 def _own_tasks() -> None:
@@ -122,7 +133,8 @@ def _load_plugin(path: Path) -> types.ModuleType:
     text = path.read_bytes()  # not from a cached .pyc, which an edit within the same second would not replace
     _loaded_sha256[path] = hashlib.sha256(text).hexdigest()
     try:
-        exec(compile(text, str(path), "exec"), vars(module))
+        with _no_word_of_scripting():
+            exec(compile(text, str(path), "exec"), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[path.stem]
         raise ConfigError(f"{_line_in(path, error)}: {type(error).__name__}: {error}") from error

@@ -411,6 +411,7 @@ def test_misspelt_names_in_the_defaults_of_an_experiment_file_are_told(
         ("trainer.epochs=0", "trainer.epochs must be positive"),
         ("trainer.batch_size=true", "trainer.batch_size must be a whole number"),
         ("trainer.max_steps=none", "must be a whole number.*Write null for none"),
+        ("trainer.epochs=null", "must be a whole number; got None. It must have a value"),
         ("optim.lr=fast", "optim.lr must be a number"),
         ("optim.lr=nan", "optim.lr must be"),
         ("optim.lr=-1", "negative|Invalid learning rate"),

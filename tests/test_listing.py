@@ -36,6 +36,13 @@ def test_a_class_is_described_by_its_docstring_and_a_template_by_its_comment() -
     assert "plugins=[my_rnn.py]" in models["own"].about
 
 
+@pytest.mark.parametrize("kind", ["models", "tasks"])
+def test_configs_of_one_class_are_told_apart(kind: str) -> None:
+    told = [entry.about for entry in listing.entries(kind)]
+    assert sorted(told) == sorted(set(told))
+    assert not any(":math:" in about for about in told)
+
+
 def test_a_table_shows_its_title_and_its_other_names() -> None:
     tables = {entry.name: entry for entry in listing.tables()}
     assert "FitzHugh-Nagumo" in tables["lem-4"].about

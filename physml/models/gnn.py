@@ -302,9 +302,10 @@ class GraphNet(GraphModel):
         }.items():
             one_of(name, activation, ACTIVATIONS)
         if (readout == "graph") != (pool is not None):
+            wanted, net = ("a pool, such as sum", "graphs") if readout == "graph" else ("no pool", "graph")
             raise InputError(
-                f"a task that asks for one output per {readout} needs "
-                f"{'a pool, such as sum' if readout == 'graph' else 'no pool'}; got pool={pool!r}."
+                f"a task that asks for one output per {readout} needs {wanted}; got pool={pool!r}. "
+                f"Set net={net}."
             )
         encoder = None
         if hidden is not None:
@@ -312,8 +313,15 @@ class GraphNet(GraphModel):
             encoder = nn.Linear(d_in, hidden)
         elif encoder_activation != "identity":
             raise InputError("encoder_activation acts behind an encoder, and hidden is null: there is none.")
-        stack = layer(d_in if hidden is None else hidden)
-        width = widths(stack)[1]
+        given = d_in if hidden is None else hidden
+        stack = layer(given)
+        taken, width = widths(stack)
+        if taken not in (None, given):
+            whose = "the features" if hidden is None else "hidden"
+            raise InputError(
+                f"{type(stack).__name__} takes {taken} channels per node; got {given}, the width of {whose}. "
+                "Give its coupling the same width."
+            )
         if width is None:
             raise InputError(f"{type(stack).__name__} has no d_out: the decoder can't know its width.")
         if decoder == "layer" and not hasattr(stack, "head"):

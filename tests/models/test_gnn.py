@@ -323,6 +323,25 @@ def test_what_cannot_be_built_is_refused(options, message):
         GraphNet(**{**given, **options})
 
 
+@pytest.mark.parametrize(
+    ("hidden", "message"),
+    [
+        (7, "GraphCON takes 4 channels per node; got 7, the width of hidden"),
+        (None, "got 5, the width of the f"),
+    ],
+)
+def test_a_coupling_of_another_width_is_refused_before_it_runs(hidden, message):
+    with pytest.raises(InputError, match=message):
+        GraphNet(lambda d: stack("graphcon"), D, C, "node", hidden=hidden)
+
+
+def test_the_other_net_is_named():
+    with pytest.raises(InputError, match="Set net=graphs"):
+        GraphNet(lambda d: stack("gcn", d), D, C, "graph", hidden=H)
+    with pytest.raises(InputError, match=r"Set net=graph\."):
+        GraphNet(lambda d: stack("gcn", d), D, C, "node", hidden=H, pool="sum")
+
+
 def test_plain_stacks_refuse_what_has_no_meaning():
     with pytest.raises(InputError, match="n_heads=2 is for kind='gat'"):
         GNN(D, H, 2, kind="gcn", n_heads=2)
