@@ -116,12 +116,15 @@ def test_configs_and_code_that_are_shown_are_whole(path: Path) -> None:
 
 def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     files = readme.files((ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8"))
-    assert set(files) == {"my_rnn.py", "mine.yaml"}
+    assert set(files) == {"my_rnn.py", "my_gnn.py", "mine.yaml", "mine_on_texas.yaml"}
     for name, content in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     config = compose.compose([f"experiment={tmp_path / 'mine.yaml'}"]).config
     assert config["model"] == {"_target_": "my_rnn.MyRNN", "d_hidden": 16, "leak": 0.2}
     assert config["plugins"] == [str(tmp_path / "my_rnn.py")]
+    on_texas = compose.compose([f"experiment={tmp_path / 'mine_on_texas.yaml'}"]).config
+    assert on_texas["model"]["coupling"] == {"_target_": "my_gnn.MyGNN", "d_in": 32, "d_hidden": 32}
+    assert on_texas["net"]["_target_"] == "physml.models.gnn.GraphNet"
 
 
 def test_the_readme_lists_the_environment_variables_that_the_code_reads() -> None:
