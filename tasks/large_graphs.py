@@ -102,9 +102,10 @@ class Genius(_Large):
         self.place_fixed(store.read(large_graphs.GENIUS_GRAPH), store, split)
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
+        sums = super().score(output, batch)
         logits, label = output.detach()[batch.index].double(), batch.target[batch.index]
         right, pairs = pairs_in_order(logits[:, 1] - logits[:, 0], label)
-        return {**super().score(output, batch), "pairs_right_sum": right, "pairs_n": pairs}
+        return {**sums, "pairs_right_sum": right, "pairs_n": pairs}
 
     def finish(self, sums: Sums) -> Metrics:
         return {**super().finish(sums), "roc_auc": sums["pairs_right_sum"] / sums["pairs_n"]}

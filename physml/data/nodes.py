@@ -121,9 +121,11 @@ class NodeClasses(OneGraph):
                 )
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        has_shape("output", output, (len(batch.target), self.n_classes))
         return F.cross_entropy(output[batch.index], batch.target[batch.index])
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
+        has_shape("output", output, (len(batch.target), self.n_classes))
         logits, label = output.detach()[batch.index].double(), batch.target[batch.index]
         nats = F.cross_entropy(logits, label, reduction="sum").item()
         right = (logits.argmax(1) == label).sum().item()

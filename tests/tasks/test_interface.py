@@ -13,12 +13,15 @@ import yaml
 from torch import Generator, Tensor
 
 from physml.data.batch import Batch
+from physml.data.many_graphs import ManyGraphs
+from physml.data.nodes import OneGraph
 from physml.data.reference import score_reference
 from physml.data.store import Store
 from physml.data.task import Task
 from physml.errors import InputError
 from physml.evaluate import apply, detached, evaluate
 from physml.resolve import load_plugins
+from tasks.bidmc import SubjectRates
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +33,8 @@ small = load_plugins([str(ROOT / "tests" / "fixtures_tasks.py")])["fixtures_task
 def from_config(name: str, **changes) -> Task:
     node = yaml.safe_load((ROOT / "conf" / "task" / f"{name}.yaml").read_text())
     module, _, cls = node.pop("_target_").rpartition(".")
-    node.pop("datasets", None)
+    for key in ("datasets", "defaults"):
+        node.pop(key, None)
     return getattr(importlib.import_module(module), cls)(**(node | node.pop("smoke", {}) | changes))
 
 
@@ -62,6 +66,13 @@ REAL: dict[str, Callable[[], Task]] = {
     "google12": lambda: from_config("google12"),
     "google12-clean": lambda: from_config("google12", protocol="clean", data_seed=1),
 }
+NAMES = sorted(path.stem for path in (ROOT / "conf" / "task").glob("*.yaml") if path.stem != "own")
+REAL |= {name: lambda name=name: from_config(name) for name in NAMES if name not in REAL}
+REAL |= {
+    "zinc-paper": lambda: from_config("zinc", protocol="paper"),
+    "texas-undirected": lambda: from_config("texas", edges="undirected"),
+    "citeseer-clean": lambda: from_config("citeseer", protocol="clean"),
+}
 ALL = FIXTURES | REAL
 PARTS = ("train", "valid", "test")
 
@@ -71,7 +82,7 @@ def store(tmp_path_factory) -> Store:
     return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=ALL, scope="module")
 def task(request, store) -> Task:
     task = ALL[request.param]()
     task.load(store, 0)
@@ -86,7 +97,7 @@ def output_shape(task: Task, batch: Batch) -> tuple[int, ...]:
     """What a network answers for a read-out."""
     if task.readout == "every":
         return (*batch.input.shape[:2], task.d_out)
-    return (len(batch.input), task.d_out)
+    return (len(batch.target if task.readout == "graph" else batch.input), task.d_out)
 
 
 def answer(task: Task, batch: Batch) -> Tensor:
@@ -94,7 +105,15 @@ def answer(task: Task, batch: Batch) -> Tensor:
     shape = output_shape(task, batch)
     start = torch.arange(math.prod(shape[1:])).reshape(1, *shape[1:]) * 0.1
     first = batch.input.double().reshape(len(batch.input), -1)[:, :1]
+    if task.readout == "graph":
+        first = first.new_zeros(shape[0], 1).index_add(0, batch.batch, first)
     return torch.sin(start + first.reshape(-1, *[1] * (len(shape) - 1))).float()
+
+
+def measured(task: Task) -> set[str]:
+    """The metrics that scores tell; some are told by a training step in passing."""
+    batch = next(task.batches("train", 3, rng()))
+    return set(task.better) - set(task.aside(answer(task, batch), batch))
 
 
 def test_declares_what_it_is(task):
@@ -114,7 +133,8 @@ def test_batches_fit_the_declared_sizes(task):
             assert batch.input.min() >= 0 and batch.input.max() < task.d_in
         else:
             assert batch.input.dtype == torch.float32 and batch.input.shape[-1] == task.d_in
-        if task.readout == "node":
+        if task.readout in ("node", "graph"):
+            assert batch.edge_index.dtype == torch.int64 and batch.edge_index.min() >= 0
             assert batch.edge_index.shape[0] == 2 and batch.edge_index.max() < len(batch.input)
         for tensor in (batch.input, batch.target):
             assert torch.isfinite(tensor).all()
@@ -133,10 +153,39 @@ def test_same_generator_same_batches(task):
 
 
 def test_another_generator_another_order_or_draw(task):
-    if isinstance(task, small.Echo | small.Communities):
+    if isinstance(task, small.Echo | small.Communities | OneGraph):
         pytest.skip("a stream and a graph have no order")
     a, b = ([x.input for x in task.batches("train", 3, rng(s))] for s in (1, 2))
     assert not all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_batches_of_one_graph_are_those_of_many(task):
+    if not isinstance(task, ManyGraphs):
+        pytest.skip("no set of graphs")
+    (many,), ones = list(task.batches("valid", 1000)), list(task.batches("valid", 1))
+    assert len(ones) == task.facts()["sizes"]["valid"]
+    shift = 0
+    edges = []
+    for one in ones:
+        assert (one.batch == 0).all() and len(one.index) == 1
+        assert len(one.target) == (1 if task.readout == "graph" else len(one.input))
+        edges.append(one.edge_index + shift)
+        shift += len(one.input)
+    assert torch.equal(torch.cat(edges, 1), many.edge_index)
+    for key in ("input", "target", "index"):
+        assert torch.equal(torch.cat([getattr(one, key) for one in ones]), getattr(many, key))
+    assert torch.equal(
+        many.batch, torch.arange(len(ones)).repeat_interleave(torch.tensor([len(one.input) for one in ones]))
+    )
+    assert torch.equal(many.batch[many.edge_index[0]], many.batch[many.edge_index[1]])
+
+
+def test_a_graph_is_seen_whole_in_every_part(task):
+    if not isinstance(task, OneGraph):
+        pytest.skip("not one graph")
+    (a,), (b,) = (list(task.batches(part, size)) for part, size in (("train", 1), ("test", 1000)))
+    assert len(a.input) == task.facts()["n_nodes"] and len(a.target) == len(a.input)
+    assert torch.equal(a.input, b.input) and torch.equal(a.edge_index, b.edge_index)
 
 
 def test_loading_again_gives_the_same_data(task, store):
@@ -152,7 +201,12 @@ def test_a_part_holds_each_item_once(task):
         if batches[0].index is None:
             continue
         index = torch.cat([batch.index for batch in batches])
-        assert index.sort().values.tolist() == list(range(len(index)))
+        if isinstance(task, OneGraph):
+            assert len(index.unique()) == len(index) and 0 <= index.min() <= index.max() < len(
+                batches[0].input
+            )
+        else:
+            assert index.sort().values.tolist() == list(range(len(index)))
         assert len(index) == task.facts()["sizes"][part]
 
 
@@ -160,6 +214,20 @@ def test_parts_are_disjoint(task):
     if isinstance(task, small.Communities):
         count = sum(next(task.batches(part, 1)).mask.int() for part in PARTS)
         assert (count == 1).all()
+        return
+    if isinstance(task, OneGraph):
+        nodes = torch.cat([next(task.batches(part, 1)).index for part in PARTS])
+        assert len(nodes.unique()) == len(nodes)
+        return
+    if isinstance(task, ManyGraphs):
+        graphs = torch.cat([task._graphs[part] for part in PARTS])
+        assert len(graphs.unique()) == len(graphs)
+        rows = torch.cat([task._nodes_of.rows(task._graphs[part]) for part in PARTS])
+        assert len(rows.unique()) == len(rows)
+        return
+    if isinstance(task, SubjectRates):  # subjects of the fixture with equal rates have equal signals
+        whose = [task._subject[part].unique() for part in PARTS]
+        assert len(torch.cat(whose).unique()) == sum(map(len, whose))
         return
     if isinstance(task, small.Echo):
         # Windows of a few ids recur by chance; whole streams don't.
@@ -176,7 +244,7 @@ def test_parts_are_disjoint(task):
 
 def test_score_does_not_depend_on_the_batch_size(task):
     found = [score_reference(task, lambda batch: answer(task, batch), size=size) for size in (1, 3, 1000)]
-    assert set(found[0]) == set(task.better)
+    assert set(found[0]) == measured(task)
     for metrics in found:
         metrics.pop("accuracy_batches", None)  # of an official code; it is a mean over batches
     for other in found[1:]:
@@ -207,11 +275,22 @@ def test_a_wrong_output_shape_is_refused(task, method):
         getattr(task, method)(wrong, batch)
 
 
+@pytest.mark.parametrize("method", ["loss", "score"])
+def test_an_output_for_another_number_of_nodes_or_graphs_is_refused(task, method):
+    if task.readout not in ("node", "graph"):
+        pytest.skip("no graphs")
+    batch = next(task.batches("test", 3))
+    n, d = output_shape(task, batch)
+    for wrong in (torch.zeros(n + 1, d), torch.zeros(n), torch.zeros(1, d)):
+        with pytest.raises(InputError, match="output must have shape"):
+            getattr(task, method)(wrong, batch)
+
+
 def test_references_are_finite_and_complete(task):
     references = task.references()
     assert references
     for metrics in references.values():
-        assert set(metrics) == set(task.better)
+        assert set(metrics) == measured(task)
         assert all(math.isfinite(value) for value in metrics.values())
 
 
