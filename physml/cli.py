@@ -84,6 +84,9 @@ def parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="models, tasks, tables, figures or experiments")
     listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments"))
     listing.add_argument(
+        "named", nargs="?", metavar="PART", help="only those with this in their name: g2/texas, 'lem/*-short'"
+    )
+    listing.add_argument(
         "--measure",
         nargs="*",
         metavar="TASK",
@@ -317,7 +320,7 @@ def _list(options: argparse.Namespace) -> int:
         from physml import commands
 
         return commands.measured(options.kind, options.measure, options.verify or "bytes")
-    print(listing.text(listing.entries(options.kind)))
+    print(listing.text(listing.entries(options.kind, options.named)))
     return 0
 
 

@@ -19,6 +19,7 @@ from physml.paths import cache_root
 
 Made = tuple[dict[str, Any], dict[str, str | None]]  # a config, and the files that it was made of
 STATES = 4  # that are kept
+OTHERS = ("dataset", "figure", "search", "table")  # folders of conf/ that no composition reads
 
 _taken: dict[Path, str] | None = None  # the states that hold within `steady`
 
@@ -63,8 +64,9 @@ def _state(conf: Path) -> str:
 
 
 def _state_now(conf: Path) -> str:
+    others = tuple(f"{conf / name}{os.sep}" for name in OTHERS)
     told = [str(conf), metadata.version("hydra-core"), metadata.version("omegaconf")]
-    told += sorted(_stamps(conf))
+    told += sorted(stamp for stamp in _stamps(conf) if not stamp.startswith(others))
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
 
 

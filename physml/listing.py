@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,21 @@ KINDS: dict[str, Callable[[], list[Entry]]] = {
 }
 
 
-def entries(kind: str) -> list[Entry]:
-    """The entries of one kind. Errors: ConfigError for an unknown kind, with near names."""
+def entries(kind: str, named: str | None = None) -> list[Entry]:
+    """The entries of one kind, all or those with `named` in their name, which may hold wildcards.
+
+    Errors: ConfigError for an unknown kind, and where no name fits, with near names.
+    """
     if kind not in KINDS:
         raise ConfigError(f"there is no list of {kind}. {near(kind, KINDS)}")
-    return KINDS[kind]()
+    found = KINDS[kind]()
+    if named is None:
+        return found
+    fitting = [entry for entry in found if fnmatchcase(entry.name, f"*{named}*")]
+    if not fitting:
+        hint = near(named, [entry.name for entry in found])
+        raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")
+    return fitting
 
 
 def text(found: list[Entry], width: int | None = None) -> str:

@@ -118,3 +118,12 @@ def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / group).mkdir()
     monkeypatch.setattr(listing, "CONF", tmp_path)
     return tmp_path
+
+
+def test_a_part_of_the_name_or_a_wildcard_narrows_a_list() -> None:
+    names = [entry.name for entry in listing.entries("experiments", "g2/texas")]
+    assert "g2/texas-gcn" in names and all(name.startswith("g2/texas") for name in names)
+    some = [entry.name for entry in listing.entries("experiments", "lem/*-short")]
+    assert some and all(name.startswith("lem/") and "-short" in name for name in some)
+    with pytest.raises(ConfigError, match=r"^none of the \d+ models has graphcom in its name\. Did you mean"):
+        listing.entries("models", "graphcom")
