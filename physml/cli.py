@@ -157,7 +157,7 @@ def _add_table(commands: Any) -> None:
         action="append",
         default=[],
         metavar="label=L,experiment=FILE",
-        help="an extra row; only such rows are trained",
+        help="an extra row, or label=L,COLUMN=FILE,...; only such rows are trained",
     )
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"

@@ -240,7 +240,8 @@ def table(name: str, options: argparse.Namespace) -> int:
     if tables.kind_of(path) == "settings":
         return _settings_table(path, options)
     spec = _with_options(tables.load_table(path), options)
-    own = {row.experiment: row.label for row in spec.rows if row.extra and row.experiment}
+    extra = [(row, spec.cell(row, column)) for row in spec.rows if row.extra for column in spec.columns]
+    own = {cell.experiment: row.label for row, cell in extra if cell.experiment}
     wanted = Wanted(spec.runs, options, spec.id, only=own or None)
     if options.plan:
         return _show_wanted(wanted)

@@ -233,16 +233,29 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def parse_row(text: str) -> Row:
-    """An extra row from the command line.
+    """An extra row from the command line: one experiment for all columns, or one for each by its key.
 
     Example:
         >>> parse_row("label=Mine,experiment=./mine.yaml").experiment
         './mine.yaml'
+        >>> sorted(parse_row("label=Mine,texas=./a.yaml,cornell=./b.yaml").cells)
+        ['cornell', 'texas']
     """
-    match = re.fullmatch(r"label=(?P<label>.+?),experiment=(?P<experiment>.+)", text.strip())
-    if match is None:
-        raise ConfigError(f"a row must look like label=Mine,experiment=./mine.yaml; got {text!r}.")
-    return Row(match["label"].strip(), experiment=match["experiment"].strip(), extra=True)
+    label, *parts = re.split(r",(?=\w+=)", text.strip())
+    cells = dict(part.split("=", 1) for part in parts)
+    named = label.removeprefix("label=").strip()
+    if not (label.startswith("label=") and named and cells and all(cells.values())):
+        raise ConfigError(
+            "a row must look like label=Mine,experiment=./mine.yaml, or, where the columns differ in task, "
+            f"label=Mine,COLUMN=./a.yaml,COLUMN=./b.yaml; got {text!r}."
+        )
+    whole = cells.pop("experiment", None)
+    return Row(
+        named,
+        experiment=None if whole is None else whole.strip(),
+        cells={key: Cell(experiment=value.strip()) for key, value in cells.items()},
+        extra=True,
+    )
 
 
 def with_rows(spec: TableSpec, rows: Iterable[Row]) -> TableSpec:

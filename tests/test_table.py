@@ -491,6 +491,19 @@ def test_seeds_and_rows_from_the_command_line() -> None:
             tables.parse_seeds(wrong)
     with pytest.raises(ConfigError, match="a row must look like"):
         tables.parse_row("mine.yaml")
+    for wrong in ("label=Mine", "label=,experiment=a", "experiment=a,label=Mine", "label=Mine,texas="):
+        with pytest.raises(ConfigError, match="a row must look like"):
+            tables.parse_row(wrong)
+
+
+def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None:
+    row = tables.parse_row("label=Mine, dt=2,official=./a.yaml")
+    made = tables.with_rows(spec(), [row])
+    column = next(c for c in made.columns if c.key == "official")
+    assert (row.label, made.cell(row, column).experiment) == ("Mine, dt=2", "./a.yaml")
+    assert ("./a.yaml", 0, 2) in made.runs
+    with pytest.raises(ConfigError, match="row Mine: there is no column offical"):
+        tables.with_rows(spec(), [tables.parse_row("label=Mine,offical=./a.yaml")])
 
 
 def test_an_extra_row_joins_the_table() -> None:
