@@ -52,7 +52,11 @@ class OneGraph(Task):
         self._edge_index = torch.from_numpy(np.ascontiguousarray(edge_index, dtype=np.int64))
         self._nodes = {part: torch.from_numpy(nodes) for part, nodes in split.items()}
         self.sizes = {part: len(nodes) for part, nodes in split.items()}
+        self.check_targets()
         self._facts = {**self.data_facts(store), "n_nodes": len(y), "n_edges": edge_index.shape[1]}
+
+    def check_targets(self) -> None:
+        """DataError where the targets of some part can't be right. Called when all are placed."""
 
     def to(self, device: str) -> None:
         self._x, self._y = self._x.to(device), self._y.to(device)
@@ -103,15 +107,7 @@ class NodeClasses(OneGraph):
 
     n_classes: int
 
-    def place(
-        self,
-        x: np.ndarray,
-        edge_index: np.ndarray,
-        y: np.ndarray,
-        split: Mapping[str, np.ndarray],
-        store: Store,
-    ) -> None:
-        super().place(x, edge_index, y, split, store)
+    def check_targets(self) -> None:
         for part, nodes in self._nodes.items():
             label = self._y[nodes]
             if label.min() < 0 or label.max() >= self.n_classes:
@@ -179,17 +175,9 @@ class NodeValues(OneGraph):
 
     d_out: int = 1
 
-    def place(
-        self,
-        x: np.ndarray,
-        edge_index: np.ndarray,
-        y: np.ndarray,
-        split: Mapping[str, np.ndarray],
-        store: Store,
-    ) -> None:
-        super().place(x, edge_index, y, split, store)
+    def check_targets(self) -> None:
         self._mean = self._y.double().mean().item()
-        if not np.isfinite(y).all() or self._mean <= 0:
+        if not torch.isfinite(self._y).all() or self._mean <= 0:
             raise DataError(f"{type(self).__name__}: values must be finite, with a mean above 0.")
         for part, nodes in self._nodes.items():
             if (self._y[nodes] == self._y[nodes[0]]).all():

@@ -247,10 +247,12 @@ class GraphModel(nn.Module):
         batch: Tensor | None = None,
     ) -> Tensor:
         check_graph(input, edge_index, edge_weight)
-        x = input if self.encoder is None else self.encoder(input)
-        x = call(self.stack, x, edge_index, edge_weight)
+        x = call(self.stack, self.encode(input), edge_index, edge_weight)
         x = self.decode(x, edge_index, edge_weight)
         return x if self.pool is None else pooled(x, batch, self.pool)
+
+    def encode(self, input: Tensor) -> Tensor:
+        return input if self.encoder is None else self.encoder(input)
 
     def decode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
         return x if self.decoder is None else self.decoder(x)
@@ -350,15 +352,13 @@ class GraphNet(GraphModel):
         batch: Tensor | None = None,
     ) -> Tensor:
         has_shape("input", input, ("N", self.d_in), hint="One row of features per node.")
-        check_graph(input, edge_index, edge_weight)
-        if isinstance(self.encoder, nn.Linear):
-            x = dropped_linear(input, self.input_dropout, self.training, self.encoder)
-            x = ACTIVATIONS[self.encoder_activation](x)
-        else:
-            x = F.dropout(input, self.input_dropout, self.training)
-        x = call(self.stack, x, edge_index, edge_weight)
-        x = self.decode(x, edge_index, edge_weight)
-        return x if self.pool is None else pooled(x, batch, self.pool)
+        return super().forward(input, edge_index, edge_weight=edge_weight, batch=batch)
+
+    def encode(self, input: Tensor) -> Tensor:
+        if not isinstance(self.encoder, nn.Linear):
+            return F.dropout(input, self.input_dropout, self.training)
+        x = dropped_linear(input, self.input_dropout, self.training, self.encoder)
+        return ACTIVATIONS[self.encoder_activation](x)
 
     def decode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
         assert self.decoder is not None
