@@ -182,6 +182,9 @@ def test_attention_on_citations_is_as_the_code_runs_it(recipe: str, recipes: Rec
     }
     fixed = {"step", "integrator", "block", "add_source"}  # in what the model is
     assert chosen(model) == "CitationGraphCON"
+    if "pubmed" not in recipe:  # and tested later by an experiment beside it
+        late = config_of(ATTENTION[recipe] + "-late")["model"]
+        assert late["T_test"] == pytest.approx(3 * late["T"]) and late["T"] == model["T"]
     assert found == {
         key: pytest.approx(value, rel=1e-3) if isinstance(value, float) else value
         for key, value in printed.items()

@@ -155,6 +155,32 @@ class CitationGraphCON(nn.Module):
         return {"a": self.a, "b": self.b, "c": self.c, **self.attention.symbols()}
 
 
+class LateCitationGraphCON(CitationGraphCON):
+    """`CitationGraphCON` that goes on beyond T when it is tested, and gives what it has on the way.
+
+    In eval mode: X at time `T_test`, then the velocity Y after each step up to there. Which one counts is for
+    the task to say, see `Citation`; the official code reads these and, in training, X at T.
+
+    Source: the official code, as described; https://arxiv.org/abs/2202.02296 has nothing of the kind.
+
+    Args: attention, T: as there. T_test: end of time in eval mode; 3T in the code, 5T on Pubmed.
+    Shapes: x (N, H), edge_index (2, E) -> (N, H) in training; (1 + S, N, H) in eval mode, S steps to T_test.
+    Errors: InputError for a T_test before T.
+    """
+
+    def __init__(self, attention: TransformerAttention, *, T: float, T_test: float) -> None:
+        super().__init__(attention, T=T)
+        if not T_test >= T:
+            raise InputError(f"T_test must not be before T, which is {T}; got {T_test}.")
+        self.T_test = float(T_test)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        if self.training:
+            return super().forward(x, edge_index)
+        steps = list(self.steps(x, edge_index, self.T_test))
+        return torch.stack([steps[-1][1], *(y for _, _, y in steps)])
+
+
 class CoupledCitationGraphCON(nn.Module):
     r"""`CitationGraphCON` with a message-passing layer F in place of attention that is made once.
 

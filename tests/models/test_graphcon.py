@@ -19,7 +19,12 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph_parts import merge_heads, times
-from physml.models.graphcon import CitationGraphCON, CoupledCitationGraphCON, GraphCON
+from physml.models.graphcon import (
+    CitationGraphCON,
+    CoupledCitationGraphCON,
+    GraphCON,
+    LateCitationGraphCON,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
@@ -367,6 +372,20 @@ def test_the_citation_model_against_a_loop():
     np.testing.assert_allclose(model(x, ODD).detach(), X, atol=1e-10)
     path = list(model.steps(x, ODD, T=2.0))
     assert [t for t, _, _ in path] == [1.0, 2.0]
+
+
+def test_the_late_citation_model_trains_to_T_and_is_read_at_all_times_beyond():
+    model, x = citation(2.5), draw(N, H)
+    late = LateCitationGraphCON(model.attention, T=2.5, T_test=4.0).double()
+    late.load_state_dict(model.state_dict())
+    torch.testing.assert_close(late.train()(x, ODD), model(x, ODD), rtol=0, atol=0)
+    read = late.eval()(x, ODD)
+    path = list(model.steps(x, ODD, T=4.0))
+    assert [t for t, _, _ in path] == [1.0, 2.0, 3.0, 4.0]
+    torch.testing.assert_close(read[0], path[-1][1], rtol=0, atol=0)
+    torch.testing.assert_close(read[1:], torch.stack([y for _, _, y in path]), rtol=0, atol=0)
+    with pytest.raises(InputError, match=r"T_test must not be before T, which is 2\.5; got 2\.0"):
+        LateCitationGraphCON(model.attention, T=2.5, T_test=2.0)
 
 
 def test_the_coupled_citation_model_against_a_loop():

@@ -176,3 +176,23 @@ def test_pubmed_needs_a_file_more_and_says_which(real: Store) -> None:
     else:
         with pytest.raises(DataError, match=r"ind\.pubmed\.allx"):
             loaded(real, 0, FULL, graph="pubmed")
+
+
+# ---------------------------------------------------------------------------- networks read at several times
+
+
+def test_the_reading_that_is_best_on_validation_nodes_is_scored_in_every_part(store: Store) -> None:
+    task = loaded(store)
+    label = whole(task).target
+    right = torch.nn.functional.one_hot(label.clamp(min=0), task.n_classes).float()
+    wrong = right.roll(1, 1)
+    valid = right.where(torch.isin(torch.arange(len(label)), nodes(task, "valid"))[:, None], wrong)
+    late = torch.stack([wrong, valid, 2 * valid])  # right where it validates, and nowhere else
+
+    def accuracy(output: torch.Tensor, part: str) -> float:
+        (batch,) = task.batches(part, 1)  # type: ignore[arg-type]
+        return task.finish(task.score(output, batch))["accuracy"]
+
+    assert accuracy(late, "valid") == 1 and accuracy(late, "test") == 0
+    assert accuracy(torch.stack([right, valid]), "test") == 1  # of equals the first
+    assert accuracy(torch.stack([valid, right]), "test") == 0
