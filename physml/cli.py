@@ -246,7 +246,8 @@ def _run(options: argparse.Namespace) -> int:
             print(f"# identity {identity(one.config)}")
             print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
     from physml import launch
-    from physml.commands import checked_specs, show_plan
+    from physml.runspec import checked_specs
+    from physml.show import show_plan
 
     specs = checked_specs(composed, adhoc=options.adhoc)
     if options.cfg:
@@ -258,7 +259,7 @@ def _run(options: argparse.Namespace) -> int:
         return _run_one(specs[0], options.force)
     planned = launch.plan(specs, force=options.force)
     outcome = launch.carry_out(planned, jobs=options.jobs, force=options.force, max_hours=options.max_hours)
-    from physml.commands import show_outcomes
+    from physml.show import show_outcomes
 
     show_outcomes(planned, outcome)
     return max(outcome.exit_code, 2 if any(one.state == "blocked" for one in planned) else 0)
@@ -266,9 +267,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _run_one(spec: Any, force: bool) -> int:
     from physml import launch
-    from physml.commands import describe
     from physml.progress import reporter
     from physml.run import perform
+    from physml.show import describe
 
     if launch.plan([spec], force=force)[0].state == "blocked":
         launch.refuse_blocked(spec)

@@ -1,5 +1,7 @@
 """One run, before it is made: its config, its identity, its places on disk."""
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,3 +96,10 @@ def _name(composed: Composed, group: str) -> str:
     if choice in (None, "own"):
         return str(composed.config[group]["_target_"]).rpartition(".")[2].lower()
     return str(choice)
+
+
+def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False) -> list[RunSpec]:
+    """Specs of configs whose keys have been checked, before anything is started."""
+    from physml.schema import checked
+
+    return [spec_of(dataclasses.replace(one, config=checked(one.config)), adhoc=adhoc) for one in composed]

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from physml import cli, commands
+from physml import cli, commands, show
 from physml.data.dataset import dataset_names
 from physml.data.store import Store
 from physml.errors import DataError
@@ -328,7 +328,7 @@ def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
 
 
 def test_columns_are_aligned() -> None:
-    text = commands.columns(("a", "bb"), [("ccc", "d"), ("", "e")])
+    text = show.columns(("a", "bb"), [("ccc", "d"), ("", "e")])
     assert text.splitlines() == ["a    bb", "ccc  d", "     e"]
 
 

@@ -27,12 +27,11 @@ from physml.bench import store
 from physml.bench.packing import forget, own_roots, timed
 from physml.bench.report import moment, number, ratio, table
 from physml.build import build_task
-from physml.commands import checked_specs
 from physml.compose import compose
 from physml.data.store import store_of
 from physml.errors import PhysmlError, RunFailed
 from physml.paths import shown
-from physml.runspec import RunSpec
+from physml.runspec import RunSpec, checked_specs
 from physml.starter import environment
 
 GOAL = 3.0  # times as many runs per hour

@@ -18,12 +18,11 @@ from typing import Any
 
 from physml import atomic, launch, room
 from physml.bench import store
-from physml.commands import checked_specs
 from physml.compose import compose
 from physml.errors import PhysmlError, RunFailed
 from physml.paths import shown
 from physml.run import pick_device
-from physml.runspec import RunSpec
+from physml.runspec import RunSpec, checked_specs
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
 WAYS: dict[str, int | None] = {"one at a time": 1, "auto": None}

@@ -45,7 +45,7 @@ def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -
 
 def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
     code = (
-        "import sys\nfrom physml.commands import Wanted\nimport argparse\n"
+        "import sys\nfrom physml.wanted import Wanted\nimport argparse\n"
         "options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None, verify=None)\n"
         "wanted = Wanted([('cornn/har2-cornn', 0, 0)], options, 'x')\n"
         "print(wanted.blocked, 'torch' in sys.modules)"

@@ -21,13 +21,12 @@ import pytest
 import run_child
 
 from physml import checkpoint, cli, lock, worker
-from physml.commands import checked_specs
 from physml.compose import compose, expand
 from physml.paths import ROOT
 from physml.progress import LineReporter
 from physml.resolve import resolve
 from physml.run import perform
-from physml.runspec import RunSpec
+from physml.runspec import RunSpec, checked_specs
 
 HERE = Path(__file__).parent
 FIXTURES = HERE.parent / "fixtures_tasks.py"

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from physml.bench import graph, graph_plain
-from physml.commands import checked_specs
 from physml.compose import compose
 from physml.models.g2 import GradientGating
 from physml.models.graph_layers import MeanConvolution
+from physml.runspec import checked_specs
 
 ROUND = {"clock_s": 8.0, "processor_s": 4.0, "loop_s": 2.0}
 
