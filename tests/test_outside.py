@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from physml import cli, commands
+from physml import cli, wanted
 from physml.compose import Composed, compose
 from physml.paths import ROOT
 from physml.runspec import spec_of
@@ -216,7 +216,7 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
             composed.config["runtime"]["device"] = "abacus"
         return composed
 
-    monkeypatch.setattr(commands, "compose", spoilt)
+    monkeypatch.setattr(wanted, "compose", spoilt)
     assert cli.main(["table", "lem-9", "--smoke", "--seeds", "0", "--jobs", "2"]) == 2
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(
@@ -251,7 +251,7 @@ def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(
         composed.config["optim"]["weigth_decay"] = 0.1
         return composed
 
-    monkeypatch.setattr(commands, "compose", spoilt)
+    monkeypatch.setattr(wanted, "compose", spoilt)
     assert cli.main(["table", "lem-9", "--smoke", "--plan"]) == 2
     out = capsys.readouterr().out
     assert "0 runs, 0 to do" in out
