@@ -10,7 +10,15 @@ from torch.nn import functional as F
 from physml.check import one_of, positive, within
 from physml.errors import InputError
 from physml.models.graph_parts import check_input
-from physml.models.graph_sums import Edges, gcn_spread, looped, mean_spread, softmax_over, weighted_sum
+from physml.models.graph_sums import (
+    Edges,
+    gather,
+    gcn_spread,
+    looped,
+    mean_spread,
+    softmax_over,
+    weighted_sum,
+)
 
 
 class GraphConvolution(nn.Module):
@@ -127,7 +135,7 @@ class GraphAttention(nn.Module):
         of = looped(edge_index, len(x))
         xs = self.lin(x).view(len(x), self.n_heads, self.d_head)
         to_sender, to_receiver = (xs * self.att_src).sum(-1), (xs * self.att_dst).sum(-1)
-        score = F.leaky_relu(to_sender[of.sender] + to_receiver[of.receiver], 0.2)
+        score = F.leaky_relu(gather(to_sender, of.sender) + gather(to_receiver, of.receiver), 0.2)
         weight = F.dropout(softmax_over(score, of.receiver, len(x)), self.dropout, self.training)
         out = [
             weighted_sum(part.contiguous(), w.contiguous(), of)
@@ -182,7 +190,8 @@ class TransformerAttention(nn.Module):
         if d_attention % n_heads:
             raise InputError(f"d_attention must be a multiple of n_heads={n_heads}; got {d_attention}.")
         self.d_in = self.d_out = d_in
-        self.n_heads, self.score, self.normalize, self.square_plus = n_heads, score, normalize, square_plus
+        self.n_heads, self.d_head = n_heads, d_attention // n_heads
+        self.score, self.normalize, self.square_plus = score, normalize, square_plus
         self.Q, self.K = nn.Linear(d_in, d_attention), nn.Linear(d_in, d_attention)
         if score == "exp_kernel":
             self.height, self.length = nn.Parameter(torch.empty(1)), nn.Parameter(torch.empty(1))
@@ -204,8 +213,8 @@ class TransformerAttention(nn.Module):
     def attention(self, x: Tensor, edge_index: Tensor) -> tuple[Edges, Tensor]:
         """The edges, with loops, and the weight of each: the mean over heads."""
         of = looped(edge_index, len(x))
-        query = self.Q(x).view(len(x), self.n_heads, -1)[of.receiver]
-        key = self.K(x).view(len(x), self.n_heads, -1)[of.sender]
+        query = gather(self.Q(x), of.receiver).view(-1, self.n_heads, self.d_head)
+        key = gather(self.K(x), of.sender).view(-1, self.n_heads, self.d_head)
         if self.score == "scaled_dot":
             s = (query * key).sum(-1) / query.shape[-1] ** 0.5
         elif self.score == "cosine":

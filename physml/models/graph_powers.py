@@ -20,9 +20,10 @@ def powers(d: Tensor, p: float) -> Tensor:
     if 2 * p != int(2 * p) or p > 8:
         return d.pow_(p)
     whole, half = int(p), p != int(p)
-    root = d.sqrt() if half else None
     if whole == 0:
         return d.sqrt_()
+    # a root of 0 takes a CPU twenty times as long; where this is another root, its product with d is still 0
+    root = d.clamp(min=torch.finfo(d.dtype).tiny).sqrt_() if half else None
     base = d.clone() if whole > 2 or (whole == 2 and half) else d
     if whole == 2 and not half:
         return d.mul_(d)

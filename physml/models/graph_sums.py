@@ -40,7 +40,7 @@ class Edges:
     def matrix(self, weight: Tensor, of: Literal["sender", "receiver"]) -> Tensor:
         """Sparse (N, N): the weight of an edge at (its `of` end, its other end)."""
         start, other, order = self.rows(of)
-        return csr(start, other, weight[order], (self.n, self.n))
+        return csr(start, other, gather(weight, order), (self.n, self.n))
 
 
 def csr(start: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -175,16 +175,21 @@ class _WeightedSum(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             step = max(1, CHUNK // x.shape[1])
             pairs = zip(of.sender.split(step), of.receiver.split(step), strict=True)
-            to_weight = torch.cat([(x[j] * grad[i]).sum(1) for j, i in pairs])
+            to_weight = torch.cat([gather(x, j).mul_(gather(grad, i)).sum(1) for j, i in pairs])
         return to_x, to_weight, None
+
+
+def gather(x: Tensor, index: Tensor) -> Tensor:
+    """x[index]: whole rows, which index_select copies at once and indexing one number at a time."""
+    return x.index_select(0, index)
 
 
 def softmax_over(score: Tensor, node: Tensor, n: int) -> Tensor:
     """Softmax of scores (E, heads) among the edges of the same node."""
     index = node[:, None].expand_as(score)
     top = score.new_full((n, score.shape[1]), -torch.inf).scatter_reduce(0, index, score.detach(), "amax")
-    weight = torch.exp(score - top[node])
-    return weight / torch.zeros_like(top).index_add(0, node, weight)[node]
+    weight = torch.exp(score - gather(top, node))
+    return weight / gather(torch.zeros_like(top).index_add(0, node, weight), node)
 
 
 # Features that are mostly zeros ---------------------------------------------------------------------------
@@ -206,7 +211,7 @@ class Rows:
         return csr(*self._there, value, self.shape)
 
     def transposed(self, value: Tensor) -> Tensor:
-        return csr(*self._back, value[self.order], self.shape[::-1])
+        return csr(*self._back, gather(value, self.order), self.shape[::-1])
 
 
 def _starts(sorted_by: Tensor, n: int) -> Tensor:

@@ -17,7 +17,7 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph_parts import call, copies, merge_heads, widths
-from physml.models.graph_powers import gradient_sum, p_norm, power
+from physml.models.graph_powers import gradient_sum, p_norm, power, powers
 from physml.models.graph_sums import edges, weighted_sum
 
 with warnings.catch_warnings():
@@ -312,6 +312,14 @@ def test_slopes_are_finite_where_features_agree_or_nearly(p: float):
         d = (torch.ones(4, 3) * spread).requires_grad_()
         (power(d, p).sum() + (p_norm(d, p).sum() if p else 0)).backward()
         assert torch.isfinite(d.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [1.5, 2.5, 3.5])
+def test_half_powers_are_exact_to_the_last_bit_at_zeros_and_beside_them(p: float, dtype: torch.dtype):
+    d = torch.cat([torch.zeros(2), torch.logspace(-45, 30, 60)]).to(dtype)
+    wanted = d.sqrt() * {1.5: d, 2.5: d * d, 3.5: d * d * d}[p]
+    assert torch.equal(powers(d.clone(), p), wanted)
 
 
 def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
