@@ -26,9 +26,20 @@ TINY = ("model=lem", "task=adding", "profile=smoke", "trainer.epochs=1")
 Said = tuple[int, str, str]
 
 
+@pytest.fixture(scope="session")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compositions depend on conf/ alone; some tests want every one, 40 s of work the first time."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "composed"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composed: Path) -> Path:
     """Results, work folders and caches of a test lie in its own folder, which is the working folder too."""
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "composed").symlink_to(composed)
     for key, name in {"PHYSML_RESULTS": "results", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
         monkeypatch.setenv(key, str(tmp_path / name))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -174,7 +185,7 @@ def test_a_stop_before_anything_has_begun_is_one_line(
         assert signal.getsignal(number) is usual
     finally:
         signal.signal(number, before)
-    assert not list(own_roots.iterdir())
+    assert [path.name for path in own_roots.iterdir()] == ["cache"]
 
 
 def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roots: Path) -> None:
