@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.check import one_of
+from physml.check import Shaped, one_of
 from physml.errors import InputError
 
 _CACHE: "OrderedDict[Hashable, tuple[Any, int, Any]]" = OrderedDict()
@@ -38,7 +38,7 @@ def cached(what: str, of: Tensor, key: tuple[Hashable, ...], make: Callable[[], 
     return value
 
 
-def check_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> None:
+def check_graph(x: Shaped, edge_index: Tensor, edge_weight: Tensor | None = None) -> None:
     """InputError unless x (N, H), edge_index (2, E) within [0, N) and edge_weight (E,) belong together."""
     if x.dim() != 2 or 0 in x.shape:
         raise InputError(

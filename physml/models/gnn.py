@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from physml.check import has_shape, non_negative, one_of, positive, within
 from physml.errors import InputError
 from physml.graphs import check_graph
+from physml.models.graph_features import Features, dropped, linear
 from physml.models.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -22,7 +23,7 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph_parts import ACTIVATIONS, Heads, call, check_input, last, merge_heads, times, widths
-from physml.models.graph_sums import dropped_linear, gcn_spread, weighted_sum
+from physml.models.graph_sums import gcn_spread, weighted_sum
 
 Pool = Literal["sum", "mean", "max"]
 
@@ -68,10 +69,10 @@ class GNN(nn.Module):
         residual: adds what entered a layer to what leaves it, where widths agree (equation 8.1).
         pair_norm: s of `PairNorm` before sigma; None: none.
         drop_edge: share of the edges left out, drawn anew in each call in training, the same in all layers.
-    Shapes: x (N, D), edge_index (2, E), edge_weight (E,) -> (N, H).
+    Shapes: x (N, D), a tensor or `Rows`, edge_index (2, E), edge_weight (E,) -> (N, H).
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -115,25 +116,27 @@ class GNN(nn.Module):
         """One more layer of the same kind, for a read-out that passes messages; no activation follows it."""
         return self._layer(self.d_hidden, d_out)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the first layer's input may be `Rows`: not where it is added to what leaves that layer."""
+        return not (self.residual and self.d_in == self.d_hidden)
+
+    def forward(self, x: Features, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return last(self.steps(x, edge_index, edge_weight))
 
-    def steps(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Iterator[Tensor]:
+    def steps(self, x: Features, edge_index: Tensor, edge_weight: Tensor | None = None) -> Iterator[Tensor]:
         """X^n after each layer, n = 1 to n_layers."""
         check_input(x, edge_index, edge_weight, self.d_in)
         if self.training and self.drop_edge:
             edge_index, edge_weight = drop_edges(edge_index, edge_weight, self.drop_edge)
         sigma = ACTIVATIONS[self.activation]
         for n, layer in enumerate(self.layers):
-            entered = x
-            if n > 0:
-                x = F.dropout(x, self.dropout, self.training)
-            x = call(layer, x, edge_index, edge_weight)
+            given = F.dropout(x, self.dropout, self.training) if n > 0 and isinstance(x, Tensor) else x
+            out = call(layer, given, edge_index, edge_weight)
             if self.norm is not None:
-                x = self.norm(x)
-            x = merge_heads(sigma(x), self.d_hidden, self.heads)
-            if self.residual and entered.shape == x.shape:
-                x = entered + x
+                out = self.norm(out)
+            out = merge_heads(sigma(out), self.d_hidden, self.heads)
+            x = x + out if self.residual and isinstance(x, Tensor) and x.shape == out.shape else out
             yield x
 
 
@@ -251,7 +254,7 @@ class GraphModel(nn.Module):
         x = self.decode(x, edge_index, edge_weight)
         return x if self.pool is None else pooled(x, batch, self.pool)
 
-    def encode(self, input: Tensor) -> Tensor:
+    def encode(self, input: Tensor) -> Features:
         return input if self.encoder is None else self.encoder(input)
 
     def decode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
@@ -262,7 +265,7 @@ class GraphNet(GraphModel):
     r"""A `GraphModel` made for a task: linear encoder and decoder of its sizes.
 
     Dropout `input_dropout`, Linear to H, activation; the stack; activation, dropout, Linear to O, activation.
-    Wide features that are mostly zeros are kept as sparse rows on a CPU, see `dropped_linear`.
+    Wide features that are mostly zeros are kept as sparse rows on a CPU, see `graph_features`.
 
     Args:
         layer: makes the stack from its number of channels. d_in: D; d_out: O. readout: "node" or "graph".
@@ -354,11 +357,13 @@ class GraphNet(GraphModel):
         has_shape("input", input, ("N", self.d_in), hint="One row of features per node.")
         return super().forward(input, edge_index, edge_weight=edge_weight, batch=batch)
 
-    def encode(self, input: Tensor) -> Tensor:
-        if not isinstance(self.encoder, nn.Linear):
-            return F.dropout(input, self.input_dropout, self.training)
-        x = dropped_linear(input, self.input_dropout, self.training, self.encoder)
-        return ACTIVATIONS[self.encoder_activation](x)
+    def encode(self, input: Tensor) -> Features:
+        if isinstance(self.encoder, nn.Linear):
+            x = dropped(input, self.input_dropout, self.training)
+            return ACTIVATIONS[self.encoder_activation](linear(x, self.encoder.weight, self.encoder.bias))
+        if getattr(self.stack, "takes_rows", False):
+            return dropped(input, self.input_dropout, self.training)
+        return F.dropout(input, self.input_dropout, self.training)
 
     def decode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
         assert self.decoder is not None

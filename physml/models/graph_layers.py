@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from physml.check import one_of, positive, within
 from physml.errors import InputError
+from physml.models.graph_features import Features, linear
 from physml.models.graph_parts import check_input
 from physml.models.graph_sums import (
     Edges,
@@ -49,11 +50,13 @@ class GraphConvolution(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Features, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         check_input(x, edge_index, edge_weight, self.d_in)
         spread = gcn_spread(x, edge_index, edge_weight)
-        # the narrower side is spread
-        out = self.lin(spread(x)) if self.d_in < self.d_out else spread(self.lin(x))
+        if isinstance(x, Tensor) and self.d_in < self.d_out:  # the narrower side is spread
+            out = self.lin(spread(x))
+        else:
+            out = spread(linear(x, self.lin.weight))
         return out if self.bias is None else out + self.bias
 
     def symbols(self) -> dict[str, Tensor]:
@@ -82,12 +85,12 @@ class MeanConvolution(nn.Module):
         self.lin_l = nn.Linear(d_in, d_out)
         self.lin_r = nn.Linear(d_in, d_out, bias=False)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
         mean = mean_spread(x, edge_index)
-        if self.d_in <= self.d_out:
+        if isinstance(x, Tensor) and self.d_in <= self.d_out:
             return self.lin_l(mean(x)) + self.lin_r(x)
-        return mean(F.linear(x, self.lin_l.weight)) + self.lin_l.bias + self.lin_r(x)
+        return mean(linear(x, self.lin_l.weight)) + self.lin_l.bias + linear(x, self.lin_r.weight)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W_l": self.lin_l.weight, "b": self.lin_l.bias, "W_r": self.lin_r.weight}
@@ -130,10 +133,10 @@ class GraphAttention(nn.Module):
             nn.init.uniform_(a, -k, k)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
         of = looped(edge_index, len(x))
-        xs = self.lin(x).view(len(x), self.n_heads, self.d_head)
+        xs = linear(x, self.lin.weight).view(len(x), self.n_heads, self.d_head)
         to_sender, to_receiver = (xs * self.att_src).sum(-1), (xs * self.att_dst).sum(-1)
         score = F.leaky_relu(gather(to_sender, of.sender) + gather(to_receiver, of.receiver), 0.2)
         weight = F.dropout(softmax_over(score, of.receiver, len(x)), self.dropout, self.training)
@@ -249,9 +252,9 @@ class NodeLinear(nn.Module):
     def reset_parameters(self) -> None:
         self.lin.reset_parameters()
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Features, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         check_input(x, edge_index, edge_weight, self.d_in)
-        return self.lin(x)
+        return linear(x, self.lin.weight, self.lin.bias)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "b": self.lin.bias}

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from physml.check import has_shape, one_of
 from physml.errors import InputError
 from physml.graphs import check_graph
+from physml.models.graph_features import Features
 
 Heads = Literal["mean", "official"]
 
@@ -25,7 +26,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def call(layer: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
+def call(layer: nn.Module, x: Features, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
     """A message-passing layer's answer; edge weights go in by name, and only where the layer takes them."""
     if edge_weight is None:
         return layer(x, edge_index)
@@ -149,7 +150,7 @@ def numbered(forces: nn.ModuleList) -> dict[str, Tensor]:
     }
 
 
-def check_input(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, d: int | None) -> None:
+def check_input(x: Features, edge_index: Tensor, edge_weight: Tensor | None, d: int | None) -> None:
     """`check_graph`, and d channels where the layer knows how many it takes."""
     check_graph(x, edge_index, edge_weight)
     if d is not None:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
+from physml.check import Shaped
 from physml.graphs import cached
 
 Aggregate = Literal["sum", "mean"]
@@ -34,7 +34,7 @@ class Edges:
             if of == "receiver":
                 own, other = other, own
             order = torch.argsort(own, stable=True)
-            self._rows[of] = _starts(own, self.n), other[order], order
+            self._rows[of] = starts(own, self.n), other[order], order
         return self._rows[of]
 
     def matrix(self, weight: Tensor, of: Literal["sender", "receiver"]) -> Tensor:
@@ -97,7 +97,7 @@ class _Product(torch.autograd.Function):
 
 
 def gcn_spread(
-    x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    x: Shaped, edge_index: Tensor, edge_weight: Tensor | None = None
 ) -> Callable[[Tensor], Tensor]:
     r""":math:`\hat D^{-1/2} \hat A \hat D^{-1/2}` with :math:`\hat A = A + I` (equation 7.5), as a product.
 
@@ -138,7 +138,7 @@ def _gcn_weights(
     return of, scale[of.sender] * weight * scale[of.receiver]
 
 
-def mean_spread(x: Tensor, edge_index: Tensor) -> Spread:
+def mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
     """The mean over the senders of the edges that a node receives; 0 at a node that receives none."""
     n, dtype = len(x), x.dtype
 
@@ -184,72 +184,16 @@ def gather(x: Tensor, index: Tensor) -> Tensor:
     return x.index_select(0, index)
 
 
+def starts(sorted_by: Tensor, n: int) -> Tensor:
+    """Where the run of each number in [0, n) begins, and the end: (n + 1,)."""
+    start = torch.zeros(n + 1, dtype=torch.long, device=sorted_by.device)
+    torch.cumsum(torch.bincount(sorted_by, minlength=n), 0, out=start[1:])
+    return start
+
+
 def softmax_over(score: Tensor, node: Tensor, n: int) -> Tensor:
     """Softmax of scores (E, heads) among the edges of the same node."""
     index = node[:, None].expand_as(score)
     top = score.new_full((n, score.shape[1]), -torch.inf).scatter_reduce(0, index, score.detach(), "amax")
     weight = torch.exp(score - gather(top, node))
     return weight / gather(torch.zeros_like(top).index_add(0, node, weight), node)
-
-
-# Features that are mostly zeros ---------------------------------------------------------------------------
-
-SPARSE_WIDTH, SPARSE_SHARE = 256, 0.1  # worth it from so many features on, up to this share of non-zeros
-
-
-class Rows:
-    """The entries of features (N, D) that are not 0, row after row and column after column."""
-
-    def __init__(self, x: Tensor) -> None:
-        row, column = x.nonzero(as_tuple=True)
-        self.value, self.shape = x[row, column], (x.shape[0], x.shape[1])
-        self.order = torch.argsort(column, stable=True)
-        self._there = _starts(row, x.shape[0]), column
-        self._back = _starts(column, x.shape[1]), row[self.order]
-
-    def matrix(self, value: Tensor) -> Tensor:
-        return csr(*self._there, value, self.shape)
-
-    def transposed(self, value: Tensor) -> Tensor:
-        return csr(*self._back, gather(value, self.order), self.shape[::-1])
-
-
-def _starts(sorted_by: Tensor, n: int) -> Tensor:
-    start = torch.zeros(n + 1, dtype=torch.long, device=sorted_by.device)
-    torch.cumsum(torch.bincount(sorted_by, minlength=n), 0, out=start[1:])
-    return start
-
-
-def sparse_rows(x: Tensor) -> Rows | None:
-    """Features on a CPU that are wide, given and mostly zeros, as rows, made once per tensor; else None."""
-    if x.device.type != "cpu" or x.requires_grad or x.shape[1] < SPARSE_WIDTH:
-        return None
-
-    def make() -> Rows | None:
-        few = int(torch.count_nonzero(x)) <= SPARSE_SHARE * x.numel()
-        return Rows(x) if few and bool(torch.isfinite(x).all()) else None
-
-    return cached("rows", x, (), make)
-
-
-def dropped_linear(x: Tensor, p: float, training: bool, layer: nn.Linear) -> Tensor:
-    """`layer` of x behind dropout; where x is mostly zeros, masks are drawn for the other entries alone."""
-    rows = sparse_rows(x)
-    if rows is None:
-        return layer(F.dropout(x, p, training))
-    out: Tensor = _RowsTimes.apply(layer.weight, F.dropout(rows.value, p, training), rows)
-    return out if layer.bias is None else out + layer.bias
-
-
-class _RowsTimes(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, value: Tensor, rows: Rows) -> Tensor:
-        ctx.save_for_backward(value)
-        ctx.rows = rows
-        return rows.matrix(value) @ weight.T
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (value,) = ctx.saved_tensors
-        return (ctx.rows.transposed(value) @ grad).T, None, None

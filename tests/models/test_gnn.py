@@ -15,6 +15,7 @@ from physml.evaluate import apply
 from physml.graphs import dirichlet_energy, grid
 from physml.models.g2 import GradientGating
 from physml.models.gnn import GCNII, GNN, Diffusion, GraphModel, GraphNet, PairNorm, drop_edges, pooled
+from physml.models.graph_features import Rows, dropped, linear, sparse_rows
 from physml.models.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -22,7 +23,6 @@ from physml.models.graph_layers import (
     NodeLinear,
     TransformerAttention,
 )
-from physml.models.graph_sums import dropped_linear, sparse_rows
 from physml.models.graphcon import CitationGraphCON, GraphCON
 
 with warnings.catch_warnings():
@@ -358,6 +358,10 @@ def mostly_zeros(n: int = 40, width: int = 300) -> Tensor:
     return draw(n, width) * kept
 
 
+def dropped_linear(x: Tensor, p: float, training: bool, layer: nn.Linear) -> Tensor:
+    return linear(dropped(x, p, training), layer.weight, layer.bias)
+
+
 def test_features_that_are_mostly_zeros_give_the_same_numbers_and_slopes_as_dense_ones():
     x, layer = mostly_zeros(), nn.Linear(300, 7).double()
     assert sparse_rows(x) is not None and sparse_rows(x) is sparse_rows(x)
@@ -388,3 +392,26 @@ def test_features_stay_dense_where_that_is_better_or_a_nan_would_be_lost():
     x[2, 2] = torch.nan
     out = dropped_linear(x, 0.0, True, nn.Linear(300, 2).double())
     assert out.isnan().any(1).nonzero().flatten().tolist() == [2]
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("kind", ["mlp", "gcn", "gat", "sage"])
+def test_a_stack_without_encoder_has_the_same_numbers_from_sparse_features(
+    kind: str, residual: bool, monkeypatch
+):
+    x, edge_index = mostly_zeros(), torch.randint(0, 40, (2, 120), generator=torch.Generator().manual_seed(1))
+    found = []
+    for width in (10_000, 256):  # dense, then sparse
+        monkeypatch.setattr("physml.models.graph_features.SPARSE_WIDTH", width)
+        torch.manual_seed(0)
+        stack = GNN(300, 300, 2, kind=kind, residual=residual)
+        net = GraphNet(lambda d, stack=stack: stack, 300, 3, "node", hidden=None).double()
+        entered = []
+        hook = stack.register_forward_pre_hook(lambda _, args, entered=entered: entered.append(type(args[0])))
+        out = net(x, edge_index)
+        hook.remove()
+        out.square().sum().backward()
+        found.append([out.detach(), *(p.grad for p in net.parameters())])
+        rows = width == 256 and not residual  # what is added to a layer's outputs must be dense
+        assert entered == [Rows if rows else Tensor]
+    torch.testing.assert_close(*found)
