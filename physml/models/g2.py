@@ -10,8 +10,9 @@ from physml.check import non_negative, one_of, positive
 from physml.errors import InputError
 from physml.graphs import cached
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
-from physml.models.graph_powers import gradient_sum, p_norm, power
+from physml.models.graph_powers import p_norm, power
 from physml.models.graph_sums import Aggregate, Edges, edges, gather
+from physml.ops.gradient_sum import gradient_sum
 
 LEAST_RATE = 1e-20  # below it, the slope of a rate's power is that at it
 

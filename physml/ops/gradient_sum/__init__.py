@@ -1,0 +1,25 @@
+"""How fast features change along edges: the sums that the rates of gradient gating are made of."""
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from physml.errors import InputError
+from physml.ops.backend import Op, asked
+from physml.ops.gradient_sum import function, reference
+
+if TYPE_CHECKING:
+    from physml.models.graph_sums import Edges
+
+__all__ = ["gradient_sum"]
+
+_gradient_sum = Op(__name__, reference=reference.gradient_sum, torch=function.gradient_sum)
+
+
+def gradient_sum(q: Tensor, of: "Edges", p: float, *, backend: str = "auto") -> Tensor:
+    """S (N, H), by the fastest backend that can; `reference.gradient_sum` tells the arguments."""
+    if not function.in_halves(p) and asked(backend) in ("auto", "native"):
+        if backend == "native":
+            raise InputError(f"gradient_sum with backend='native' needs p = 1, 1.5, ..., 8; got {p}.")
+        backend = "torch"
+    return _gradient_sum(q, of=of, p=p, backend=backend)

@@ -1,0 +1,18 @@
+"""The sum as it is printed. Axes: N nodes, E edges, H channels."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from physml.models.graph_sums import Edges
+
+
+def gradient_sum(q: Tensor, of: "Edges", p: float) -> Tensor:
+    r""":math:`S_i = \sum_{e: i \to j} |q_j - q_i|^p` over the edges that i sends, channel by channel.
+
+    Shapes: q (N, H), of E edges -> (N, H).
+    """
+    d = q.index_select(0, of.receiver) - q.index_select(0, of.sender)
+    return torch.zeros_like(q).index_add(0, of.sender, d.abs() ** p)
