@@ -1,1 +1,1 @@
-"""Recurrences with hand-written backward passes, one folder each: reference.py and function.py."""
+"""Recurrences and sums with hand-written backward passes, one folder each: reference.py, function.py."""

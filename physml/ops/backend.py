@@ -76,7 +76,7 @@ def reset(used: Iterable[str] = ()) -> None:
 
 
 class Op(Generic[R]):
-    """A recurrence and the functions that compute it, all of one signature and name: that of its package.
+    """A map, most often a recurrence, and the functions that compute it, all with the name of its package.
 
     package: `physml.ops.lem`, where native.py and gpu.py lie. at_hand: functions that need no late import.
     """
