@@ -8,19 +8,19 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from physml.check import has_shape, one_of
 from physml.errors import InputError
 from physml.graphs import check_graph
 from physml.models.graph_features import Features
+from physml.ops.elu import elu
 
 Heads = Literal["mean", "official"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "tanh": torch.tanh,
-    "elu": F.elu,
+    "elu": elu,
     "sigmoid": torch.sigmoid,
     "identity": lambda x: x,
 }
