@@ -127,6 +127,11 @@ def test_c_is_taken_where_p_is_a_half_of_a_whole_number_and_torch_elsewhere(capl
         gradient_sum(draw(N, 3), edges(ODD), 2.3, backend="native")
 
 
+def test_features_of_another_graph_are_refused():
+    with pytest.raises(InputError, match="a row for each of the 6 nodes of the edges; got 5"):
+        gradient_sum(draw(5, 3), edges(ODD), 2.5)
+
+
 def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
     edge_index = torch.randint(0, 50, (2, 1000), generator=torch.Generator().manual_seed(0))
     found = []
