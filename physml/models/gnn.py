@@ -23,7 +23,8 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph_parts import ACTIVATIONS, Heads, call, check_input, last, merge_heads, times, widths
-from physml.models.graph_sums import gcn_spread, weighted_sum
+from physml.models.graph_sums import gcn_spread
+from physml.ops.weighted_sum import weighted_sum
 
 Pool = Literal["sum", "mean", "max"]
 

@@ -11,15 +11,8 @@ from physml.check import one_of, positive, within
 from physml.errors import InputError
 from physml.models.graph_features import Features, linear
 from physml.models.graph_parts import check_input
-from physml.models.graph_sums import (
-    Edges,
-    gather,
-    gcn_spread,
-    looped,
-    mean_spread,
-    softmax_over,
-    weighted_sum,
-)
+from physml.models.graph_sums import Edges, gather, gcn_spread, looped, mean_spread, softmax_over
+from physml.ops.weighted_sum import weighted_sum
 
 
 class GraphConvolution(nn.Module):
@@ -137,14 +130,12 @@ class GraphAttention(nn.Module):
         check_input(x, edge_index, None, self.d_in)
         of = looped(edge_index, len(x))
         xs = linear(x, self.lin.weight).view(len(x), self.n_heads, self.d_head)
-        to_sender, to_receiver = (xs * self.att_src).sum(-1), (xs * self.att_dst).sum(-1)
+        W = self.lin.weight.view(self.n_heads, self.d_head, self.d_in)
+        a = torch.cat([self.att_src, self.att_dst])  # a . (W X_i) as (a . W) X_i, a product of few columns
+        to_sender, to_receiver = linear(x, (a[..., None] * W).sum(2).flatten(0, 1)).chunk(2, 1)
         score = F.leaky_relu(gather(to_sender, of.sender) + gather(to_receiver, of.receiver), 0.2)
         weight = F.dropout(softmax_over(score, of.receiver, len(x)), self.dropout, self.training)
-        out = [
-            weighted_sum(part.contiguous(), w.contiguous(), of)
-            for part, w in zip(xs.unbind(1), weight.unbind(1), strict=True)
-        ]
-        return torch.cat(out, 1) + self.bias
+        return weighted_sum(xs, weight, of).flatten(1) + self.bias
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "a_s": self.att_src, "a_r": self.att_dst, "b": self.bias}

@@ -11,13 +11,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from physml.check import Shaped
 from physml.graphs import cached
+from physml.ops.weighted_sum import weighted_sum
 
 Aggregate = Literal["sum", "mean"]
-CHUNK = 2**18  # numbers in a block of edge features: small enough to stay in the cache of a core
 
 
 class Edges:
@@ -148,35 +147,6 @@ def mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
         return Spread(of, (1 / count)[of.receiver])
 
     return cached("mean", edge_index, (n, dtype), make)
-
-
-# Sums with weights that are trained -----------------------------------------------------------------------
-
-
-def weighted_sum(x: Tensor, weight: Tensor, of: Edges) -> Tensor:
-    r""":math:`\sum_{e \to i} w_e X_{\mathrm{sender}(e)}`, (N, H), differentiable in x and in w (E,)."""
-    return _WeightedSum.apply(x, weight, of)
-
-
-class _WeightedSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, of: Edges) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.edges = of
-        return of.matrix(weight, "receiver") @ x
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        (x, weight), of = ctx.saved_tensors, ctx.edges
-        to_x = to_weight = None
-        if ctx.needs_input_grad[0]:
-            to_x = of.matrix(weight, "sender") @ grad
-        if ctx.needs_input_grad[1]:
-            step = max(1, CHUNK // x.shape[1])
-            pairs = zip(of.sender.split(step), of.receiver.split(step), strict=True)
-            to_weight = torch.cat([gather(x, j).mul_(gather(grad, i)).sum(1) for j, i in pairs])
-        return to_x, to_weight, None
 
 
 def gather(x: Tensor, index: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from physml.check import has_shape, non_negative, positive, within
 from physml.errors import InputError
 from physml.models.graph_layers import TransformerAttention
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, times, widths
-from physml.models.graph_sums import weighted_sum
+from physml.ops.weighted_sum import weighted_sum
 
 Residual = Literal["none", "plus", "official-v1", "official-v2"]
 

@@ -18,7 +18,6 @@ from physml.models.graph_layers import (
 )
 from physml.models.graph_parts import call, copies, merge_heads, widths
 from physml.models.graph_powers import p_norm, power
-from physml.models.graph_sums import edges, weighted_sum
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
@@ -296,18 +295,6 @@ def test_slopes_are_finite_where_features_agree_or_nearly(p: float):
         d = (torch.ones(4, 3) * spread).requires_grad_()
         (power(d, p).sum() + (p_norm(d, p).sum() if p else 0)).backward()
         assert torch.isfinite(d.grad).all()
-
-
-def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
-    edge_index = torch.randint(0, 50, (2, 1000), generator=torch.Generator().manual_seed(0))
-    q, found = draw(50, 3).requires_grad_(), []
-    for chunk in (2**19, 3 * 7):
-        monkeypatch.setattr("physml.models.graph_sums.CHUNK", chunk)
-        weight = draw(1000, seed=4).requires_grad_()
-        weighted_sum(q, weight, edges(edge_index, 50)).square().sum().backward()
-        found.append((q.grad.clone(), weight.grad))
-        q.grad = None
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 2.5, 4.0])

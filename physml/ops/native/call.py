@@ -58,4 +58,4 @@ def reals(*numbers: float) -> ctypes.Array[ctypes.c_double]:
 
 def check(code: int, name: str) -> None:
     if code:
-        raise MemoryError(f"{name} in C: no memory for packed weights and blocks of steps.")
+        raise MemoryError(f"{name} in C: no memory for its work space.")

@@ -1,0 +1,32 @@
+"""Sums over the edges of a graph with weights that are trained, as those of attention."""
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from physml.errors import InputError
+from physml.ops.backend import Op
+from physml.ops.weighted_sum import function, reference
+
+if TYPE_CHECKING:
+    from physml.models.graph_sums import Edges
+
+__all__ = ["weighted_sum"]
+
+_weighted_sum = Op(__name__, reference=reference.weighted_sum, torch=function.weighted_sum)
+
+
+def weighted_sum(x: Tensor, weight: Tensor, of: "Edges", *, backend: str = "auto") -> Tensor:
+    """S by the fastest backend that can; `reference.weighted_sum` tells the arguments.
+
+    Shapes: x (N, A, C), weight (E, A) -> (N, A, C); or x (N, C), weight (E,) -> (N, C), one head.
+    """
+    if x.dim() == 2:
+        return weighted_sum(x[:, None], weight[:, None], of, backend=backend)[:, 0]
+    n, n_edges = of.n, len(of.sender)
+    if len(x) != n or weight.shape != (n_edges, x.shape[1]):  # C would read beyond the end
+        raise InputError(
+            f"a graph of {n} nodes and {n_edges} edges needs x ({n}, A, C) and weight ({n_edges}, A); "
+            f"got {tuple(x.shape)} and {tuple(weight.shape)}."
+        )
+    return _weighted_sum(x, weight, of=of, backend=backend)

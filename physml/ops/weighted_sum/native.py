@@ -1,0 +1,59 @@
+"""The map in C: weighted_sum.c, which tells the algorithm. Axes: N nodes, E edges, A heads, C channels."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.native import call
+from physml.ops.native.library import load
+from physml.ops.once import once
+
+if TYPE_CHECKING:
+    from physml.models.graph_sums import Edges
+
+SOURCE = Path(__file__).with_name("weighted_sum.c")
+PARALLEL = 4e6  # numbers (E, A, C) above which threads are worth being started
+
+
+def refusal(x: Tensor, weight: Tensor) -> str | None:
+    """Why native code can't compute this case; None if it can."""
+    return call.refusal(SOURCE, x, weight)
+
+
+def weighted_sum(x: Tensor, weight: Tensor, of: "Edges") -> Tensor:
+    """`reference.weighted_sum` on a CPU, differentiable once."""
+    return WeightedSumNative.apply(x, weight, of)
+
+
+class WeightedSumNative(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, of: "Edges") -> Tensor:
+        x, weight = x.contiguous(), weight.contiguous()
+        ctx.save_for_backward(x, weight)
+        ctx.edges, ctx.sizes = of, call.integers(*x.shape)
+        ctx.n_threads = call.threads(len(x), float(len(weight)) * x[0].numel(), PARALLEL)
+        total = torch.empty_like(x)
+        code = load(SOURCE, x.dtype).weighted_sum_forward(
+            ctx.n_threads, ctx.sizes, *map(call.pointer, (*of.rows("receiver"), x, weight, total))
+        )
+        call.check(code, "weighted sum")
+        return total
+
+    @staticmethod
+    @once
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (x, weight), of = ctx.saved_tensors, ctx.edges
+        grad, to_x, to_weight = grad.contiguous(), torch.empty_like(x), torch.empty_like(weight)
+        code = load(SOURCE, x.dtype).weighted_sum_backward(
+            ctx.n_threads,
+            ctx.sizes,
+            *map(call.pointer, (*of.rows("sender"), x, weight, grad, to_x, to_weight)),
+        )
+        call.check(code, "weighted sum")
+        return (
+            to_x if ctx.needs_input_grad[0] else None,
+            to_weight if ctx.needs_input_grad[1] else None,
+            None,
+        )
