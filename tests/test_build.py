@@ -548,6 +548,31 @@ def optimizer(factors: dict[str, float] | None, net: nn.Module, **changes: Any) 
     return build.build_optimizer(config, net)
 
 
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
+def test_torch_updates_in_one_pass_what_it_would_parameter_by_parameter(name: str) -> None:
+    found = []
+    for said in ({}, {"foreach": False}):
+        torch.manual_seed(0)
+        net = nn.Linear(5, 3).double()
+        node = {"_target_": f"torch.optim.{name}", "lr": 0.01, "weight_decay": 0.1, "lr_factors": None}
+        made = build.build_optimizer({**run_config(), "optim": node | said}, net)
+        assert bool(made.defaults["fused"]) == (not said)
+        for _ in range(5):
+            made.zero_grad()
+            net(torch.arange(10.0).view(2, 5).double()).square().sum().backward()
+            made.step()
+        found.append([p.detach() for p in net.parameters()])
+    torch.testing.assert_close(*found)
+
+
+def test_an_optimizer_of_others_and_complex_weights_are_left_as_they_are() -> None:
+    net = nn.Linear(2, 2)
+    assert not optimizer(None, nn.Linear(2, 2, dtype=torch.complex64)).defaults["fused"]
+    config = run_config()
+    config["optim"] = {"_target_": "torch.optim.Adamax", "lr": 0.01, "lr_factors": None}
+    assert "fused" not in build.build_optimizer(config, net).defaults
+
+
 class Two(nn.Module):
     def __init__(self) -> None:
         super().__init__()
