@@ -17,7 +17,7 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph_parts import call, copies, merge_heads, widths
-from physml.models.graph_powers import p_norm, power
+from physml.models.graph_powers import power
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
@@ -293,14 +293,5 @@ def test_powers_and_their_slopes(p: float):
 def test_slopes_are_finite_where_features_agree_or_nearly(p: float):
     for spread in (0.0, 1e-30, 1e-12):
         d = (torch.ones(4, 3) * spread).requires_grad_()
-        (power(d, p).sum() + (p_norm(d, p).sum() if p else 0)).backward()
+        power(d, p).sum().backward()
         assert torch.isfinite(d.grad).all()
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 2.5, 4.0])
-def test_the_p_norm(p: float):
-    d = draw(5, 3)
-    torch.testing.assert_close(p_norm(d, p), d.norm(p, dim=1))
-    assert torch.autograd.gradcheck(lambda d: p_norm(d, p), (d.requires_grad_(),))
-    small = torch.full((1, 3), 1e-25)
-    assert p_norm(small, p).item() == pytest.approx(1e-25 * 3 ** (1 / p), rel=1e-5)
