@@ -196,7 +196,16 @@ def build_optimizer(config: dict[str, Any], net: Any) -> Any:
     params = [
         {"params": p, **({"lr": node.values["lr"] * f} if f != 1.0 else {})} for f, p in groups.items() if p
     ]
-    return node.make(params=params)
+    return node.make(params=params, **_one_pass(node, [p for _, p in named]))
+
+
+def _one_pass(node: Node, params: Sequence[Any]) -> dict[str, bool]:
+    """torch's update in one pass over each parameter, several times as fast, unless the config has a say."""
+    ways = ("fused", "foreach", "differentiable", "capturable")
+    if not node.cls.__module__.startswith("torch.optim") or any(k in node.values for k in ways):
+        return {}
+    can = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in params)
+    return {"fused": True} if can else {}
 
 
 def build_schedule(config: dict[str, Any], optimizer: Any) -> Any | None:

@@ -10,9 +10,10 @@ from physml.check import non_negative, one_of, positive
 from physml.errors import InputError
 from physml.graphs import cached
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
-from physml.models.graph_powers import p_norm, power
-from physml.models.graph_sums import Aggregate, Edges, edges, gather
+from physml.models.graph_powers import power
+from physml.models.graph_sums import Aggregate, Edges, edges
 from physml.ops.gradient_sum import gradient_sum
+from physml.ops.norm_sum import norm_sum
 
 LEAST_RATE = 1e-20  # below it, the slope of a rate's power is that at it
 
@@ -101,11 +102,7 @@ class GradientGating(nn.Module):
 
     def rate(self, q: Tensor, edge_index: Tensor, of: Edges) -> Tensor:
         r""":math:`\tau^a` from :math:`\hat\tau`, (N, H), or (N, 1) with a single rate."""
-        if self.single_rate:
-            norm = p_norm(gather(q, of.sender) - gather(q, of.receiver), self.p)
-            total = q.new_zeros(len(q), 1).index_add(0, of.sender, norm[:, None])
-        else:
-            total = gradient_sum(q, of, self.p)
+        total = norm_sum(q, of, self.p) if self.single_rate else gradient_sum(q, of, self.p)
         if self.aggregate == "mean":
             total = total * cached("share", edge_index, (len(q), q.dtype), lambda: _share(of, q.dtype))
         rate = torch.tanh(total)

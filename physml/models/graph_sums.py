@@ -25,6 +25,7 @@ class Edges:
     def __init__(self, sender: Tensor, receiver: Tensor, n: int) -> None:
         self.sender, self.receiver, self.n = sender, receiver, n
         self._rows: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        self._received_order: Tensor | None = None
 
     def rows(self, of: Literal["sender", "receiver"]) -> tuple[Tensor, Tensor, Tensor]:
         """Where each node's run of edges starts, the other end of each edge, and the order of the edges."""
@@ -35,6 +36,14 @@ class Edges:
             order = torch.argsort(own, stable=True)
             self._rows[of] = starts(own, self.n), other[order], order
         return self._rows[of]
+
+    def received_order(self) -> Tensor:
+        """Where each edge of rows("receiver") stands in rows("sender")."""
+        if self._received_order is None:
+            place = torch.empty_like(self.sender)
+            place[self.rows("sender")[2]] = torch.arange(len(place), device=place.device)
+            self._received_order = gather(place, self.rows("receiver")[2])
+        return self._received_order
 
     def matrix(self, weight: Tensor, of: Literal["sender", "receiver"]) -> Tensor:
         """Sparse (N, N): the weight of an edge at (its `of` end, its other end)."""

@@ -68,8 +68,8 @@ class _GradientSum(torch.autograd.Function):
         ctx.save_for_backward(q)
         ctx.edges, ctx.p = of, p
         total = torch.zeros_like(q)
-        for i, j, block in _blocks(q, of):
-            total.index_add_(0, i, powers(_difference(q, i, j, block).abs_(), p))
+        for i, j, block in blocks(q, of):
+            total.index_add_(0, i, powers(difference(q, i, j, block).abs_(), p))
         return total
 
     @staticmethod
@@ -77,8 +77,8 @@ class _GradientSum(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (q,), p = ctx.saved_tensors, ctx.p
         to_q = torch.zeros_like(q)
-        for i, j, block in _blocks(q, ctx.edges):
-            d = _difference(q, i, j, block)
+        for i, j, block in blocks(q, ctx.edges):
+            d = difference(q, i, j, block)
             sign = d.sign()
             push = slopes(d.abs_(), p).mul_(sign)
             push.mul_(torch.index_select(grad, 0, i, out=block[1]))
@@ -87,7 +87,7 @@ class _GradientSum(torch.autograd.Function):
         return to_q, None, None
 
 
-def _blocks(q: Tensor, of: "Edges") -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def blocks(q: Tensor, of: "Edges") -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Ends i, j of the edges, those of one sender together, with room for their differences."""
     _, j, order = of.rows("sender")
     i = of.sender[order]
@@ -97,7 +97,8 @@ def _blocks(q: Tensor, of: "Edges") -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         yield one, other, room[:, : len(one)]
 
 
-def _difference(q: Tensor, i: Tensor, j: Tensor, block: Tensor) -> Tensor:
+def difference(q: Tensor, i: Tensor, j: Tensor, block: Tensor) -> Tensor:
+    """q_j - q_i, in the block's room."""
     torch.index_select(q, 0, j, out=block[0])
     torch.index_select(q, 0, i, out=block[1])
     return block[0].sub_(block[1])

@@ -10,12 +10,7 @@
  * with g the gradient of S: it gathers from both ends, where a scatter would let threads meet.
  */
 
-#include "rows.h"
-#include "threads.h"
-
-typedef struct {
-    const long long *start, *other; /* (N + 1): where the edges of a node begin; (E): their other ends */
-} Ends;
+#include "edges.h"
 
 typedef struct {
     length n_nodes, n_channels;
@@ -24,16 +19,6 @@ typedef struct {
     const real *q, *grad; /* (N, H) */
     real *to;             /* (N, H) */
 } Work;
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* |d|^(twice / 2), with `twice` known to the compiler. */
-INLINE real power(real d, int twice) {
-    real x = twice >= 2 ? d : 1;
-    for (int k = 2; k <= twice / 2; k++) x *= d;
-    if (twice % 2) x *= sizeof(real) == sizeof(float) ? (real)sqrtf((float)d) : (real)sqrt((double)d);
-    return x;
-}
 
 INLINE void sum_of_node(const Work *w, length i, int twice) {
     const length H = w->n_channels;
@@ -47,11 +32,6 @@ INLINE void sum_of_node(const Work *w, length i, int twice) {
             to[h] += power(d < 0 ? -d : d, twice);
         }
     }
-}
-
-INLINE real slope(real d, int twice) {
-    const real size = power(d < 0 ? -d : d, twice - 2);
-    return d > 0 ? size : d < 0 ? -size : 0;
 }
 
 INLINE void slope_of_node(const Work *w, length i, int twice) {
@@ -71,22 +51,6 @@ INLINE void slope_of_node(const Work *w, length i, int twice) {
     }
     for (length h = 0; h < H; h++) to[h] *= (real)0.5 * twice;
 }
-
-#define ONE(twice)                                            \
-    case twice:                                               \
-        for (; i < end; i++) EACH(w, i, twice);               \
-        break;
-#define ALL                                                                                              \
-    ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7) ONE(8) ONE(9) ONE(10) ONE(11) ONE(12) ONE(13) ONE(14)     \
-    ONE(15) ONE(16)
-
-#define SHARE(name)                                                                      \
-    static void name(void *shared, int share, int n_shares) {                            \
-        const Work *w = shared;                                                          \
-        length i = first_row((int)w->n_nodes, share, n_shares);                          \
-        const length end = first_row((int)w->n_nodes, share + 1, n_shares);              \
-        switch (w->twice_p) { ALL }                                                      \
-    }
 
 #define EACH sum_of_node
 SHARE(sums)

@@ -1,0 +1,52 @@
+"""The map in C: norm_sum.c, which tells the algorithm. Axes: N nodes, E edges, H channels."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.native import call
+from physml.ops.native.library import load
+from physml.ops.once import once
+
+if TYPE_CHECKING:
+    from physml.models.graph_sums import Edges
+
+SOURCE = Path(__file__).with_name("norm_sum.c")
+PARALLEL = 1e6  # numbers (E, H) above which threads are worth being started
+
+
+def refusal(q: Tensor) -> str | None:
+    """Why native code can't compute this case; None if it can."""
+    return call.refusal(SOURCE, q)
+
+
+def norm_sum(q: Tensor, of: "Edges", p: float) -> Tensor:
+    """`reference.norm_sum` on a CPU for p = 1, 1.5, ..., 8, differentiable once."""
+    return NormSumNative.apply(q, of, p)
+
+
+class NormSumNative(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, of: "Edges", p: float) -> Tensor:
+        q = q.contiguous()
+        norm, total = q.new_empty(len(of.sender)), q.new_empty(len(q), 1)
+        ctx.save_for_backward(q, norm)
+        ctx.edges, ctx.sizes = of, call.integers(*q.shape, int(2 * p))
+        ctx.n_threads = call.threads(len(q), float(len(of.sender)) * q.shape[1], PARALLEL)
+        load(SOURCE, q.dtype).norm_sum_forward(
+            ctx.n_threads, ctx.sizes, *map(call.pointer, (*of.rows("sender")[:2], q, norm, total))
+        )
+        return total
+
+    @staticmethod
+    @once
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (q, norm), of = ctx.saved_tensors, ctx.edges
+        grad, to_q = grad.contiguous(), torch.empty_like(q)
+        ends = *of.rows("sender")[:2], *of.rows("receiver")[:2], of.received_order()
+        load(SOURCE, q.dtype).norm_sum_backward(
+            ctx.n_threads, ctx.sizes, *map(call.pointer, (*ends, q, norm, grad, to_q))
+        )
+        return to_q, None, None
