@@ -1,4 +1,4 @@
-"""ELU on a CPU, in a third of the time that torch takes."""
+"""ELU from what is quick in torch."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ BLOCK = 1 << 16  # numbers that are taken at once: they stay in the cache of a c
 
 
 def elu(x: Tensor) -> Tensor:
-    r""":math:`x` where it is positive, else :math:`e^x - 1`, without the loss of digits near 0.
+    r"""On a CPU in a third of torch's time; elsewhere torch's.
 
     torch takes 15 to 20 ns per number on a CPU for expm1, and less than 1 for exp and 3 for tanh; so here
     :math:`e^x - 1 = (e^x + 1) \tanh(x / 2)`, block by block, within three units of the last place.
     """
-    return _Elu.apply(x) if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) else F.elu(x)
+    return _Elu.apply(x) if x.device.type == "cpu" else F.elu(x)
 
 
 class _Elu(torch.autograd.Function):
@@ -34,5 +34,9 @@ class _Elu(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
-        return torch.ops.aten.elu_backward(grad, 1.0, 1.0, 1.0, True, out)
+        return slope_times(grad, *ctx.saved_tensors)
+
+
+def slope_times(grad: Tensor, out: Tensor) -> Tensor:
+    """The gradient of x from that of ELU's result."""
+    return torch.ops.aten.elu_backward(grad, 1.0, 1.0, 1.0, True, out)
