@@ -73,7 +73,7 @@ def test_workloads_are_experiments(name):
     assert one.conv in one.experiment
     assert spec.config["trainer"]["epochs"] >= one.epochs
     if name.startswith("squirrel"):
-        assert spec.config["model"]["p"] == 2.5 and spec.config["model"]["gate_coupling"]
+        assert spec.config["model"]["p"] % 2 and spec.config["model"]["gate_coupling"]  # no quick power
 
 
 def test_a_file_is_written_and_workloads_are_kept(roots, monkeypatch, capsys):
