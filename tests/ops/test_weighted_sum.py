@@ -131,6 +131,13 @@ def test_a_graph_without_edges_gives_zeros():
         assert backend.ran() == ("torch",)
 
 
+def test_a_graph_without_nodes_has_empty_gradients():
+    none = edges(torch.zeros(2, 0, dtype=torch.long), 0)
+    x, weight = draw(0, 2, 3).requires_grad_(), draw(0, 2).requires_grad_()
+    weighted_sum(x, weight, none).sum().backward()
+    assert x.grad.shape == x.shape and weight.grad.shape == weight.shape
+
+
 @pytest.mark.parametrize("x, weight", [((5, 2, 3), (8, 2)), ((N, 2, 3), (7, 2)), ((N, 2, 3), (8, 1))])
 def test_features_and_weights_of_another_graph_are_refused(x, weight):
     with pytest.raises(InputError, match=r"needs x \(6, A, C\) and weight \(8, A\)"):

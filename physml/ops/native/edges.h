@@ -9,8 +9,6 @@
 #include "rows.h"
 #include "threads.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 typedef struct {
     const long long *start, *other; /* (N + 1): where the edges of a node begin; (E): their other ends */
 } Ends;

@@ -23,6 +23,8 @@
 #define VEC_BYTES 16
 #endif
 
+#define INLINE static inline __attribute__((always_inline))
+
 typedef REAL real;
 typedef real vec __attribute__((vector_size(VEC_BYTES)));
 typedef real loose __attribute__((vector_size(VEC_BYTES), aligned(sizeof(real)), may_alias));
@@ -93,6 +95,12 @@ static inline vec vec_sigmoid(vec x) {
     if (sizeof(real) == sizeof(float)) return 1 / (1 + exp_float(-x));
     for (int i = 0; i < VL; i++) x[i] = (real)(1 / (1 + exp(-(double)x[i])));
     return x;
+}
+
+static inline real sum(vec x) {
+    real total = 0;
+    for (int k = 0; k < VL; k++) total += x[k];
+    return total;
 }
 
 /* Memory for n reals, aligned for vectors, to be given to free(); NULL if there is none. */

@@ -30,12 +30,6 @@ INLINE real most(vec x) {
     return top;
 }
 
-INLINE real sum(vec x) {
-    real total = 0;
-    for (int k = 0; k < VL; k++) total += x[k];
-    return total;
-}
-
 /* 1 / x, for x too small for that a number that is large enough: differences below it count for nothing. */
 INLINE real inverse(real x) {
     const real least_x = 4 * (sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN);

@@ -138,12 +138,6 @@ static length backward_scratch(const Shape *s) {
     return s->n_tile * (s->n_block * (s->ld + s->ld_columns) + s->ld);
 }
 
-static real sum(vec x) {
-    real total = 0;
-    for (int i = 0; i < VL; i++) total += x[i];
-    return total;
-}
-
 /* One step back: from `d_states`, the gradient of h_n, to that of h_{n-1}; [p | e] and h_{n-1} are kept. */
 static void backward_step(const Backward *w, length n, length row, length rows, real *d_states, real *pushes,
                           real *befores, double *d_numbers) {

@@ -35,7 +35,7 @@ class _WeightedSum(torch.autograd.Function):
             heads = zip(grad.unbind(1), weight.unbind(1), strict=True)
             to_x = torch.stack([of.matrix(w, "sender") @ part for part, w in heads], 1)
         if ctx.needs_input_grad[1]:
-            step = max(1, CHUNK // x[0].numel())
+            step = max(1, CHUNK // max(1, x.shape[1] * x.shape[2]))
             pairs = zip(of.sender.split(step), of.receiver.split(step), strict=True)
             products = [x.index_select(0, j).mul_(grad.index_select(0, i)).sum(2) for j, i in pairs]
             to_weight = torch.cat(products)

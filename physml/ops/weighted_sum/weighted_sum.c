@@ -23,14 +23,6 @@ typedef struct {
     real *rows;                             /* (threads, N, BLOCK): `given`, a block of channels at a time */
 } Work;
 
-#define INLINE static inline __attribute__((always_inline))
-
-static inline real sum(vec x) {
-    real total = 0;
-    for (int k = 0; k < VL; k++) total += x[k];
-    return total;
-}
-
 /* n channels from c on of head a, at node i; `rows` are what is gathered, each of whole vectors. */
 INLINE void node(const Work *w, const real *rows, length i, length a, length c, length n) {
     const length A = w->n_heads, at = (i * A + a) * w->n_channels + c;
