@@ -133,6 +133,11 @@ def build_net(config: dict[str, Any], task: Any) -> Any:
 
     net = check(config["net"], "net", plugins, NET_GIVEN, LAYER)
     _refuse_mismatch(net.cls, one.cls, task)
+    if config["precision"] == "bf16" and passes_messages(net.cls):
+        raise ConfigError(
+            "precision=bf16 is not there for networks on graphs: torch has no sparse products of such "
+            "numbers. Set precision=fp32 or, on a GPU, tf32."
+        )
 
     def layer(d_in: int) -> Any:
         return one.make(d_in=d_in)

@@ -1,6 +1,7 @@
 """Checks of arguments, with messages that say what was wanted and what came."""
 
 from collections.abc import Collection
+from numbers import Integral
 from typing import TYPE_CHECKING, Protocol
 
 from physml.errors import InputError, near
@@ -21,16 +22,30 @@ class Shaped(Protocol):
 
 
 def positive(name: str, value: float) -> None:
+    _number(name, value)
     if not value > 0:
         raise InputError(f"{name} must be positive; got {value}.")
 
 
+def count(name: str, value: int) -> None:
+    if not isinstance(value, Integral):
+        raise InputError(f"{name} must be a whole number; got {value!r}.")
+    positive(name, value)
+
+
 def non_negative(name: str, value: float) -> None:
+    _number(name, value)
     if not value >= 0:
         raise InputError(f"{name} must not be negative; got {value}.")
 
 
+def _number(name: str, value: object) -> None:
+    if value is None or isinstance(value, str):
+        raise InputError(f"{name} must be a number; got {value!r}.")
+
+
 def within(name: str, value: float, low: float, high: float) -> None:
+    _number(name, value)
     if not low <= value <= high:
         raise InputError(f"{name} must lie in [{low}, {high}]; got {value}.")
 

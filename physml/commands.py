@@ -67,7 +67,9 @@ def table(name: str, options: argparse.Namespace) -> int:
     Console().print(render_console(made))
     if _own_lines(options):
         return code
-    for file in write_table(made, _folder("tables", options)):
+    with _writing(_folder("tables", options)) as folder:
+        files = write_table(made, folder)
+    for file in files:
         print(f"written: {shown(file)}")
     return code
 
@@ -87,7 +89,9 @@ def _settings_table(path: Path, options: argparse.Namespace) -> int:
 
     made = collect_settings(spec)
     Console().print(render_settings(made))
-    for file in write_settings(made, _folder("tables", options)):
+    with _writing(_folder("tables", options)) as folder:
+        files = write_settings(made, folder)
+    for file in files:
         print(f"written: {shown(file)}")
     return 0
 
@@ -102,6 +106,17 @@ def _show_wanted(wanted: Wanted) -> int:
 def _folder(kind: str, options: argparse.Namespace) -> Path:
     """Where tables and figures are written; those of smoke runs must not take the place of true ones."""
     return results_root() / "smoke" / kind if options.smoke else results_root() / kind
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[Path]:
+    try:
+        yield folder
+    except OSError as error:
+        raise DataError(
+            f"{shown(folder)} cannot be written: {error.strerror or error}. "
+            "Free space, or set PHYSML_RESULTS to another folder."
+        ) from error
 
 
 def _own_lines(options: argparse.Namespace) -> bool:
@@ -144,13 +159,18 @@ def tables_with_state(paper: str) -> int:
 
 def _states(paper: str) -> list[tuple[str, str, str]]:
     """Id, title and state of every table."""
+    from rich.console import Console
+    from rich.progress import track
+
     from physml import tablespec as tables
     from physml.settings import collect_settings, load_settings
     from physml.table import table_state
 
     options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None, verify=None)
     rows = []
-    for ident in tables.table_ids():
+    # A minute where nothing is cached yet.
+    seen, here = Console(stderr=True), sys.stderr.isatty()
+    for ident in track(tables.table_ids(), "reading tables", console=seen, transient=True, disable=not here):
         path = tables.find_table(ident, paper)
         if tables.kind_of(path) == "settings":
             settings = load_settings(path)
@@ -183,7 +203,9 @@ def figure(name: str, options: argparse.Namespace) -> int:
     records = wanted.records()
     made = figures.collect(spec, wanted.identities, records, wanted.running(), blocked=wanted.untrainable)
     print("\n".join(figures.state_lines(made)))
-    print(f"written: {shown(write_figure(made, _folder('figures', options)))}")
+    with _writing(_folder("figures", options)) as folder:
+        file = write_figure(made, folder)
+    print(f"written: {shown(file)}")
     return code
 
 

@@ -115,18 +115,33 @@ def _hydra(overrides: list[str]) -> tuple[dict[str, Any], dict[str, str | None]]
     from omegaconf.errors import OmegaConfBaseException
 
     composed, choices = _merged(overrides)
+    for group in ("model", "task"):
+        if OmegaConf.is_dict(composed[group]) and OmegaConf.is_missing(composed[group], "_target_"):
+            wanted = [n for n in names(group) if n != "own"]
+            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {near('', wanted)}")
     try:
         missing = OmegaConf.missing_keys(composed)
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{error.full_key}: {_first_line(error)}.") from error
-    for group in ("model", "task"):
-        if f"{group}._target_" in missing:
-            wanted = [n for n in names(group) if n != "own"]
-            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {near('', wanted)}")
+        raise ConfigError(_unresolved(error, choices)) from error
     if missing:
         raise ConfigError(f"these keys have no value yet: {', '.join(sorted(missing))}. Add KEY=VALUE.")
     return config, choices
+
+
+def _unresolved(error: Exception, choices: dict[str, str | None]) -> str:
+    """What to say of a key that takes its value from one that is not there."""
+    message = f"{getattr(error, 'full_key', None)}: {_first_line(error)}."
+    lacking = re.search(r"Interpolation key 'net\.(\w+)' not found", message)
+    having = [n for n in names("net") if lacking and lacking[1] in read_yaml(CONF / "net" / f"{n}.yaml")]
+    if lacking is None or not having:
+        return message
+    model, task, net = (choices.get(group) for group in ("model", "task", "net"))
+    return (
+        f"model={model} does not fit task={task}: it needs net.{lacking[1]}, a key of "
+        f"{' and '.join(f'net={n}' for n in having)}, and the task brings net={net}. "
+        "Choose a task that brings one of those, or another model; `physml list` has both."
+    )
 
 
 def _merged(overrides: list[str]) -> tuple[Any, dict[str, str | None]]:

@@ -46,8 +46,11 @@ class Preempted(PhysmlError):
     exit_code = 75
 
 
+MANY = 100  # names that a message can hold
+
+
 def near(name: str, known: Iterable[str]) -> str:
-    """A hint: the known names close to `name`, else all of them.
+    """A hint: the known names close to `name`, else all of them, or the first of very many.
 
     Example:
         >>> near("lme", ["lem", "lstm"])
@@ -57,4 +60,6 @@ def near(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"Did you mean {' or '.join(close)}?"
+    if len(known) > MANY:
+        return f"Known: {', '.join(known[:10])} and {len(known) - 10} more."
     return f"Known: {', '.join(known)}." if known else "None is known."

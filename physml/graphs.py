@@ -40,6 +40,9 @@ def cached(what: str, of: Tensor, key: tuple[Hashable, ...], make: Callable[[], 
 
 def check_graph(x: Shaped, edge_index: Tensor, edge_weight: Tensor | None = None) -> None:
     """InputError unless x (N, H), edge_index (2, E) within [0, N) and edge_weight (E,) belong together."""
+    for name, given in {"x": x, "edge_index": edge_index}.items():
+        if not hasattr(given, "dim"):
+            raise InputError(f"{name} must be a tensor; got {type(given).__name__}. Use torch.as_tensor.")
     if x.dim() != 2 or 0 in x.shape:
         raise InputError(
             f"x must have shape (N, H) with at least one node and one channel; got {tuple(x.shape)}."

@@ -68,7 +68,7 @@ KINDS: dict[str, Callable[[], list[Entry]]] = {
 
 
 def entries(kind: str, named: str | None = None) -> list[Entry]:
-    """The entries of one kind, all or those with `named` in their name, which may hold wildcards.
+    """The entries of one kind, all or those with each word of `named` in their name; wildcards are words too.
 
     Errors: ConfigError for an unknown kind, and where no name fits, with near names.
     """
@@ -77,7 +77,7 @@ def entries(kind: str, named: str | None = None) -> list[Entry]:
     found = KINDS[kind]()
     if named is None:
         return found
-    fitting = [entry for entry in found if fnmatchcase(entry.name, f"*{named}*")]
+    fitting = [entry for entry in found if all(fnmatchcase(entry.name, f"*{w}*") for w in named.split())]
     if not fitting:
         hint = near(named, [entry.name for entry in found])
         raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from physml.errors import Busy, DataError
-from physml.paths import shown
+from physml.paths import shown, work_variable
 from physml.provenance import host
 
 PATIENCE_S = 0.5  # `is_held` holds the lock too, for a moment
@@ -23,7 +23,7 @@ def held(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"{shown(folder)} cannot be written: {error.strerror}. "
-            "Free space, or set PHYSML_RUNS to another folder."
+            f"Free space, or set {work_variable()} to another folder."
         ) from error
     try:
         if not _taken(file):

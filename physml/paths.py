@@ -28,6 +28,11 @@ def work_root() -> Path:
     return ROOT / "runs"
 
 
+def work_variable() -> str:
+    """The variable that moves `work_root` and all else that must be written."""
+    return "PHYSML_RUNS" if os.environ.get("PHYSML_RUNS") else "PHYSML_RESULTS"
+
+
 def cache_root() -> Path:
     """What can be made again: $PHYSML_CACHE, else ~/.cache/physml."""
     return Path(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").expanduser().absolute()

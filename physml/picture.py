@@ -31,7 +31,7 @@ def draw(figure: Figure) -> "Canvas":
     columns = spec.columns or n
     rows = math.ceil(n / columns)
     entries = max(sum(c.drawn for c in curves) + len(absent(curves)) for _, curves in figure.panels)
-    below = spec.kind == "curves" and entries > ROOMY  # then the legends stand below the axes
+    below = spec.kind in ("curves", "points") and entries > ROOMY  # then the legends stand below the axes
     shared = spec.kind == "simulation" and any(len(curves) > 1 for _, curves in figure.panels)
     width = 4.6 * columns if n > 1 else 6.4
     height = (4.4 if rows == 1 else 3.0 * rows) + 0.2 * entries * below

@@ -12,6 +12,7 @@ from physml.errors import RecordError
 from physml.paths import results_roots, shown
 
 SCHEMA = 1
+UNVERIFIED = "unverified data"  # a record's data.kind after data.verify=off
 REQUIRED = ("schema", "experiment", "identity", "split", "seed", "status", "metrics", "config")
 
 

@@ -25,7 +25,10 @@ DONE = ("finished", "diverged")  # a second start would give the same
 
 
 def existing(spec: RunSpec) -> dict[str, Any] | None:
-    """The record of exactly this run, if it is there. Refuses a hash that two different configs share."""
+    """The record of exactly this run, if it is there. Refuses a hash that two different configs share.
+
+    A record of data that nothing verified counts only where `data.verify=off` asks for no more.
+    """
     for root in record.results_roots():
         path = root / spec.place.relative
         if path.exists():
@@ -34,7 +37,9 @@ def existing(spec: RunSpec) -> dict[str, Any] | None:
                 raise RunFailed(
                     f"{shown(path)} has the same identity but another config. Move it away and report this."
                 )
-            return found
+            unverified = (found.get("data") or {}).get("kind") == record.UNVERIFIED
+            if not unverified or spec.config["data"]["verify"] == "off":
+                return found
     return None
 
 
@@ -183,6 +188,8 @@ class _Attempt:
         from physml.ops import backend
 
         state = checkpoint.load(self.spec.work_folder, self.spec.place.identity)
+        if state and state.get("verify") == "off" and self.config["data"]["verify"] != "off":
+            state = None  # its first steps saw data that nothing verified
         if state:
             self.trainer.load_state_dict(state["trainer"])
             self.started = state["started"]
@@ -200,6 +207,7 @@ class _Attempt:
             "identity": self.spec.place.identity,
             "started": self.started,
             "backends": backend.ran(),
+            "verify": self.config["data"]["verify"],
             "trainer": state,
         }
         after = "Training goes on."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from physml import stats
+from physml.record import UNVERIFIED
 from physml.stats import ClaimVerdict, Published, Summary
 from physml.tablespec import Cell, Claim, Column, Row, Run, TableSpec, experiments_of
 
@@ -301,7 +302,7 @@ def _incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
         data = record.get("data") or {}
         if record.get("short") or (record.get("config") or {}).get("profile") == "smoke":
             return "short budget"
-        if (kind := data.get("kind")) in ("substitute data", "content-verified", "unverified data"):
+        if (kind := data.get("kind")) in ("substitute data", "content-verified", UNVERIFIED):
             return str(kind)
         if str(data.get("fingerprint") or "").startswith("differs"):
             return "different data"

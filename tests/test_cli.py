@@ -92,6 +92,13 @@ WRONG = [
     ((), "required: COMMAND"),
     (("run",), "no model is chosen. Add model=NAME. Known: .*lem"),
     (("run", "model=lem"), "no task is chosen. Add task=NAME. Known: adding"),
+    (("run", "model=graphcon_gcn"), "no task is chosen. Add task=NAME. Known: adding"),
+    (
+        ("run", "model=g2_gcn", "task=psmnist"),
+        "model=g2_gcn does not fit task=psmnist: it needs net.hidden, a key of net=graph and net=graphs, "
+        "and the task brings net=sequence",
+    ),
+    (("run", "model=g2_gcn", "task=texas", "model.p=${net.foo}"), "'net.foo' not found"),
     (("run", "model=lme", "task=adding"), "there is no model named lme. Did you mean lem"),
     (("run", "model=lem", "task=ading"), "there is no task named ading. Did you mean adding"),
     (
@@ -348,6 +355,17 @@ def test_a_table_answers_to_its_other_names(physml: Callable[..., Said], alias: 
     code, out, _ = physml("table", alias, "--no-run")
     assert code == 0
     assert out.startswith("lem-4: ")
+
+
+@pytest.mark.parametrize("arguments", [("table", "g2-4"), ("table", "lem-4"), ("figure", "lem-fig-4")])
+def test_results_that_cannot_be_written_are_said(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file"))
+    code, _, err = physml(*arguments, "--no-run")
+    assert code == 2
+    assert re.search(r"cannot be written: Not a directory\. .*set PHYSML_RESULTS to another folder", err)
 
 
 @pytest.mark.parametrize(("width", "between"), [(220, r".* "), (80, r".*\n +")])

@@ -139,6 +139,12 @@ def test_a_model_of_the_other_kind_is_refused(model: str, task: str, store: Stor
         build.build_net(config, loaded(config, store))
 
 
+def test_half_precision_on_graphs_is_refused_before_training(store: Store) -> None:
+    config = checked(config_of("model=gcn", "task=texas", "precision=bf16", "profile=smoke"))
+    with pytest.raises(ConfigError, match=r"precision=bf16 is not there for networks on graphs"):
+        build.build_net(config, loaded(config, store))
+
+
 @pytest.mark.parametrize(("net", "task"), [("graph", "adding"), ("sequence", "texas")])
 def test_a_net_of_the_other_kind_is_refused(net: str, task: str, store: Store) -> None:
     config = checked(config_of("model=gcn", f"task={task}", f"net={net}", "profile=smoke"))

@@ -116,7 +116,7 @@ def test_configs_and_code_that_are_shown_are_whole(path: Path) -> None:
 
 def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     files = readme.files((ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8"))
-    assert set(files) == {"my_rnn.py", "my_gnn.py", "mine.yaml", "mine_on_texas.yaml"}
+    assert set(files) == {"my_rnn.py", "my_gnn.py", "graph_layers.py", "mine.yaml", "mine_on_texas.yaml"}
     for name, content in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     config = compose.compose([f"experiment={tmp_path / 'mine.yaml'}"]).config
@@ -125,6 +125,12 @@ def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     on_texas = compose.compose([f"experiment={tmp_path / 'mine_on_texas.yaml'}"]).config
     assert on_texas["model"]["coupling"] == {"_target_": "my_gnn.MyGNN", "d_in": 32, "d_hidden": 32}
     assert on_texas["net"]["_target_"] == "physml.models.gnn.GraphNet"
+
+
+def test_the_layers_of_the_how_to_run() -> None:
+    source = readme.files((ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8"))["graph_layers.py"]
+    assert "assert" in source
+    exec(compile(source, "graph_layers.py", "exec"), {})  # its last line checks shapes
 
 
 def test_the_readme_lists_the_environment_variables_that_the_code_reads() -> None:

@@ -38,6 +38,11 @@ def test_wrong_input_is_a_value_error_for_those_who_use_physml_from_python() -> 
         ("", ["b", "a"], "Known: a, b."),
         ("x", [], "None is known."),
         ("lem", iter(["lem"]), "Did you mean lem?"),
+        (
+            "x",
+            (f"{i:03}" for i in range(200)),
+            f"Known: {', '.join(f'{i:03}' for i in range(10))} and 190 more.",
+        ),
     ],
 )
 def test_near_names(name: str, known: list[str], says: str) -> None:

@@ -177,11 +177,19 @@ def test_many_entries_stand_below_the_axes(tmp_path: Path) -> None:
     made = collect(
         spec(panels=[{"title": "T = 5", "series": series}]), ids(*(f"t/{e}" for e in "abcdef")), records
     )
-    canvas = draw(made)
+    legend_is_below(draw(made))
+    of_points = [{"label": e, "points": [{"x": 1, "experiment": f"t/{e}"}]} for e in "abcdef"]
+    dots = spec(kind="points", metric="test/accuracy", panels=[{"title": "p", "series": of_points}])
+    records = [scored(tmp_path, f"t/{letter}", 0, 0.5) for letter in "abcdef"]
+    made = collect(dots, ids(*(f"t/{e}" for e in "abcdef")), records)
+    legend_is_below(draw(made))
+
+
+def legend_is_below(canvas: Any) -> None:
     canvas.draw_without_rendering()
     (axes,) = canvas.axes
     legend = axes.get_legend()
-    assert legend is not None
+    assert legend is not None and len(legend.get_texts()) == 7
     box = legend.get_window_extent()
     assert box.y0 >= 0 and box.y1 < axes.get_window_extent().y0
 

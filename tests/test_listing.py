@@ -125,5 +125,7 @@ def test_a_part_of_the_name_or_a_wildcard_narrows_a_list() -> None:
     assert "g2/texas-gcn" in names and all(name.startswith("g2/texas") for name in names)
     some = [entry.name for entry in listing.entries("experiments", "lem/*-short")]
     assert some and all(name.startswith("lem/") and "-short" in name for name in some)
+    both = [entry.name for entry in listing.entries("experiments", "texas graphcon")]
+    assert both and all("graphcon" in name and "texas" in name for name in both)
     with pytest.raises(ConfigError, match=r"^none of the \d+ models has graphcom in its name\. Did you mean"):
         listing.entries("models", "graphcom")

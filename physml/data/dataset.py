@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from physml.coerce import build
 from physml.errors import ConfigError, near
 from physml.paths import CONF
+from physml.record import UNVERIFIED
 from physml.spec import read_yaml
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def kind_of(used: Iterable[Mapping[str, str]]) -> str:
     found = {one["verified"] for one in used}
     words = {
         "fixture": "fixture",
-        "off": "unverified data",
+        "off": UNVERIFIED,
         "content": "content-verified",
         "first seen": "pinned",
     }

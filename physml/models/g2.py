@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.check import non_negative, one_of, positive
+from physml.check import count, non_negative, one_of, positive
 from physml.errors import InputError
 from physml.graphs import cached
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
@@ -67,7 +67,7 @@ class GradientGating(nn.Module):
         heads: Heads = "mean",
     ) -> None:
         super().__init__()
-        positive("n_layers", n_layers)
+        count("n_layers", n_layers)
         positive("p", p)
         non_negative("rate_exponent", rate_exponent)
         one_of("aggregate", aggregate, ("sum", "mean"))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.check import has_shape, non_negative, one_of, positive, within
+from physml.check import count, has_shape, non_negative, one_of, positive, within
 from physml.errors import InputError
 from physml.graphs import check_graph
 from physml.models.graph_features import Features, dropped, linear
@@ -48,6 +48,7 @@ class PairNorm(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    one_graph: ClassVar[bool] = True  # means over all nodes: a batch of graphs would mix them
 
     def __init__(self, *, scale: float = 1.0) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class GNN(nn.Module):
     ) -> None:
         super().__init__()
         for name, size in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            positive(name, size)
+            count(name, size)
         one_of("kind", kind, ("mlp", "gcn", "gat", "sage"))
         one_of("activation", activation, ACTIVATIONS)
         one_of("heads", heads, ("mean", "official"))
@@ -160,8 +161,8 @@ class GCNII(nn.Module):
 
     def __init__(self, d_in: int, n_layers: int, *, alpha: float, lam: float, dropout: float = 0.0) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("n_layers", n_layers)
+        count("d_in", d_in)
+        count("n_layers", n_layers)
         within("alpha", alpha, 0.0, 1.0)
         non_negative("lam", lam)
         within("dropout", dropout, 0.0, 1.0)
@@ -226,6 +227,7 @@ class GraphModel(nn.Module):
     over the nodes of each graph; None: one output per node.
     Shapes: input (N, D), edge_index (2, E), edge_weight (E,), batch (N,) the graph of each node, None: one
     graph -> (N, O), or (G, O) with a pool.
+    Raises InputError for a batch of several graphs if a layer's answer depends on all nodes (`one_graph`).
     """
 
     version: ClassVar[int] = 1
@@ -241,6 +243,7 @@ class GraphModel(nn.Module):
         if pool is not None:
             one_of("pool", pool, ("sum", "mean", "max"))
         self.encoder, self.stack, self.decoder, self.pool = encoder, stack, decoder, pool
+        self._mixing = [type(m).__name__ for m in self.modules() if getattr(m, "one_graph", False)]
 
     def forward(
         self,
@@ -251,6 +254,13 @@ class GraphModel(nn.Module):
         batch: Tensor | None = None,
     ) -> Tensor:
         check_graph(input, edge_index, edge_weight)
+        if self._mixing and batch is not None and bool((batch > 0).any()):
+            raise InputError(
+                f"{self._mixing[0]} looks at all nodes at once, so the graphs of a batch would change each "
+                f"other's answers; got {int(batch.max()) + 1} graphs. Give it one graph at a time "
+                "(trainer.batch_size=1 trainer.eval_batch_size=1), or leave "
+                "it out (model.pair_norm=null, square_plus=false)."
+            )
         x = call(self.stack, self.encode(input), edge_index, edge_weight)
         x = self.decode(x, edge_index, edge_weight)
         return x if self.pool is None else pooled(x, batch, self.pool)
@@ -294,8 +304,8 @@ class GraphNet(GraphModel):
         pool: Pool | None = None,
         init: Literal["default", "official-heterophilic"] = "default",
     ) -> None:
-        positive("d_in", d_in)
-        positive("d_out", d_out)
+        count("d_in", d_in)
+        count("d_out", d_out)
         one_of("readout", readout, ("node", "graph"))
         one_of("decoder", decoder, ("linear", "layer"))
         one_of("init", init, ("default", "official-heterophilic"))
@@ -315,7 +325,7 @@ class GraphNet(GraphModel):
             )
         encoder = None
         if hidden is not None:
-            positive("hidden", hidden)
+            count("hidden", hidden)
             encoder = nn.Linear(d_in, hidden)
         elif encoder_activation != "identity":
             raise InputError("encoder_activation acts behind an encoder, and hidden is null: there is none.")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.check import one_of, positive, within
+from physml.check import count, one_of, within
 from physml.errors import InputError
 from physml.models.graph_features import Features, linear
 from physml.models.graph_parts import check_input
@@ -31,8 +31,8 @@ class GraphConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, bias: bool = True) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_out", d_out)
+        count("d_in", d_in)
+        count("d_out", d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin = nn.Linear(d_in, d_out, bias=False)
         self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
@@ -45,11 +45,14 @@ class GraphConvolution(nn.Module):
 
     def forward(self, x: Features, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         check_input(x, edge_index, edge_weight, self.d_in)
-        spread = gcn_spread(x, edge_index, edge_weight)
         if isinstance(x, Tensor) and self.d_in < self.d_out:  # the narrower side is spread
-            out = self.lin(spread(x))
-        else:
-            out = spread(linear(x, self.lin.weight))
+            out = self.lin(gcn_spread(x, edge_index, edge_weight)(x))
+            return out if self.bias is None else out + self.bias
+        return self.of_mixed(linear(x, self.lin.weight), edge_index, edge_weight)
+
+    def of_mixed(self, mixed: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """The answer for X W that is at hand, (N, d_out) -> (N, d_out)."""
+        out = gcn_spread(mixed, edge_index, edge_weight)(mixed)
         return out if self.bias is None else out + self.bias
 
     def symbols(self) -> dict[str, Tensor]:
@@ -72,8 +75,8 @@ class MeanConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_out", d_out)
+        count("d_in", d_in)
+        count("d_out", d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin_l = nn.Linear(d_in, d_out)
         self.lin_r = nn.Linear(d_in, d_out, bias=False)
@@ -109,7 +112,7 @@ class GraphAttention(nn.Module):
     def __init__(self, d_in: int, d_head: int, *, n_heads: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
         for name, size in {"d_in": d_in, "d_head": d_head, "n_heads": n_heads}.items():
-            positive(name, size)
+            count(name, size)
         within("dropout", dropout, 0.0, 1.0)
         self.d_in, self.d_head, self.n_heads, self.d_out = d_in, d_head, n_heads, d_head * n_heads
         self.dropout = dropout
@@ -178,7 +181,7 @@ class TransformerAttention(nn.Module):
     ) -> None:
         super().__init__()
         for name, size in {"d_in": d_in, "d_attention": d_attention, "n_heads": n_heads}.items():
-            positive(name, size)
+            count(name, size)
         one_of("score", score, ("scaled_dot", "cosine", "exp_kernel"))
         one_of("normalize", normalize, ("receiver", "sender"))
         if d_attention % n_heads:
@@ -186,6 +189,7 @@ class TransformerAttention(nn.Module):
         self.d_in = self.d_out = d_in
         self.n_heads, self.d_head = n_heads, d_attention // n_heads
         self.score, self.normalize, self.square_plus = score, normalize, square_plus
+        self.one_graph = square_plus  # m is over all edges: a batch of graphs would mix them
         self.Q, self.K = nn.Linear(d_in, d_attention), nn.Linear(d_in, d_attention)
         if score == "exp_kernel":
             self.height, self.length = nn.Parameter(torch.empty(1)), nn.Parameter(torch.empty(1))
@@ -235,8 +239,8 @@ class NodeLinear(nn.Module):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_out", d_out)
+        count("d_in", d_in)
+        count("d_out", d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin = nn.Linear(d_in, d_out)
 

@@ -1,5 +1,6 @@
 """What graph networks share: calling a coupling, merging heads, forces. Axes: N nodes, H channels."""
 
+import contextlib
 import copy
 import inspect
 from collections import deque
@@ -97,6 +98,7 @@ class Force(nn.Module):
         one_of("activation", activation, ACTIVATIONS)
         one_of("residual", residual, ("none", "plus", "official-v1", "official-v2"))
         one_of("heads", heads, ("mean", "official"))
+        _check_called_on_edges(coupling)
         d_in, d_out = widths(coupling)
         if d_in is not None and d_out is not None and d_out % d_in:
             raise InputError(
@@ -122,12 +124,18 @@ class Force(nn.Module):
         return getattr(self.coupling, "lin", None)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        total = call(self.coupling, x, edge_index, edge_weight)
-        if self.R is not None:
-            added = -self.R(self._own()(x)) if self.residual == "official-v1" else self.R(x)
-            total = total + added
-            if self.residual == "official-v2":
-                total = total - self._own()(x)
+        if self.R is None:
+            total = call(self.coupling, x, edge_index, edge_weight)
+        elif self.residual == "plus":
+            total = call(self.coupling, x, edge_index, edge_weight) + self.R(x)
+        else:
+            mixed = self._own()(x)  # X W
+            of_mixed = getattr(self.coupling, "of_mixed", None)  # a layer that needs X W too
+            if of_mixed is None:
+                total = call(self.coupling, x, edge_index, edge_weight)
+            else:
+                total = of_mixed(mixed, edge_index, edge_weight)
+            total = total - self.R(mixed) if self.residual == "official-v1" else total + self.R(x) - mixed
         return merge_heads(ACTIVATIONS[self.activation](total), x.shape[1], self.heads)
 
     def symbols(self) -> dict[str, Tensor]:
@@ -137,6 +145,17 @@ class Force(nn.Module):
         if self.R is not None:
             found = {**found, "R": self.R.weight, "r": self.R.bias}
         return found
+
+
+def _check_called_on_edges(coupling: object) -> None:
+    if isinstance(coupling, nn.Module):
+        with contextlib.suppress(TypeError):
+            inspect.signature(coupling.forward).bind("x", "edge_index")
+            return
+    raise InputError(
+        "coupling must be a message-passing layer, called as coupling(x, edge_index), such as "
+        f"GraphConvolution(8, 8) or a convolution of torch_geometric.nn; got {coupling!r}."
+    )
 
 
 def numbered(forces: nn.ModuleList) -> dict[str, Tensor]:
@@ -155,6 +174,8 @@ def check_input(x: Features, edge_index: Tensor, edge_weight: Tensor | None, d: 
     check_graph(x, edge_index, edge_weight)
     if d is not None:
         has_shape("x", x, ("N", d), hint="One row of channels per node.")
+    if not x.dtype.is_floating_point:
+        raise InputError(f"x must hold floating-point numbers; got {x.dtype}. Use x.float().")
 
 
 def last(steps: Iterator[Any]) -> Any:

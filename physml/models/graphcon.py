@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.check import has_shape, non_negative, positive, within
+from physml.check import count, has_shape, non_negative, positive, within
 from physml.errors import InputError
 from physml.models.graph_layers import TransformerAttention
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, times, widths
@@ -64,7 +64,7 @@ class GraphCON(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        positive("n_layers", n_layers)
+        count("n_layers", n_layers)
         positive("dt", dt)
         non_negative("gamma", gamma)
         non_negative("alpha", alpha)

@@ -191,6 +191,22 @@ def test_a_batch_of_graphs_equals_its_graphs_one_by_one(name: str):
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("mixing", ["PairNorm", "TransformerAttention"])
+def test_what_looks_at_all_nodes_at_once_takes_no_batch_of_graphs(mixing: str):
+    layer = {
+        "PairNorm": lambda d: GNN(d, H, 2, kind="gcn", pair_norm=1.0),
+        "TransformerAttention": lambda d: Diffusion(
+            TransformerAttention(d, d_attention=4, n_heads=2, square_plus=True), T=2.0
+        ),
+    }[mixing]
+    for readout, pool in (("graph", "sum"), ("node", None)):
+        net = GraphNet(layer, D, C, readout, hidden=H, pool=pool).double()
+        one, two = torch.zeros(N, dtype=torch.long), torch.tensor([0, 0, 0, 0, 0, 1])
+        torch.testing.assert_close(net(draw(N, D), ODD, batch=one), net(draw(N, D), ODD))
+        with pytest.raises(InputError, match=f"{mixing} looks at all nodes at once.*got 2 graphs"):
+            net(draw(N, D), ODD, batch=two)
+
+
 @pytest.mark.parametrize("name", STACKS)
 def test_renaming_the_nodes_renames_the_outputs(name: str):
     net, x = network(name), draw(N, D)
@@ -415,3 +431,13 @@ def test_a_stack_without_encoder_has_the_same_numbers_from_sparse_features(
         rows = width == 256 and not residual  # what is added to a layer's outputs must be dense
         assert entered == [Rows if rows else Tensor]
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("name", ["mlp", "gcn", "gat", "sage"])
+def test_gradients_lie_in_memory_as_their_weights(name: str):
+    """torch's fused optimizers on a CPU take that for granted, and are wrong where it isn't so."""
+    x = torch.zeros(N, 300, dtype=torch.double)
+    x[torch.arange(N), torch.arange(N) * 7] = 1.0  # wide and mostly zeros: a sparse product
+    net = GraphNet(lambda d: GNN(d, H, 2, kind=name), 300, C, "node", hidden=None).double()
+    net(x, ODD).square().sum().backward()
+    assert all(p.grad is not None and p.grad.stride() == p.stride() for p in net.parameters())

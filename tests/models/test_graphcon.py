@@ -296,6 +296,11 @@ def test_symbols_name_the_weights_of_the_paper():
         ({"gamma": -1.0}, "gamma must not be negative"),
         ({"alpha": -0.5}, "alpha must not be negative"),
         ({"n_layers": 0}, "n_layers must be positive"),
+        ({"n_layers": 2.5}, "n_layers must be a whole number; got 2.5"),
+        ({"dt": "abc"}, "dt must be a number; got 'abc'"),
+        ({"coupling": "gcn"}, "coupling must be a message-passing layer.*got 'gcn'"),
+        ({"coupling": GraphConvolution}, "coupling must be a message-passing layer"),
+        ({"coupling": nn.Linear(4, 4)}, "called as coupling.x, edge_index.*got Linear"),
         ({"activation": "rleu"}, "relu"),
         ({"residual": "v1"}, "official-v1"),
         ({"heads": "sum"}, "'mean', 'official'"),
@@ -317,6 +322,10 @@ def test_what_cannot_be_run_is_refused():
         layer(draw(N, H), torch.tensor([[0], [6]]))
     with pytest.raises(InputError, match=r"x must have shape \(N, 4\)"):
         layer(draw(N, 3), ODD)
+    with pytest.raises(InputError, match=r"floating-point numbers; got torch.int64"):
+        layer(draw(N, H).long(), ODD)
+    with pytest.raises(InputError, match=r"edge_index must be a tensor; got ndarray"):
+        layer(draw(N, H), ODD.numpy())
     with pytest.raises(InputError, match=r"y must have shape \(6, 4\)"):
         layer(draw(N, H), ODD, y=draw(N, 3))
     with pytest.raises(InputError, match="takes no edge_weight"):

@@ -1,31 +1,17 @@
 """Sums of powers along edges: all backends against a float64 loop."""
 
-import platform
-
 import numpy as np
 import pytest
 import torch
+from edge_lists import ODD, WIDTHS, N, draw, edges, needs_compiler
 from torch import Tensor
 
 from physml.errors import InputError
-from physml.models.graph_sums import Edges
 from physml.ops import backend
 from physml.ops.gradient_sum import function, gradient_sum, native
-from physml.ops.native.library import Unavailable, load
 
 HALVES = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0]
 OTHERS = [0.0, 0.3, 0.5, 2.3, 9.0]
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
-N = 6
-ODD = torch.tensor([[0, 0, 1, 1, 2, 3, 3, 0], [1, 1, 0, 2, 2, 4, 0, 3]])  # twice the same, a loop, 5 alone
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
-def edges(edge_index: Tensor, n: int = N) -> Edges:
-    return Edges(edge_index[0], edge_index[1], n)
 
 
 def by_loop(q: Tensor, edge_index: Tensor, p: float) -> np.ndarray:
@@ -37,10 +23,7 @@ def by_loop(q: Tensor, edge_index: Tensor, p: float) -> np.ndarray:
 
 @pytest.fixture
 def compiler() -> None:
-    try:
-        load(native.SOURCE, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler(native.SOURCE)
 
 
 @pytest.mark.parametrize("p", [*HALVES, *OTHERS])

@@ -1,36 +1,19 @@
 """Sums of norms along edges: all backends against a float64 loop."""
 
-import platform
-
 import numpy as np
 import pytest
 import torch
+from edge_lists import ODD, WIDTHS, N, draw, edges, many, needs_compiler
 from torch import Tensor
 
 from physml.errors import InputError
 from physml.models.graph_sums import Edges
 from physml.ops import backend
 from physml.ops.gradient_sum import function
-from physml.ops.native.library import Unavailable, load
 from physml.ops.norm_sum import native, norm_sum
 
 HALVES = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.5, 8.0]
 OTHERS = [2.3, 9.0]
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
-N = 6
-ODD = torch.tensor([[0, 0, 1, 1, 2, 3, 3, 0], [1, 1, 0, 2, 2, 4, 0, 3]])  # twice the same, a loop, 5 alone
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
-def edges(edge_index: Tensor, n: int = N) -> Edges:
-    return Edges(edge_index[0], edge_index[1], n)
-
-
-def many() -> Edges:
-    return edges(torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(0)), 40)
 
 
 def by_loop(q: Tensor, of: Edges, p: float) -> np.ndarray:
@@ -42,10 +25,7 @@ def by_loop(q: Tensor, of: Edges, p: float) -> np.ndarray:
 
 @pytest.fixture
 def compiler() -> None:
-    try:
-        load(native.SOURCE, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler(native.SOURCE)
 
 
 @pytest.mark.parametrize("p", [*HALVES, *OTHERS])

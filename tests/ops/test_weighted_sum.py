@@ -1,34 +1,17 @@
 """Sums with trained weights over the edges of a graph: all backends against a float64 loop."""
 
-import platform
-
 import numpy as np
 import pytest
 import torch
+from edge_lists import ODD, WIDTHS, N, draw, edges, many, needs_compiler
 from torch import Tensor
 
 from physml.errors import InputError
 from physml.models.graph_sums import Edges
 from physml.ops import backend
-from physml.ops.native.library import Unavailable, load
 from physml.ops.weighted_sum import function, native, weighted_sum
 
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
 BACKENDS = ("reference", "torch", "native")
-N = 6
-ODD = torch.tensor([[0, 0, 1, 1, 2, 3, 3, 0], [1, 1, 0, 2, 2, 4, 0, 3]])  # twice the same, a loop, 5 alone
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
-def edges(edge_index: Tensor, n: int = N) -> Edges:
-    return Edges(edge_index[0], edge_index[1], n)
-
-
-def many(n: int = 40, n_edges: int = 300) -> Edges:
-    return edges(torch.randint(0, n, (2, n_edges), generator=torch.Generator().manual_seed(0)), n)
 
 
 def by_loop(x: Tensor, weight: Tensor, of: Edges) -> np.ndarray:
@@ -40,10 +23,7 @@ def by_loop(x: Tensor, weight: Tensor, of: Edges) -> np.ndarray:
 
 @pytest.fixture
 def compiler() -> None:
-    try:
-        load(native.SOURCE, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler(native.SOURCE)
 
 
 @pytest.mark.usefixtures("compiler")

@@ -245,6 +245,14 @@ def test_an_unwritable_root_is_told_before_training(root, tmp_path, monkeypatch,
     assert "steps" not in said
 
 
+def test_a_work_folder_beside_unwritable_results_names_the_results(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file" / "below"))
+    monkeypatch.delenv("PHYSML_RUNS")
+    assert cli.main(["run", *h.odd()]) == 2
+    assert "set PHYSML_RESULTS to another folder" in capsys.readouterr().err
+
+
 def test_a_failure_does_not_replace_a_finished_record(monkeypatch):
     spec = h.spec_of(h.odd())
     want = h.make(spec)

@@ -4,13 +4,16 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import run_harness as h
 import torch
 
-from physml import checkpoint
+from physml import checkpoint, record
 from physml.errors import Preempted, RecordError
+from physml.launch import state_of
+from physml.run import existing
 from physml.train import Trainer
 
 RATES = "torch.optim.lr_scheduler"
@@ -36,9 +39,9 @@ def undisturbed(overrides, monkeypatch, tmp_path):
 
 
 def result(spec):
-    record = h.make(spec)
-    assert record["skipped"] and not checkpoint.exists(spec.work_folder)
-    return h.numbers(record), h.curve(spec)
+    made = h.make(spec)
+    assert made["skipped"] and not checkpoint.exists(spec.work_folder)
+    return h.numbers(made), h.curve(spec)
 
 
 def new_checkpoint(spec):
@@ -129,6 +132,39 @@ def test_a_run_that_ends_at_a_value_ends_there_after_a_stop(where, monkeypatch, 
     assert stopped
     assert h.numbers(h.make(spec)) == want[0]
     assert h.curve(spec) == want[1]
+
+
+def test_what_was_trained_on_unverified_data_counts_only_where_no_more_is_asked_for():
+    asked, free = h.spec_of(h.odd(*NET)), h.spec_of(h.odd(*NET, "data.verify=off"))
+    assert asked.place == free.place
+    made = h.make(free)
+    path = Path(made.pop("path"))
+    record.write(path, made | {"data": {"kind": "unverified data"}})
+    assert h.make(free)["skipped"] and state_of(free) == "done"
+    assert existing(asked) is None and state_of(asked) == "missing"
+    again = h.make(asked)
+    assert "skipped" not in again and h.numbers(again) == h.numbers(made)
+    assert h.make(asked)["skipped"] and h.make(free)["skipped"]
+
+
+def test_a_stopped_run_of_unverified_data_is_not_gone_on_with_where_more_is_asked_for(monkeypatch, tmp_path):
+    want = undisturbed(NET, monkeypatch, tmp_path)
+    asked, free = h.spec_of(h.odd(*NET)), h.spec_of(h.odd(*NET, "data.verify=off"))
+    original, seen = Trainer._step, []
+
+    def stopped(self, *arguments):
+        seen.append(self.step)
+        if len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as context:
+        context.setattr(Trainer, "_step", stopped)
+        with pytest.raises(Preempted):
+            h.make(free)
+        seen.append(None)
+        assert h.numbers(h.make(asked)) == want[0]
+    assert seen[seen.index(None) + 1] == 0
 
 
 def test_the_command_says_what_happened(tmp_path):

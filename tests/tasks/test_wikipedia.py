@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from physml import build
+from physml.compose import compose
 from physml.data import graphs
 from physml.data.readers import musae, webkb
 from physml.data.reference import score_reference
 from physml.data.store import Store
 from physml.errors import DataError, InputError
+from physml.schema import checked
+from physml.train import apply
 from tasks.wikipedia import SETS, Wikipedia
 
 PARTS = ("train", "valid", "test")
@@ -185,3 +189,42 @@ def test_a_constant_scores_what_is_printed_for_gat(real, graph, level, mean, sd,
     assert np.mean(constant) == pytest.approx(mean, abs=5e-4)
     assert np.std(constant) == pytest.approx(sd, abs=5e-4)
     assert np.mean(zero) == pytest.approx(dead, abs=5e-4)
+
+
+@pytest.mark.parametrize(("graph", "share"), [("chameleon", 0.465), ("squirrel", 0.409)])
+def test_many_pages_that_test_have_a_twin_in_train(real, graph, share):
+    """A twin: the same links and the same traffic, on split 0."""
+    task = loaded(real, graph, "clean")
+    train, test = batch_of(task, "train"), batch_of(task, "test")
+    linked = [[] for _ in range(N[graph])]
+    for a, b in test.edge_index.T.tolist():
+        linked[a].append(b)
+    kinds = [(tuple(sorted(linked[i])), y) for i, y in enumerate(test.target.tolist())]
+    seen = {kinds[i] for i in train.index.tolist()}
+    twins = [kinds[i] in seen for i in test.index.tolist()]
+    assert np.mean(twins) == pytest.approx(share, abs=5e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["g2_gcn", "g2_gat"])
+def test_training_shuts_the_gates_of_g2_on_traffic(real, name):
+    """With the settings of Table g2-1 all rates end near 0: no message passes, what is left is an MLP."""
+    config = checked(compose([f"experiment=g2/chameleon_regression-{name}", "tracker=none"]).config)
+    task = build.build_task(config)
+    task.load(real, 0)
+    torch.manual_seed(0)
+    net, batch = build.build_net(config, task), batch_of(task, "train")
+
+    def largest():
+        with torch.no_grad():
+            rates = [
+                rate.max().item() for _, rate in net.stack.steps(net.encode(batch.input), batch.edge_index)
+            ]
+        return max(rates)
+
+    optimizer, before = build.build_optimizer(config, net), largest()
+    for _ in range(config["trainer"]["epochs"]):
+        optimizer.zero_grad()
+        task.loss(apply(net, batch, None)[0], batch).backward()
+        optimizer.step()
+    assert largest() < 1e-6 < 1e-3 < before

@@ -1,0 +1,6 @@
+"""Tests of sums over edges share edge_lists.py of this folder; pytest imports test modules by path."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,35 @@
+"""Small edge lists, and what tests of sums over edges share."""
+
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from physml.models.graph_sums import Edges
+from physml.ops.native.library import Unavailable, load
+
+WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
+N = 6
+ODD = torch.tensor([[0, 0, 1, 1, 2, 3, 3, 0], [1, 1, 0, 2, 2, 4, 0, 3]])  # twice the same, a loop, 5 alone
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+def edges(edge_index: Tensor, n: int = N) -> Edges:
+    return Edges(edge_index[0], edge_index[1], n)
+
+
+def many(n: int = 40, n_edges: int = 300) -> Edges:
+    return edges(torch.randint(0, n, (2, n_edges), generator=torch.Generator().manual_seed(0)), n)
+
+
+def needs_compiler(source: Path) -> None:
+    """Skip, saying why, where C can't be compiled."""
+    try:
+        load(source, torch.float64)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
