@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> NoReturn:
     channel.set_inheritable(False)
     for number in OURS:
         signal.signal(number, signal.SIG_IGN)
+    gc.disable()  # a fifth of the time of the imports, to find that all of their objects are in use
     load(arguments[1:])
     order = Nursery(channel, began).serve()
     if order is None:
@@ -92,6 +93,7 @@ class Nursery:
         """In the nursery: None, when the launcher is gone. In a child: what to run."""
         gc.collect()
         gc.freeze()  # children leave these objects alone, so that their memory stays shared
+        gc.enable()
         child: Order | None = None
         with suppress(OSError):  # the launcher is gone
             self._tell(ready=one_thread())

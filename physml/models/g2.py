@@ -12,6 +12,7 @@ from physml.graphs import cached
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
 from physml.models.graph_powers import power
 from physml.models.graph_sums import Aggregate, Edges, edges
+from physml.ops.gate import gate
 from physml.ops.gradient_sum import gradient_sum
 from physml.ops.norm_sum import norm_sum
 
@@ -96,17 +97,22 @@ class GradientGating(nn.Module):
             layer = 0 if self.shared_weights else n
             new = self.forces[layer](x, edge_index, edge_weight)
             q = new if self.gates is None else self.gates[layer](x, edge_index, edge_weight)
-            rate = self.rate(q, edge_index, of)
-            x = torch.lerp(x, new, rate)  # (1 - rate) x + rate new, exact at both ends
+            x, rate = self.gated(x, new, q, edge_index, of)
             yield x, rate
 
-    def rate(self, q: Tensor, edge_index: Tensor, of: Edges) -> Tensor:
-        r""":math:`\tau^a` from :math:`\hat\tau`, (N, H), or (N, 1) with a single rate."""
-        total = norm_sum(q, of, self.p) if self.single_rate else gradient_sum(q, of, self.p)
+    def gated(
+        self, x: Tensor, new: Tensor, q: Tensor, edge_index: Tensor, of: Edges
+    ) -> tuple[Tensor, Tensor]:
+        r"""X^n, and :math:`\tau^a` from :math:`\hat\tau`, (N, H), or (N, 1) with a single rate."""
+        share = None
         if self.aggregate == "mean":
-            total = total * cached("share", edge_index, (len(q), q.dtype), lambda: _share(of, q.dtype))
-        rate = torch.tanh(total)
-        return rate if self.rate_exponent == 1 else power(rate, self.rate_exponent, LEAST_RATE)
+            share = cached("share", edge_index, (len(q), q.dtype), lambda: _share(of, q.dtype))
+        total = norm_sum(q, of, self.p) if self.single_rate else gradient_sum(q, of, self.p)
+        if not self.single_rate and self.rate_exponent == 1:
+            return gate(x, new, total, share)
+        rate = torch.tanh(total if share is None else total * share)
+        rate = rate if self.rate_exponent == 1 else power(rate, self.rate_exponent, LEAST_RATE)
+        return torch.lerp(x, new, rate), rate  # (1 - rate) x + rate new, exact at both ends
 
     def symbols(self) -> dict[str, Tensor]:
         """The coupling's weights by their names, and with a hat those of F-hat."""

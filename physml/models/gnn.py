@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from physml.check import count, has_shape, non_negative, one_of, positive, within
 from physml.errors import InputError
@@ -24,6 +23,7 @@ from physml.models.graph_layers import (
 )
 from physml.models.graph_parts import ACTIVATIONS, Heads, call, check_input, last, merge_heads, times, widths
 from physml.models.graph_sums import gcn_spread
+from physml.ops.dropout import dropout
 from physml.ops.weighted_sum import weighted_sum
 
 Pool = Literal["sum", "mean", "max"]
@@ -133,7 +133,7 @@ class GNN(nn.Module):
             edge_index, edge_weight = drop_edges(edge_index, edge_weight, self.drop_edge)
         sigma = ACTIVATIONS[self.activation]
         for n, layer in enumerate(self.layers):
-            given = F.dropout(x, self.dropout, self.training) if n > 0 and isinstance(x, Tensor) else x
+            given = dropout(x, self.dropout, self.training) if n > 0 and isinstance(x, Tensor) else x
             out = call(layer, given, edge_index, edge_weight)
             if self.norm is not None:
                 out = self.norm(out)
@@ -180,7 +180,7 @@ class GCNII(nn.Module):
         spread, start = gcn_spread(x, edge_index, edge_weight), x
         for n, W in enumerate(self.W, 1):
             beta = math.log(self.lam / n + 1)
-            x = F.dropout(x, self.dropout, self.training)
+            x = dropout(x, self.dropout, self.training)
             mixed = (1 - self.alpha) * spread(x) + self.alpha * start
             x = torch.relu(torch.addmm(mixed, mixed, W, beta=1 - beta, alpha=beta))
         return x
@@ -374,11 +374,11 @@ class GraphNet(GraphModel):
             return ACTIVATIONS[self.encoder_activation](linear(x, self.encoder.weight, self.encoder.bias))
         if getattr(self.stack, "takes_rows", False):
             return dropped(input, self.input_dropout, self.training)
-        return F.dropout(input, self.input_dropout, self.training)
+        return dropout(input, self.input_dropout, self.training)
 
     def decode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
         assert self.decoder is not None
-        x = F.dropout(ACTIVATIONS[self.decoder_activation](x), self.dropout, self.training)
+        x = dropout(ACTIVATIONS[self.decoder_activation](x), self.dropout, self.training)
         x = call(self.decoder, x, edge_index, edge_weight) if self.message_decoder else self.decoder(x)
         return ACTIVATIONS[self.output_activation](x)
 

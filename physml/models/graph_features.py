@@ -1,28 +1,31 @@
 """Features of nodes that are mostly zeros, as sparse rows. Axes: N nodes, D features, H channels."""
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from physml.graphs import cached
 from physml.models.graph_sums import csr, gather, starts
+from physml.ops.dropout import dropout
+from physml.ops.rows_linear import rows_linear
 
 SPARSE_WIDTH, SPARSE_SHARE = 256, 0.1  # worth it from so many features on, up to this share of non-zeros
 
 
 class Rows:
-    """The entries of features (N, D) that are not 0, row after row and column after column."""
+    """The entries of features (N, D) that are not 0, row after row and column after column.
+
+    Row i has those from start[i] to before start[i + 1], each in its `column` and of its `value`.
+    """
 
     def __init__(self, x: Tensor) -> None:
-        row, column = x.nonzero(as_tuple=True)
-        self.value, self.shape = x[row, column], (x.shape[0], x.shape[1])
-        self.order = torch.argsort(column, stable=True)
-        self._there = starts(row, x.shape[0]), column
-        self._back = starts(column, x.shape[1]), row[self.order]
+        row, self.column = x.nonzero(as_tuple=True)
+        self.value, self.shape = x[row, self.column], (x.shape[0], x.shape[1])
+        self.start = starts(row, x.shape[0])
+        order = torch.argsort(self.column, stable=True)
+        self._columns = starts(self.column, x.shape[1]), row[order], order
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -34,17 +37,22 @@ class Rows:
     def dtype(self) -> torch.dtype:
         return self.value.dtype
 
+    def columns(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Where the entries of each column begin, (D + 1,), their rows, and where they stand in `value`."""
+        return self._columns
+
     def dropped(self, p: float, training: bool) -> "Rows":
         """Behind dropout: masks are drawn for these entries alone, as the others stay 0."""
         other = copy.copy(self)
-        other.value = F.dropout(self.value, p, training)
+        other.value = dropout(self.value, p, training)
         return other
 
     def matrix(self) -> Tensor:
-        return csr(*self._there, self.value, self.shape)
+        return csr(self.start, self.column, self.value, self.shape)
 
     def transposed(self) -> Tensor:
-        return csr(*self._back, gather(self.value, self.order), self.shape[::-1])
+        start, row, order = self._columns
+        return csr(start, row, gather(self.value, order), self.shape[::-1])
 
 
 Features = Tensor | Rows
@@ -65,24 +73,12 @@ def sparse_rows(x: Tensor) -> Rows | None:
 def dropped(x: Tensor, p: float, training: bool) -> Features:
     """x behind dropout, as rows where x is mostly zeros."""
     rows = sparse_rows(x)
-    return F.dropout(x, p, training) if rows is None else rows.dropped(p, training)
+    return dropout(x, p, training) if rows is None else rows.dropped(p, training)
 
 
 def linear(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b, by a sparse product where x is rows; weight (H, D), bias (H,)."""
     if isinstance(x, Tensor):
         return F.linear(x, weight, bias)
-    out: Tensor = _RowsTimes.apply(weight, x)
+    out = rows_linear(weight, x)
     return out if bias is None else out + bias
-
-
-class _RowsTimes(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, rows: Rows) -> Tensor:
-        ctx.rows = rows
-        return rows.matrix() @ weight.T
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return (ctx.rows.transposed() @ grad).T, None

@@ -12,6 +12,7 @@ from physml.errors import InputError
 from physml.models.graph_features import Features, linear
 from physml.models.graph_parts import check_input
 from physml.models.graph_sums import Edges, gather, gcn_spread, looped, mean_spread, softmax_over
+from physml.ops.dropout import dropout
 from physml.ops.weighted_sum import weighted_sum
 
 
@@ -85,7 +86,7 @@ class MeanConvolution(nn.Module):
         check_input(x, edge_index, None, self.d_in)
         mean = mean_spread(x, edge_index)
         if isinstance(x, Tensor) and self.d_in <= self.d_out:
-            return self.lin_l(mean(x)) + self.lin_r(x)
+            return self.lin_l(mean(x)).addmm_(x, self.lin_r.weight.T)
         return mean(linear(x, self.lin_l.weight)) + self.lin_l.bias + linear(x, self.lin_r.weight)
 
     def symbols(self) -> dict[str, Tensor]:
@@ -137,7 +138,7 @@ class GraphAttention(nn.Module):
         a = torch.cat([self.att_src, self.att_dst])  # a . (W X_i) as (a . W) X_i, a product of few columns
         to_sender, to_receiver = linear(x, (a[..., None] * W).sum(2).flatten(0, 1)).chunk(2, 1)
         score = F.leaky_relu(gather(to_sender, of.sender) + gather(to_receiver, of.receiver), 0.2)
-        weight = F.dropout(softmax_over(score, of.receiver, len(x)), self.dropout, self.training)
+        weight = dropout(softmax_over(score, of.receiver, len(x)), self.dropout, self.training)
         return weighted_sum(xs, weight, of).flatten(1) + self.bias
 
     def symbols(self) -> dict[str, Tensor]:

@@ -5,12 +5,12 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from physml.check import count, has_shape, non_negative, positive, within
 from physml.errors import InputError
 from physml.models.graph_layers import TransformerAttention
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, times, widths
+from physml.ops.dropout import dropout
 from physml.ops.weighted_sum import weighted_sum
 
 Residual = Literal["none", "plus", "official-v1", "official-v2"]
@@ -98,7 +98,7 @@ class GraphCON(nn.Module):
             yield x, y
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+        return dropout(x, self.dropout, self.training)
 
     def symbols(self) -> dict[str, Tensor]:
         """The paper's weights by their names, W^1, W^2, ... where each step has its own."""

@@ -7,8 +7,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 import run_harness as h
+import torch
 
-from physml import cli, launch, paths, probe
+from physml import build, cli, launch, paths, probe
 from physml.errors import InputError
 from physml.ops import backend
 from physml.schema import RuntimeKeys
@@ -129,3 +130,19 @@ def test_the_probe_times_the_backend_that_will_run(monkeypatch):
 def test_a_misspelt_backend_is_refused_before_anything_is_built():
     with pytest.raises(InputError, match=r"runtime\.backend must be one of .*Did you mean native"):
         h.spec_of(lem("runtime.backend=natve"))
+
+
+def test_in_a_run_the_least_numbers_are_zero_and_after_it_they_are_not(monkeypatch):
+    """Gates that shut are full of them, and a processor takes a hundred times as long for each."""
+    seen = []
+
+    def least() -> float:
+        return float(torch.tensor(1e-30) * torch.tensor(1e-10))
+
+    def build_net(config, task, whole=build.build_net):
+        seen.append(least())
+        return whole(config, task)
+
+    monkeypatch.setattr(build, "build_net", build_net)
+    h.make(h.spec_of(h.odd()))
+    assert seen == [0.0] and least() > 0.0

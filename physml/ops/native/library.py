@@ -29,7 +29,7 @@ FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-sha
 REAL = {torch.float32: "float", torch.float64: "double"}
 PATIENCE_S = 300  # for one compilation
 
-Key = tuple[Path, torch.dtype, str | None, str, Path]
+Key = tuple[Path, torch.dtype, str | None, str, str | None]
 
 _made: dict[Key, "ctypes.CDLL | Unavailable"] = {}
 _lock = Lock()
@@ -50,7 +50,7 @@ def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
     if dtype not in REAL:
         raise Unavailable(f"native code computes in float32 or float64; got {dtype}")
     more_flags = os.environ.get("PHYSML_NATIVE_FLAGS", "")
-    key = (source, dtype, os.environ.get("CC"), more_flags, cache_root())
+    key = (source, dtype, os.environ.get("CC"), more_flags, os.environ.get("PHYSML_CACHE"))
     with _lock:
         if key not in _made:
             try:
