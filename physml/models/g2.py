@@ -107,9 +107,9 @@ class GradientGating(nn.Module):
         share = None
         if self.aggregate == "mean":
             share = cached("share", edge_index, (len(q), q.dtype), lambda: _share(of, q.dtype))
-        total = norm_sum(q, of, self.p) if self.single_rate else gradient_sum(q, of, self.p)
         if not self.single_rate and self.rate_exponent == 1:
-            return gate(x, new, total, share)
+            return gate(x, new, q, of, self.p, share)
+        total = norm_sum(q, of, self.p) if self.single_rate else gradient_sum(q, of, self.p)
         rate = torch.tanh(total if share is None else total * share)
         rate = rate if self.rate_exponent == 1 else power(rate, self.rate_exponent, LEAST_RATE)
         return torch.lerp(x, new, rate), rate  # (1 - rate) x + rate new, exact at both ends

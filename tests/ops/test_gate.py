@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import WIDTHS, draw, needs_compiler
+from edge_lists import ODD, WIDTHS, N, draw, edges, many, needs_compiler
 from torch import Tensor
 
 from physml.errors import InputError
+from physml.models.graph_sums import Edges
+from physml.ops import backend
 from physml.ops.gate import gate, native
 
 BACKENDS = ("reference", "torch", "native")
@@ -18,86 +20,117 @@ def compiler() -> None:
 
 
 def given(n: int, h: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """X, new features, sums along edges, shares."""
-    return draw(n, h), draw(n, h, seed=2), draw(n, h, seed=3).abs(), draw(n, 1, seed=4).abs()
+    """X, new features, what the rates look at, shares."""
+    return draw(n, h), draw(n, h, seed=2), draw(n, h, seed=3), draw(n, 1, seed=4).abs()
+
+
+def by_loop(x: Tensor, new: Tensor, q: Tensor, share: Tensor, of: Edges, p: float) -> tuple[np.ndarray, ...]:
+    wanted, rates = np.zeros(tuple(x.shape)), np.zeros(tuple(x.shape))
+    for i in range(x.shape[0]):
+        for h in range(x.shape[1]):
+            total = 0.0
+            for s, r in zip(of.sender.tolist(), of.receiver.tolist(), strict=True):
+                if s == i:
+                    total += abs(float(q[r, h]) - float(q[i, h])) ** p
+            rates[i, h] = tau = np.tanh(float(share[i, 0]) * total)
+            wanted[i, h] = (1 - tau) * float(x[i, h]) + tau * float(new[i, h])
+    return wanted, rates
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 2.5, 7.5])
 @pytest.mark.parametrize("name", BACKENDS)
-def test_steps_against_a_loop_and_their_slopes(name: str, shared: bool):
-    x, new, total, share = given(4, 3)
-    wanted, rates = np.zeros((4, 3)), np.zeros((4, 3))
-    for i in range(4):
-        for h in range(3):
-            tau = np.tanh(float(share[i, 0] if shared else 1) * float(total[i, h]))
-            rates[i, h] = tau
-            wanted[i, h] = (1 - tau) * float(x[i, h]) + tau * float(new[i, h])
-    s = share if shared else None
-    out, rate = gate(x, new, total, s, backend=name)
-    np.testing.assert_allclose(out, wanted, atol=1e-14)
-    np.testing.assert_allclose(rate, rates, atol=1e-14)
-    tensors = tuple(t.requires_grad_() for t in (x, new, total))
-    for pick in (lambda pair: pair, lambda pair: pair[0], lambda pair: pair[1]):
-        assert torch.autograd.gradcheck(
-            lambda x, new, t, pick=pick: pick(gate(x, new, t, s, backend=name)), tensors
-        )
+def test_steps_against_a_loop(name: str, p: float):
+    x, new, q, share = given(N, 3)
+    for s, each in ((share, share), (None, torch.ones(N, 1))):
+        out, rate = gate(x, new, q, edges(ODD), p, s, backend=name)
+        wanted, rates = by_loop(x, new, q, each, edges(ODD), p)
+        np.testing.assert_allclose(out, wanted, atol=1e-13)
+        np.testing.assert_allclose(rate, rates, atol=1e-13)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("own", [True, False], ids=["own gate", "one coupling"])
+@pytest.mark.parametrize("p", [2.0, 2.5])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_slopes_of_features_and_of_rates(name: str, p: float, own: bool):
+    x, new, q, share = given(N, 2)
+    tensors = tuple(t.requires_grad_() for t in ((x, new, q) if own else (x, new)))
+    for kept in (slice(0, 2), slice(0, 1), slice(1, 2)):  # both, the features alone, the rates alone
+
+        def step(x: Tensor, new: Tensor, q: Tensor | None = None, kept: slice = kept) -> tuple[Tensor, ...]:
+            return gate(x, new, new if q is None else q, edges(ODD), p, share, backend=name)[kept]
+
+        assert torch.autograd.gradcheck(step, tensors)
 
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("flags", WIDTHS)
 @pytest.mark.parametrize("h", [1, 7, 16, 33, 256])
-@pytest.mark.parametrize("dtype, close", [(torch.float32, 5e-6), (torch.float64, 1e-13)])
+@pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-5), (torch.float64, 1e-13)])
 def test_c_against_torch(dtype: torch.dtype, close: float, h: int, flags: str, monkeypatch):
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
-    found = []
-    for name in ("torch", "native"):
-        x, new, total, share = (t.to(dtype).requires_grad_(i < 3) for i, t in enumerate(given(9, h)))
-        out, rate = gate(x, new, total, share, backend=name)
-        (out * draw(9, h, seed=5).to(dtype)).sum().backward()
-        found.append((out.detach(), rate.detach(), x.grad, new.grad, total.grad))
-    torch.testing.assert_close(*found, rtol=close, atol=close)
+    for own in (True, False):
+        found = []
+        for name in ("torch", "native"):
+            x, new, q, share = (
+                t.to(dtype).mul_(0.3).requires_grad_(i < 3) for i, t in enumerate(given(40, h))
+            )
+            out, rate = gate(x, new, q if own else new, many(), 2.5, share, backend=name)
+            (out * draw(40, h, seed=5).to(dtype)).sum().backward()
+            found.append((out.detach(), rate.detach(), x.grad, new.grad, *([q.grad] if own else [])))
+        torch.testing.assert_close(*found, rtol=close, atol=close)
 
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_shut_gates_keep_and_open_ones_replace_to_the_bit(dtype: torch.dtype, name: str):
-    x, new = 1e3 * draw(40, 20).to(dtype), draw(40, 20, seed=2).to(dtype)
-    total = torch.zeros_like(x)
-    total[:, ::2] = 30.0
-    out, rate = gate(x, new, total, backend=name)
-    assert torch.equal(out[:, 1::2], x[:, 1::2]) and torch.equal(out[:, ::2], new[:, ::2])
-    assert (rate[:, 1::2] == 0).all() and (rate[:, ::2] == 1).all()
+    x, new, q, _ = (t.to(dtype) for t in given(N, 20))
+    q = 1e6 * q.abs().cumsum(0)  # far from each other, but for one pair of nodes that agree
+    q[2] = q[1]
+    of = edges(torch.tensor([[0, 1, 3, 4], [1, 2, 4, 0]]))
+    out, rate = gate(1e3 * x, new, q, of, 2.0, backend=name)
+    kept = [1, 2, 5]  # agrees with all that it sends to, or sends nothing
+    assert torch.equal(out[kept], 1e3 * x[kept]) and (rate[kept] == 0).all()
+    assert torch.equal(out[[0, 3, 4]], new[[0, 3, 4]]) and (rate[[0, 3, 4]] == 1).all()
 
 
 @pytest.mark.usefixtures("compiler")
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
     found = []
-    for n in (1, 2, 7):
+    for n in (1, 2, 7, 40):
         monkeypatch.setattr(native.call, "threads", lambda *_, n=n: n)
-        x, new, total, share = (t.float().requires_grad_(i < 3) for i, t in enumerate(given(9, 70)))
-        out, _ = gate(x, new, total, share, backend="native")
+        x, new, q, share = (t.float().requires_grad_(i < 3) for i, t in enumerate(given(40, 70)))
+        out, _ = gate(x, new, q, many(), 1.5, share, backend="native")
         out.square().sum().backward()
-        found.append((out.detach(), x.grad, new.grad, total.grad))
+        found.append((out.detach(), x.grad, new.grad, q.grad))
     for other in found[1:]:
         assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
 
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("name", BACKENDS)
-def test_columns_may_lie_apart_and_a_step_may_lead_nowhere(name: str):
-    x, new, total = (draw(3, 4, seed=k).T.requires_grad_() for k in range(3))
-    share = draw(2, 4).T[:, :1]
-    out, _ = gate(x, new, total, share, backend=name)
-    torch.testing.assert_close(out, gate(x, new, total, share, backend="reference")[0])
+def test_columns_may_lie_apart(name: str):
+    x, new, q = (draw(3, N, seed=k).T.requires_grad_() for k in range(3))
+    share = draw(2, N).T[:, :1]
+    out, _ = gate(x, new, q, edges(ODD), 2.5, share, backend=name)
+    torch.testing.assert_close(out, gate(x, new, q, edges(ODD), 2.5, share, backend="reference")[0])
     out.sum().backward()  # its gradient is one number
     assert (x.grad + new.grad - 1).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("changed", [1, 2, 3])
+@pytest.mark.usefixtures("compiler")
+def test_other_powers_are_torchs():
+    with backend.running("auto"):
+        gate(*given(N, 3)[:3], edges(ODD), 2.3)
+        assert backend.ran() == ("torch",)
+    with pytest.raises(InputError, match=r"gate with backend='native' needs p = 1, 1.5, ..., 8; got 2.3"):
+        gate(*given(N, 3)[:3], edges(ODD), 2.3, backend="native")
+
+
+@pytest.mark.parametrize("changed", [0, 1, 2, 3])
 def test_what_does_not_fit_is_refused(changed: int):
-    tensors = list(given(4, 3))
-    tensors[changed] = draw(4, 2)
-    with pytest.raises(InputError, match=r"needs x, new and total \(N, H\) and share \(N, 1\)"):
-        gate(*tensors)
+    x, new, q, share = (draw(5, 2) if i == changed else t for i, t in enumerate(given(N, 3)))
+    with pytest.raises(InputError, match=r"needs x, new and q \(6, H\) and share \(6, 1\); got \("):
+        gate(x, new, q, edges(ODD), 2.0, share)

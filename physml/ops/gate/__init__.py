@@ -1,24 +1,39 @@
 """The step of gradient gating: each node and channel moves at a rate of its own."""
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
 from physml.errors import InputError
 from physml.ops.backend import Op
-from physml.ops.gate import reference
+from physml.ops.gate import function, reference
+from physml.ops.gradient_sum import where_p_allows
+
+if TYPE_CHECKING:
+    from physml.models.graph_sums import Edges
 
 __all__ = ["gate"]
 
-_gate = Op(__name__, reference=reference.gate, torch=reference.gate)
+_gate = Op(__name__, reference=reference.gate, torch=function.gate)
 
 
 def gate(
-    x: Tensor, new: Tensor, total: Tensor, share: Tensor | None = None, *, backend: str = "auto"
+    x: Tensor,
+    new: Tensor,
+    q: Tensor,
+    of: "Edges",
+    p: float,
+    share: Tensor | None = None,
+    *,
+    backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
     """(X, rates), by the fastest backend that can; `reference.gate` tells the arguments."""
-    shapes = x.shape, new.shape, total.shape, (len(x), 1) if share is None else tuple(share.shape)
-    if x.dim() != 2 or shapes != (x.shape, x.shape, x.shape, (len(x), 1)):  # C would read beyond the end
+    shapes = [tuple(t.shape) for t in (x, new, q)] + ([] if share is None else [tuple(share.shape)])
+    n, h = of.n, x.shape[-1]
+    if shapes != [(n, h)] * 3 + [(n, 1)] * (len(shapes) - 3):  # C would read beyond the end
         raise InputError(
-            "gate needs x, new and total (N, H) and share (N, 1); got "
-            f"{', '.join(str(tuple(shape)) for shape in shapes)}."
+            f"a graph of {n} nodes needs x, new and q ({n}, H) and share ({n}, 1); "
+            f"got {', '.join(map(str, shapes))}."
         )
-    return _gate(x, new, total, *([] if share is None else [share]), backend=backend)
+    given = (x, new, q) if share is None else (x, new, q, share)
+    return _gate(*given, of=of, p=p, backend=where_p_allows("gate", q, of, p, backend))

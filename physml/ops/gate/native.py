@@ -1,7 +1,7 @@
 """The step in C: gate.c. Axes: N nodes, H channels."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,33 +10,44 @@ from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.once import once
 
+if TYPE_CHECKING:
+    from physml.models.graph_sums import Edges
+
 SOURCE = Path(__file__).with_name("gate.c")
-PARALLEL = 1e6  # numbers (N, H) above which threads are worth being started
+PARALLEL = 1e6  # numbers (N + E, H) above which threads are worth being started
 
 
-def refusal(x: Tensor, new: Tensor, total: Tensor, share: Tensor | None = None) -> str | None:
+def refusal(x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None) -> str | None:
     """Why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, x, new, total, *([] if share is None else [share]))
+    return call.refusal(SOURCE, x, new, q, *([] if share is None else [share]))
 
 
-def gate(x: Tensor, new: Tensor, total: Tensor, share: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """`reference.gate` on a CPU, in one pass each way; differentiable once."""
-    return GateNative.apply(x, new, total, share)
+def gate(
+    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, of: "Edges", p: float
+) -> tuple[Tensor, Tensor]:
+    """`reference.gate` on a CPU for p = 1, 1.5, ..., 8, in one pass; differentiable once."""
+    return GateNative.apply(x, new, None if q is new else q, share, of, p)
 
 
 class GateNative(torch.autograd.Function):
+    """q: None where it is `new`, whose gradient then has both parts."""
+
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, new: Tensor, total: Tensor, share: Tensor | None
+        ctx: Any, x: Tensor, new: Tensor, q: Tensor | None, share: Tensor | None, of: "Edges", p: float
     ) -> tuple[Tensor, Tensor]:
-        x, new, total = x.contiguous(), new.contiguous(), total.contiguous()
+        x, new = x.contiguous(), new.contiguous()
+        q = new if q is None else q.contiguous()
         share = None if share is None else share.contiguous()
         out, rate = torch.empty_like(x), torch.empty_like(x)
-        ctx.sizes, ctx.n_threads = call.integers(*x.shape), call.threads(len(x), float(x.numel()), PARALLEL)
+        ctx.edges, ctx.sizes = of, call.integers(*x.shape, int(2 * p))
+        ctx.n_threads = call.threads(of.n, float(of.n + len(of.sender)) * x.shape[1], PARALLEL)
         load(SOURCE, x.dtype).gate_forward(
-            ctx.n_threads, ctx.sizes, *map(call.pointer, (x, new, total, share, out, rate))
+            ctx.n_threads,
+            ctx.sizes,
+            *map(call.pointer, (*of.rows("sender")[:2], x, new, q, share, out, rate)),
         )
-        ctx.save_for_backward(x, new, share, rate)
+        ctx.save_for_backward(x, new, q, share, rate)
         ctx.set_materialize_grads(False)  # most often nobody asks for that of the rates
         return out, rate
 
@@ -44,12 +55,15 @@ class GateNative(torch.autograd.Function):
     @once
     def backward(
         ctx: Any, grad: Tensor | None, to_rate: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        x, new, share, rate = ctx.saved_tensors
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None, None]:
+        (x, new, q, share, rate), of = ctx.saved_tensors, ctx.edges
         grad = torch.zeros_like(x) if grad is None else grad.contiguous()
         to_rate = None if to_rate is None else to_rate.contiguous()
-        to = [torch.empty_like(x) for _ in range(3)]
+        to_x, to_new, to_q, to_sum = (torch.empty_like(x) for _ in range(4))
+        ends = *of.rows("sender")[:2], *of.rows("receiver")[:2]
         load(SOURCE, x.dtype).gate_backward(
-            ctx.n_threads, ctx.sizes, *map(call.pointer, (x, new, share, rate, grad, to_rate, *to))
+            ctx.n_threads,
+            ctx.sizes,
+            *map(call.pointer, (*ends, x, new, q, share, rate, grad, to_rate, to_x, to_new, to_q, to_sum)),
         )
-        return to[0], to[1], to[2], None
+        return to_x, to_new, to_q if ctx.needs_input_grad[2] else None, None, None, None

@@ -1,13 +1,7 @@
 /* S_i = sum over edges i -> j of |q_j - q_i|^p, channel by channel.  Axes: N nodes, E edges, H channels.
  *
- * p is a half of a whole number, from 1 to 8: a few products and at most one root. A thread owns nodes. It sums
- * over a node's edges in the order in which they are stored, so that the number of threads changes no bit, and
- * no (E, H) array is ever written. The slope of |d|^p is odd in d. So the gradient of q_i is
- *
- * sum over edges i -> j of g_i f(q_i - q_j)  +  sum over edges k -> i of g_k f(q_i - q_k),
- * f(d) = p sign(d) |d|^(p-1)
- *
- * with g the gradient of S: it gathers from both ends, where a scatter would let threads meet.
+ * A thread owns nodes. It sums over a node's edges in the order in which they are stored, so that the number of
+ * threads changes no bit, and no (E, H) array is ever written. edges.h has the sums, and their gradients.
  */
 
 #include "edges.h"
@@ -21,35 +15,12 @@ typedef struct {
 } Work;
 
 INLINE void sum_of_node(const Work *w, length i, int twice) {
-    const length H = w->n_channels;
-    const real *restrict own = w->q + i * H;
-    real *restrict to = w->to + i * H;
-    clear(to, H);
-    for (long long e = w->sent.start[i]; e < w->sent.start[i + 1]; e++) {
-        const real *restrict other = w->q + w->sent.other[e] * H;
-        for (length h = 0; h < H; h++) {
-            const real d = other[h] - own[h];
-            to[h] += power(d < 0 ? -d : d, twice);
-        }
-    }
+    powers_of_node(w->to + i * w->n_channels, w->q, w->sent, i, w->n_channels, twice);
 }
 
 INLINE void slope_of_node(const Work *w, length i, int twice) {
     const length H = w->n_channels;
-    const real *restrict own = w->q + i * H, *restrict grad = w->grad + i * H;
-    real *restrict to = w->to + i * H;
-    clear(to, H);
-    for (long long e = w->sent.start[i]; e < w->sent.start[i + 1]; e++) {
-        const real *restrict other = w->q + w->sent.other[e] * H;
-        for (length h = 0; h < H; h++) to[h] += slope(own[h] - other[h], twice);
-    }
-    for (length h = 0; h < H; h++) to[h] *= grad[h];
-    for (long long e = w->received.start[i]; e < w->received.start[i + 1]; e++) {
-        const length k = w->received.other[e] * H;
-        const real *restrict other = w->q + k, *restrict theirs = w->grad + k;
-        for (length h = 0; h < H; h++) to[h] += theirs[h] * slope(own[h] - other[h], twice);
-    }
-    for (length h = 0; h < H; h++) to[h] *= (real)0.5 * twice;
+    slopes_of_node(w->to + i * H, w->q, w->grad, w->sent, w->received, i, H, twice);
 }
 
 #define EACH sum_of_node

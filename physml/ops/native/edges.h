@@ -27,6 +27,42 @@ INLINE real slope(real d, int twice) {
     return d > 0 ? size : d < 0 ? -size : 0;
 }
 
+/* Row i of S: sums over the edges i -> j of |q_j - q_i|^p, channel by channel. */
+INLINE void powers_of_node(real *restrict to, const real *q, Ends sent, length i, length H, int twice) {
+    const real *restrict own = q + i * H;
+    clear(to, H);
+    for (long long e = sent.start[i]; e < sent.start[i + 1]; e++) {
+        const real *restrict other = q + sent.other[e] * H;
+        for (length h = 0; h < H; h++) {
+            const real d = other[h] - own[h];
+            to[h] += power(d < 0 ? -d : d, twice);
+        }
+    }
+}
+
+/* The gradient of q_i, with g that of S; f is the slope of |d|^p, which is odd in d:
+ *
+ * sum over edges i -> j of g_i f(q_i - q_j)  +  sum over edges k -> i of g_k f(q_i - q_k)
+ *
+ * It gathers from both ends, where a scatter would let threads meet.
+ */
+INLINE void slopes_of_node(real *restrict to, const real *q, const real *grad, Ends sent, Ends received, length i,
+                           length H, int twice) {
+    const real *restrict own = q + i * H, *restrict g = grad + i * H;
+    clear(to, H);
+    for (long long e = sent.start[i]; e < sent.start[i + 1]; e++) {
+        const real *restrict other = q + sent.other[e] * H;
+        for (length h = 0; h < H; h++) to[h] += slope(own[h] - other[h], twice);
+    }
+    for (length h = 0; h < H; h++) to[h] *= g[h];
+    for (long long e = received.start[i]; e < received.start[i + 1]; e++) {
+        const length k = received.other[e] * H;
+        const real *restrict other = q + k, *restrict theirs = grad + k;
+        for (length h = 0; h < H; h++) to[h] += theirs[h] * slope(own[h] - other[h], twice);
+    }
+    for (length h = 0; h < H; h++) to[h] *= (real)0.5 * twice;
+}
+
 #define ONE(twice)                                            \
     case twice:                                               \
         for (; i < end; i++) EACH(w, i, twice);               \
