@@ -4,11 +4,11 @@ import copy
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from physml.graphs import cached
 from physml.models.graph_sums import csr, gather, starts
 from physml.ops.dropout import dropout
+from physml.ops.linear import linear as ops_linear
 from physml.ops.rows_linear import rows_linear
 
 SPARSE_WIDTH, SPARSE_SHARE = 256, 0.1  # worth it from so many features on, up to this share of non-zeros
@@ -77,8 +77,8 @@ def dropped(x: Tensor, p: float, training: bool) -> Features:
 
 
 def linear(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b, by a sparse product where x is rows; weight (H, D), bias (H,)."""
+    """x W^T + b, by a sparse product where x is rows; weight (H, D), bias (H,) or of each row, (N, H)."""
     if isinstance(x, Tensor):
-        return F.linear(x, weight, bias)
+        return ops_linear(x, weight, bias)
     out = rows_linear(weight, x)
     return out if bias is None else out + bias

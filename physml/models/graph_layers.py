@@ -47,7 +47,7 @@ class GraphConvolution(nn.Module):
     def forward(self, x: Features, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         check_input(x, edge_index, edge_weight, self.d_in)
         if isinstance(x, Tensor) and self.d_in < self.d_out:  # the narrower side is spread
-            out = self.lin(gcn_spread(x, edge_index, edge_weight)(x))
+            out = linear(gcn_spread(x, edge_index, edge_weight)(x), self.lin.weight)
             return out if self.bias is None else out + self.bias
         return self.of_mixed(linear(x, self.lin.weight), edge_index, edge_weight)
 
@@ -86,7 +86,7 @@ class MeanConvolution(nn.Module):
         check_input(x, edge_index, None, self.d_in)
         mean = mean_spread(x, edge_index)
         if isinstance(x, Tensor) and self.d_in <= self.d_out:
-            return self.lin_l(mean(x)).addmm_(x, self.lin_r.weight.T)
+            return linear(x, self.lin_r.weight, linear(mean(x), self.lin_l.weight, self.lin_l.bias))
         return mean(linear(x, self.lin_l.weight)) + self.lin_l.bias + linear(x, self.lin_r.weight)
 
     def symbols(self) -> dict[str, Tensor]:

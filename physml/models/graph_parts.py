@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from physml.check import has_shape, one_of
 from physml.errors import InputError
 from physml.graphs import check_graph
-from physml.models.graph_features import Features
+from physml.models.graph_features import Features, linear
 from physml.ops.elu import elu
 
 Heads = Literal["mean", "official"]
@@ -127,16 +127,23 @@ class Force(nn.Module):
         if self.R is None:
             total = call(self.coupling, x, edge_index, edge_weight)
         elif self.residual == "plus":
-            total = call(self.coupling, x, edge_index, edge_weight) + self.R(x)
+            total = call(self.coupling, x, edge_index, edge_weight) + self._mixed(x)
         else:
-            mixed = self._own()(x)  # X W
+            own = self._own()
+            mixed = linear(x, own.weight, own.bias) if isinstance(own, nn.Linear) else own(x)  # X W
             of_mixed = getattr(self.coupling, "of_mixed", None)  # a layer that needs X W too
             if of_mixed is None:
                 total = call(self.coupling, x, edge_index, edge_weight)
             else:
                 total = of_mixed(mixed, edge_index, edge_weight)
-            total = total - self.R(mixed) if self.residual == "official-v1" else total + self.R(x) - mixed
+            v1 = self.residual == "official-v1"
+            total = total - self._mixed(mixed) if v1 else total + self._mixed(x) - mixed
         return merge_heads(ACTIVATIONS[self.activation](total), x.shape[1], self.heads)
+
+    def _mixed(self, x: Tensor) -> Tensor:
+        """R X + r."""
+        assert self.R is not None
+        return linear(x, self.R.weight, self.R.bias)
 
     def symbols(self) -> dict[str, Tensor]:
         """The coupling's symbols, theta where it has no names for them; R and r of the residual term."""

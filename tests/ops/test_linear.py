@@ -1,0 +1,103 @@
+"""Linear maps in C against torch's."""
+
+import pytest
+import torch
+from edge_lists import WIDTHS, draw, needs_compiler
+from torch import Tensor
+
+from physml.errors import InputError
+from physml.ops import backend
+from physml.ops import linear as ops
+from physml.ops.linear import linear, native
+
+
+@pytest.fixture
+def compiler() -> None:
+    needs_compiler(native.SOURCE)
+
+
+def given(n: int, d: int, h: int, bias: str) -> list[Tensor]:
+    shapes = {"none": [], "one": [(h,)], "of each row": [(n, h)]}[bias]
+    return [draw(n, d), draw(h, d, seed=2), *(draw(*shape, seed=3) for shape in shapes)]
+
+
+BIASES = ["none", "one", "of each row"]
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("name", ["reference", "torch", "native"])
+def test_the_map_and_its_slopes(name: str, bias: str):
+    x, weight, *rest = given(3, 16, 32, bias)
+    wanted = (x[:, None] * weight).sum(2) + (rest[0] if rest else 0)
+    torch.testing.assert_close(linear(x, weight, *rest, backend=name), wanted)
+    tensors = [t.requires_grad_() for t in given(2, 16, 16, bias)]
+    assert torch.autograd.gradcheck(lambda *t: linear(*t, backend=name), tensors)
+    assert torch.autograd.gradgradcheck(lambda *t: linear(*t, backend=name), tensors)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("flags", WIDTHS)
+@pytest.mark.parametrize("n, d, h", [(1, 16, 16), (7, 48, 16), (64, 16, 64), (65, 64, 80), (513, 112, 256)])
+@pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-4), (torch.float64, 1e-12)])
+def test_c_against_torch(dtype, close: float, n: int, d: int, h: int, flags: str, monkeypatch):
+    monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
+    for bias in BIASES:
+        found = []
+        for name in ("torch", "native"):
+            tensors = [t.to(dtype).requires_grad_() for t in given(n, d, h, bias)]
+            out = linear(*tensors, backend=name)
+            out.backward(draw(n, h, seed=4).to(dtype))
+            found.append((out.detach(), *(t.grad for t in tensors)))
+        torch.testing.assert_close(*found, rtol=close, atol=close)
+        assert found[1][2].is_contiguous()  # as its weight is
+
+
+@pytest.mark.usefixtures("compiler")
+def test_the_number_of_threads_changes_no_bit(monkeypatch):
+    found = []
+    for n in (1, 2, 3, 16):
+        monkeypatch.setattr(native.call, "threads", lambda *_, n=n: n)
+        tensors = [t.float().requires_grad_() for t in given(70, 256, 48, "one")]
+        out = linear(*tensors, backend="native")
+        out.square().sum().backward()
+        found.append((out.detach(), *(t.grad for t in tensors)))
+    for other in found[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+
+
+@pytest.mark.usefixtures("compiler")
+def test_columns_may_lie_apart_and_gradients_that_nobody_wants_are_not_made():
+    x, weight = draw(16, 5).T, draw(16, 32).T.requires_grad_()
+    out = linear(x, weight, backend="native")
+    torch.testing.assert_close(out, x @ weight.T)
+    out.sum().backward()  # its gradient is one number
+    torch.testing.assert_close(weight.grad, x.sum(0).expand(32, 16))
+    assert x.grad is None
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("slow", [False, True])
+def test_c_is_chosen_for_large_float32_where_torch_is_slow(slow: bool, monkeypatch):
+    monkeypatch.setattr(ops, "slow_products", lambda: slow)
+    large, odd, small = given(300, 64, 64, "one"), given(300, 65, 64, "one"), given(3, 16, 16, "one")
+    for tensors, dtype, chosen in (
+        (large, torch.float32, ("native",) if slow else ()),
+        (large, torch.float64, ()),
+        (odd, torch.float32, ()),
+        (small, torch.float32, ()),
+    ):
+        with backend.running("auto"):
+            linear(*(t.to(dtype) for t in tensors))
+            assert backend.ran() == chosen
+
+
+@pytest.mark.usefixtures("compiler")
+def test_what_c_cannot_do_is_said_by_name():
+    for tensors, said in (
+        (given(3, 15, 16, "none"), r"D and H in 16s; got weight \(16, 15\)"),
+        ([draw(3, 16), draw(16, 32)], r"x \(N, D\) and weight \(H, D\); got \(3, 16\) and \(16, 32\)"),
+        ([draw(3, 16), draw(16, 16), draw(4, 16)], r"a bias \(H,\) or \(N, H\); got \(4, 16\)"),
+    ):
+        with pytest.raises(InputError, match=said):
+            linear(*tensors, backend="native")
