@@ -41,14 +41,15 @@ GOAL = 3.0  # times as many runs per hour
 class Workload:
     experiment: str
     epochs: int
+    runs: int
     conv: str
 
 
 WORKLOADS = {
-    "texas GraphCON-GCN": Workload("graphcon/texas-graphcon_gcn", 100, "gcn"),
-    "wisconsin G2-GraphSAGE": Workload("g2/wisconsin-g2_sage", 100, "sage"),
-    "chameleon G2-GCN": Workload("g2/chameleon-g2_gcn", 50, "gcn"),
-    "squirrel G2-GraphSAGE": Workload("g2/squirrel-g2_sage", 10, "sage"),
+    "texas GraphCON-GCN": Workload("graphcon/texas-graphcon_gcn", 100, 20, "gcn"),
+    "wisconsin G2-GraphSAGE": Workload("g2/wisconsin-g2_sage", 100, 20, "sage"),
+    "chameleon G2-GCN": Workload("g2/chameleon-g2_gcn", 50, 4, "gcn"),
+    "squirrel G2-GraphSAGE": Workload("g2/squirrel-g2_sage", 10, 4, "sage"),
 }
 
 
@@ -79,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m physml.bench.graph", description=__doc__.splitlines()[0])
     parser.add_argument("override", nargs="*", metavar="KEY=VALUE", help="profile=smoke, say")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="again for another")
-    parser.add_argument("--runs", type=int, default=0, help="in each round (default: four per core)")
+    parser.add_argument("--runs", type=int, default=0, help="in each round (default: by workload)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=0, help="of a run (default: by workload)")
     return parser
@@ -87,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def measure(workload: Workload, n: int, rounds: int, epochs: int, overrides: Sequence[str]) -> dict[str, Any]:
     """Seconds by the clock, of the processors and inside the loops, for n runs each way in every round."""
-    n, epochs = n or 4 * room.cores(), epochs or workload.epochs
+    n, epochs = n or workload.runs, epochs or workload.epochs
     keys = [f"experiment={workload.experiment}", f"trainer.epochs={epochs}", "trainer.stop=null"]
     keys += ["tracker=none", "runtime.device=cpu", *overrides]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
