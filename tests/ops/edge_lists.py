@@ -1,6 +1,5 @@
 """Small edge lists, and what tests of sums over edges share."""
 
-import platform
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from torch import Tensor
 from physml.models.graph_sums import Edges
 from physml.ops.native.library import Unavailable, load
 
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
 N = 6
 ODD = torch.tensor([[0, 0, 1, 1, 2, 3, 3, 0], [1, 1, 0, 2, 2, 4, 0, 3]])  # twice the same, a loop, 5 alone
 

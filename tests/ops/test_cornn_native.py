@@ -1,13 +1,13 @@
 """coRNN in C against the plain loop in float64, on every vector width of this processor."""
 
 import itertools
-import platform
 import threading
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
@@ -20,7 +20,6 @@ LENGTHS, UNITS = (1, 2, 63, 65, 300), (1, 5, 16, 17, 33, 40)
 OTHERS = itertools.cycle(itertools.product((1, 3), (1, 2, 7, 9), ("explicit", "implicit")))
 SIZES = [(T, H, *next(OTHERS)) for T, H in itertools.product(LENGTHS, UNITS)]
 # Flags that take instructions away: 64, 32 and 16 bytes in a vector, where the processor has them.
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
 
 
 @pytest.fixture(autouse=True)

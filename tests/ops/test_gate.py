@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import ODD, WIDTHS, N, draw, edges, many, needs_compiler
+from edge_lists import ODD, N, draw, edges, many, needs_compiler
 from torch import Tensor
+from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.models.graph_sums import Edges
@@ -12,6 +13,7 @@ from physml.ops import backend
 from physml.ops.gate import gate, native
 
 BACKENDS = ("reference", "torch", "native")
+KINDS = [*((torch.float32, 1e-5, flags) for flags in WIDTHS), (torch.float64, 1e-13, "")]
 
 
 @pytest.fixture
@@ -65,9 +67,8 @@ def test_slopes_of_features_and_of_rates(name: str, p: float, own: bool):
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("flags", WIDTHS)
 @pytest.mark.parametrize("h", [1, 7, 16, 33, 256])
-@pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-5), (torch.float64, 1e-13)])
+@pytest.mark.parametrize("dtype, close, flags", KINDS)
 def test_c_against_torch(dtype: torch.dtype, close: float, h: int, flags: str, monkeypatch):
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
     for own in (True, False):

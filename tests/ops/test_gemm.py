@@ -1,19 +1,18 @@
 """The matrix products of the native kernels against torch's, at sizes that leave parts of tiles over."""
 
 import ctypes
-import platform
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
+from vectors import WIDTHS
 
 from physml.ops.native.library import Unavailable, load
 
 SOURCE = Path(__file__).with_name("gemm_check.c")
 ROOM = 7  # numbers after each row that no product may touch
 # Flags that take instructions away: 64, 32 and 16 bytes in a vector, where the processor has them.
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
 SIZES = [
     (m, n, k)
     for m, n, k in [(1, 1, 1), (3, 5, 2), (8, 48, 19), (9, 33, 40), (17, 64, 7), (31, 65, 33), (12, 130, 64)]

@@ -1,7 +1,6 @@
 """LEM in C against the plain loop in float64, on every vector width of this processor."""
 
 import itertools
-import platform
 import threading
 from collections.abc import Iterator
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.models.lem import LEM
@@ -26,7 +26,6 @@ LENGTHS, UNITS = (1, 2, 63, 65, 300), (1, 5, 16, 17, 33, 40)
 OTHERS = itertools.cycle(itertools.product((1, 3), (1, 2, 7, 9), KINDS))
 SIZES = [(T, H, *next(OTHERS)) for T, H in itertools.product(LENGTHS, UNITS)]
 # Flags that take instructions away: 64, 32 and 16 bytes in a vector, where the processor has them.
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from edge_lists import WIDTHS, draw, needs_compiler
+from edge_lists import draw, needs_compiler
 from torch import Tensor
+from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.ops import backend

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import ODD, WIDTHS, N, draw, edges, many, needs_compiler
+from edge_lists import ODD, N, draw, edges, many, needs_compiler
 from torch import Tensor
+from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.models.graph_sums import Edges

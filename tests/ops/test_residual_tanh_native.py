@@ -1,12 +1,12 @@
 """The residual tanh recurrence in C against its plain loop in float64."""
 
 import itertools
-import platform
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.models.antisymmetric import AntisymmetricRNN
@@ -19,7 +19,6 @@ from physml.ops.residual_tanh import native, reference, residual_tanh
 KEEPS = ("matrix", "learned", "fixed")
 SIZES = list(itertools.product((1, 2, 65, 300), (1, 5, 16, 33)))
 OTHERS = itertools.cycle(itertools.product((1, 2, 9), KEEPS))
-WIDTHS = ["", "-mno-avx512f", "-mno-avx"] if platform.machine() in ("x86_64", "AMD64") else [""]
 
 
 @pytest.fixture(autouse=True)

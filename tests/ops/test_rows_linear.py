@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import WIDTHS, draw, needs_compiler
+from edge_lists import draw, needs_compiler
 from torch import Tensor
+from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.models.graph_features import Rows
