@@ -45,16 +45,25 @@ def test_all_stages_run_and_their_times_are_printed(tmp_path: Path) -> None:
         "make -s setup",
         "make -s lint",
         "make -s test",
-        "make -s smoke-models",
         "make -s smoke-readme",
+        "make -s smoke-models",  # beside the other, and told after it
     ]
     assert "7 passed, 1 skipped in 3.21s" in done.stdout
-    stages = ("setup", "lint", "tests", "models", "readme", "clean", "total")
+    stages = ("setup", "lint", "tests", "smoke", "clean", "total")
     ending = [line.split() for line in done.stdout.splitlines()[-len(stages) :]]
     assert [(words[0], words[-1]) for words in ending] == [(stage, "s") for stage in stages]
 
 
-@pytest.mark.parametrize("target", ["setup", "lint", "smoke-models", "smoke-readme"])
+@pytest.mark.parametrize("target", ["smoke-models", "smoke-readme"])
+def test_of_two_stages_at_once_the_one_that_failed_is_named(tmp_path: Path, target: str) -> None:
+    done = ci(tmp_path, broken=target)
+    assert done.returncode == 1
+    assert f"FAILED: make -s {target}, exit code 2" in done.stderr
+    assert "FAILED: smoke (models_and_readme), exit code 2" in done.stderr
+    assert "=== clean" not in done.stdout and "all passed" not in done.stdout
+
+
+@pytest.mark.parametrize("target", ["setup", "lint"])
 def test_a_failed_stage_ends_it(tmp_path: Path, target: str) -> None:
     done = ci(tmp_path, broken=target)
     assert done.returncode == 1
