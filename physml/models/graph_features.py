@@ -17,7 +17,8 @@ SPARSE_WIDTH, SPARSE_SHARE = 256, 0.1  # worth it from so many features on, up t
 class Rows:
     """The entries of features (N, D) that are not 0, row after row and column after column.
 
-    Row i has those from start[i] to before start[i + 1], each in its `column` and of its `value`.
+    Row i has those from start[i] to before start[i + 1], each in its `column` and of its `value`. `columns`
+    tells where those of each column begin, (D + 1,), their rows, and where they stand in `value`.
     """
 
     def __init__(self, x: Tensor) -> None:
@@ -25,7 +26,7 @@ class Rows:
         self.value, self.shape = x[row, self.column], (x.shape[0], x.shape[1])
         self.start = starts(row, x.shape[0])
         order = torch.argsort(self.column, stable=True)
-        self._columns = starts(self.column, x.shape[1]), row[order], order
+        self.columns = starts(self.column, x.shape[1]), row[order], order
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -37,10 +38,6 @@ class Rows:
     def dtype(self) -> torch.dtype:
         return self.value.dtype
 
-    def columns(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Where the entries of each column begin, (D + 1,), their rows, and where they stand in `value`."""
-        return self._columns
-
     def dropped(self, p: float, training: bool) -> "Rows":
         """Behind dropout: masks are drawn for these entries alone, as the others stay 0."""
         other = copy.copy(self)
@@ -51,7 +48,7 @@ class Rows:
         return csr(self.start, self.column, self.value, self.shape)
 
     def transposed(self) -> Tensor:
-        start, row, order = self._columns
+        start, row, order = self.columns
         return csr(start, row, gather(self.value, order), self.shape[::-1])
 
 

@@ -122,6 +122,17 @@ def test_columns_may_lie_apart(name: str):
 
 
 @pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_gate_that_looks_at_the_same_memory_is_another_tensor(name: str):
+    x, new, _, _ = given(N, 3)
+    new, found = new.requires_grad_(), []
+    for q in (new, new.view_as(new)):
+        out, _ = gate(x, new, q, edges(ODD), 2.0, backend=name)
+        found.append(torch.autograd.grad(out.sum(), new)[0])
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.usefixtures("compiler")
 def test_other_powers_are_torchs():
     with backend.running("auto"):
         gate(*given(N, 3)[:3], edges(ODD), 2.3)

@@ -94,6 +94,25 @@ def test_c_is_chosen_for_large_float32_where_torch_is_slow(slow: bool, monkeypat
 
 
 @pytest.mark.usefixtures("compiler")
+def test_a_run_that_wishes_for_c_has_it_where_sizes_suit_and_hears_nothing_where_not(monkeypatch, caplog):
+    monkeypatch.setattr(ops, "slow_products", lambda: False)
+    with backend.running("native"):
+        linear(*(t.float() for t in given(3, 5, 7, "one")))
+        assert backend.ran() == () and caplog.text == ""
+        linear(*(t.float() for t in given(300, 64, 64, "one")))
+        assert backend.ran() == ("native",)
+
+
+def test_without_a_compiler_torch_computes_it(monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr(ops, "slow_products", lambda: True)
+    monkeypatch.setenv("CC", str(tmp_path / "none"))
+    tensors = [t.float() for t in given(300, 64, 64, "one")]
+    with backend.running("auto"):
+        assert torch.equal(linear(*tensors), linear(*tensors, backend="torch"))
+        assert backend.ran() == ("torch",) and "Backend torch computes it" in caplog.text
+
+
+@pytest.mark.usefixtures("compiler")
 def test_what_c_cannot_do_is_said_by_name():
     for tensors, said in (
         (given(3, 15, 16, "none"), r"D and H in 16s; got weight \(16, 15\)"),

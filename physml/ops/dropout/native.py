@@ -35,13 +35,18 @@ def noise(x: Tensor, p: float) -> Tensor:
     return drawn
 
 
+STATE = 5056  # bytes of the state that C reads and writes
+
+
 @cache
 def _draws_agree(dtype: torch.dtype) -> bool:
     """Whether masks and state are torch's, from a new seed on and in the midst of a block of words."""
-    x = torch.ones(701, dtype=dtype)
-    found = []
+    generator = torch.default_generator
+    if generator.get_state().numel() != STATE:
+        return False
+    x, found = torch.ones(701, dtype=dtype), []
     with torch.random.fork_rng(devices=[]):
         for draw in (F.dropout, noise):
-            torch.manual_seed(0)
+            generator.manual_seed(0)  # torch.manual_seed would move those of GPUs too
             found.append(torch.stack([draw(x, 0.3), draw(x, 0.5), torch.get_rng_state()[:701].to(dtype)]))
     return torch.equal(*found)

@@ -80,15 +80,15 @@ void gate_forward(int n_threads, const long long sizes[3], const long long *sent
     in_threads(steps, &w, n_threads);
 }
 
-/* to_sum: room. Where q is new, to_new is of both, and to_q is room. */
-void gate_backward(int n_threads, const long long sizes[3], const long long *sent_start,
+/* sizes: N, H, 2p, and whether q is new: then to_new is of both, and to_q is room, as to_sum always is. */
+void gate_backward(int n_threads, const long long sizes[4], const long long *sent_start,
                    const long long *sent_other, const long long *received_start, const long long *received_other,
                    const real *x, const real *new, const real *q, const real *share, const real *rate,
                    const real *grad, const real *to_rate, real *to_x, real *to_new, real *to_q, real *to_sum) {
     Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .twice_p = (int)sizes[2],
               .sent = {sent_start, sent_other}, .received = {received_start, received_other}, .x = x, .new = new,
               .q = q, .share = share, .rate = (real *)rate, .grad = grad, .to_rate = to_rate, .to_x = to_x,
-              .to_new = to_new, .to_q = to_q, .to_sum = to_sum, .q_is_new = q == new};
+              .to_new = to_new, .to_q = to_q, .to_sum = to_sum, .q_is_new = (int)sizes[3]};
     in_threads(back, &w, n_threads);
     in_threads(slopes, &w, n_threads);
 }

@@ -37,10 +37,11 @@ class GateNative(torch.autograd.Function):
         ctx: Any, x: Tensor, new: Tensor, q: Tensor | None, share: Tensor | None, of: "Edges", p: float
     ) -> tuple[Tensor, Tensor]:
         x, new = x.contiguous(), new.contiguous()
+        q_is_new = q is None
         q = new if q is None else q.contiguous()
         share = None if share is None else share.contiguous()
         out, rate = torch.empty_like(x), torch.empty_like(x)
-        ctx.edges, ctx.sizes = of, call.integers(*x.shape, int(2 * p))
+        ctx.edges, ctx.sizes = of, call.integers(*x.shape, int(2 * p), q_is_new)
         ctx.n_threads = call.threads(of.n, float(of.n + len(of.sender)) * x.shape[1], PARALLEL)
         load(SOURCE, x.dtype).gate_forward(
             ctx.n_threads,

@@ -20,10 +20,12 @@ _linear = Op(__name__, reference=reference.linear, torch=reference.linear)
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: str = "auto") -> Tensor:
     """x W^T + b, differentiable as often as wanted; `reference.linear` tells the arguments.
 
-    "auto" is C for x (N, D) in float32 on a CPU that is not Intel's, large enough, D and H multiples of 16:
-    elsewhere torch's own products are as fast.
+    "auto" is C for x (N, D) in float32 on a CPU of AMD's, large enough, D and H multiples of 16: elsewhere
+    torch's own products are as fast. Where a run wishes for C, it is that on any CPU, for these sizes.
     """
-    if asked(backend) == "auto" and not _suits(x, weight):
+    wish = asked(backend)
+    in_c = _suits(x, weight) and (wish == "native" or (wish == "auto" and slow_products()))
+    if backend == "auto" and not in_c:
         return reference.linear(x, weight, bias)
     given = (x, weight) if bias is None else (x, weight, bias)
     return _linear(*given, backend=backend)
@@ -31,8 +33,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: st
 
 def _suits(x: Tensor, weight: Tensor) -> bool:
     return (
-        slow_products()
-        and x.device.type == "cpu"
+        x.device.type == "cpu"
         and x.dtype == torch.float32
         and x.dim() == 2
         and len(x) * weight.numel() >= WORTH

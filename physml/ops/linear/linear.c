@@ -45,7 +45,8 @@ static int multiply(Work *w, int n_threads, const real *weight, length stride_in
 /* A share of the rows of `to` = left^T right, both with n_rows. */
 static void product_tn(void *shared, int share, int n_shares) {
     const Work *w = shared;
-    const length first = first_row((int)w->n_in, share, n_shares), n = first_row((int)w->n_in, share + 1, n_shares) - first;
+    const length first = first_row((int)w->n_in, share, n_shares);
+    const length n = first_row((int)w->n_in, share + 1, n_shares) - first;
     real *to = w->to + first * w->n_out;
     clear(to, n * w->n_out);
     for (length i = 0; i < w->n_rows; i += DEEP)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.ops.linear import VECTOR
 from physml.ops.native import call
 from physml.ops.native.library import load
 
@@ -17,8 +18,8 @@ def refusal(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> str | None
     """Why native code can't compute this case; None if it can."""
     if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
         return f"in C it takes x (N, D) and weight (H, D); got {tuple(x.shape)} and {tuple(weight.shape)}"
-    if any(size % 16 for size in weight.shape):
-        return f"in C it takes D and H in 16s; got weight {tuple(weight.shape)}"
+    if any(size % VECTOR for size in weight.shape):
+        return f"in C it takes D and H in {VECTOR}s; got weight {tuple(weight.shape)}"
     if bias is not None and tuple(bias.shape) not in ((len(weight),), (len(x), len(weight))):
         return f"in C it takes a bias (H,) or (N, H); got {tuple(bias.shape)}"
     return call.refusal(SOURCE, x, weight, *([] if bias is None else [bias]))
@@ -76,7 +77,7 @@ def _to_x(ctx: Any, grad: Tensor, weight: Tensor) -> Tensor:
 def _to_weight(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
     to_weight = grad.new_empty(grad.shape[1], x.shape[1])
     load(SOURCE, grad.dtype).linear_to_weight(
-        call.threads(grad.shape[1] // 16, ctx.work, PARALLEL),
+        call.threads(grad.shape[1] // VECTOR, ctx.work, PARALLEL),
         ctx.sizes,
         *map(call.pointer, (grad, x, to_weight)),
     )

@@ -46,7 +46,7 @@ class RowsLinearNative(torch.autograd.Function):
         rows, grad = ctx.rows, grad.contiguous()
         to_weight = grad.new_empty(grad.shape[1], rows.shape[1])
         code = load(SOURCE, grad.dtype).rows_linear_backward(
-            ctx.n_threads, ctx.sizes, *map(call.pointer, (*rows.columns(), ctx.value, grad, to_weight))
+            ctx.n_threads, ctx.sizes, *map(call.pointer, (*rows.columns, ctx.value, grad, to_weight))
         )
         call.check(code, "linear map of rows")
         return to_weight, None, None
