@@ -82,10 +82,11 @@ demo: $(READY) ## train LEM on FitzHugh-Nagumo with a fresh seed and print Table
 test: $(READY) ## run all tests
 	@$(PY) -m pytest $(ARGS)
 
-lint: $(READY) ## check style and types: ruff, mypy
+lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
 
 bench: $(READY) ## time the recurrences against plain loops and nn.LSTM (ARGS=--help for more)
 	@$(PY) -m physml.bench $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
@@ -94,7 +95,7 @@ bench-graph: $(READY) ## runs per hour of small graphs against a plain loop of t
 	@$(PY) -m physml.bench.graph $(ARGS)
 
 gpu-check: $(READY) ## compare all backends with float64 on a GPU; exits 2 without one
-	@$(PY) -m physml.ops.check --device cuda $(ARGS)
+	@$(PY) -m physml.bench.check_backends --device cuda $(ARGS)
 
 smoke: smoke-models smoke-readme ## every model and every task at tiny size, and the commands of README.md
 

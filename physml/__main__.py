@@ -8,6 +8,6 @@ import sys
 if not sys.flags.safe_path and not __file__.startswith(f"{sys.path[0]}{os.sep}physml{os.sep}"):
     del sys.path[0]
 
-from physml.cli import main
+from physml.cli.main import main
 
 sys.exit(main())

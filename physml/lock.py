@@ -9,7 +9,7 @@ from pathlib import Path
 
 from physml.errors import Busy, DataError
 from physml.paths import shown, work_variable
-from physml.provenance import host
+from physml.records.provenance import host
 
 PATIENCE_S = 0.5  # `is_held` holds the lock too, for a moment
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from physml.data.catalogue import task_datasets
-from physml.data.dataset import Upstream, dataset_names, upstream
+from physml.data.datasets import Upstream, dataset_names, upstream
 from physml.paths import ROOT
 
 PAGE = ROOT / "docs" / "data.md"

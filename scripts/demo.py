@@ -14,8 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from physml import atomic, record
+from physml import files
 from physml.paths import results_root, results_roots, shown, work_root
+from physml.records import record
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
 TABLE = "lem-4"
@@ -45,7 +46,7 @@ def _demo(overrides: list[str], table_flags: list[str]) -> int:
         print(f"LEM on FitzHugh-Nagumo, seed {seed}: a run that nobody has made here yet.", flush=True)
         if not overrides:
             print("It takes a few minutes. Ctrl-C stops it; `make demo` then goes on from there.", flush=True)
-    atomic.write_text(note, f"{seed}\n")
+    files.write_text(note, f"{seed}\n")
     code = _physml("run", f"experiment={EXPERIMENT}", f"seed={seed}", *overrides, "--adhoc")
     if code == PREEMPTED or code >= 128:
         print(f"\nStopped. `make demo` goes on with seed {seed}.", file=sys.stderr)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from physml import atomic
-from physml.data.index import FOLDER, SUMS
+from physml import files
+from physml.data.splits import FOLDER, SUMS
 
 PIXELS = 784
 MNIST_TRAIN, CIFAR_TRAIN = 60_000, 50_000
@@ -107,7 +107,7 @@ def content(index: np.ndarray) -> bytes:
 
 
 def write(path: Path, content: bytes) -> None:
-    atomic.write(path, lambda file: file.write(content))
+    files.write(path, lambda file: file.write(content))
 
 
 def main() -> int:

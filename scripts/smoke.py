@@ -1,7 +1,7 @@
 """`make smoke`: every model of conf/model on a task of its kind, every task of conf/task with two models.
 
 As processes, at tiny sizes, in a temporary folder, on fixtures in place of real data. The whole grid of
-models and tasks is a test (tests/test_conf.py), in one process.
+models and tasks is a test (tests/conf/test_conf.py), in one process.
 """
 
 import os
@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from physml import listing
-from physml.build import passes_messages
-from physml.resolve import resolve
+from physml.cli import inventory
+from physml.config.build import passes_messages
+from physml.config.resolve import resolve
 
 TASK = "adding"  # for every model of sequences
 GRAPH = "texas"  # for every model of graphs
@@ -22,8 +22,10 @@ GRAPH_MODELS = ("graphcon_gcn", "g2_gat")  # for every task of graphs
 
 
 def main() -> int:
-    models: dict[str, Any] = {entry.name: resolve(entry.target) for entry in listing.models() if entry.target}
-    tasks: dict[str, Any] = {entry.name: resolve(entry.target) for entry in listing.tasks() if entry.target}
+    models: dict[str, Any] = {
+        entry.name: resolve(entry.target) for entry in inventory.models() if entry.target
+    }
+    tasks: dict[str, Any] = {entry.name: resolve(entry.target) for entry in inventory.tasks() if entry.target}
     passing = {name for name, cls in models.items() if passes_messages(cls)}
     of_graphs = {name for name, cls in tasks.items() if cls.readout in ("node", "graph")}
     of_ids = {name for name, cls in tasks.items() if cls.tokens}

@@ -9,11 +9,11 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data.batch import Batch
-from physml.data.reference import score_reference
 from physml.data.store import Store
-from physml.data.task import Metrics, Part, Sums, Task
 from physml.errors import InputError
+from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.batch import Batch
+from physml.task.trivial import score_reference
 
 EVAL_SEED = {"valid": 10_001, "test": 10_002}
 

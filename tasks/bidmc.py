@@ -10,16 +10,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data import index
-from physml.data.batch import Batch
-from physml.data.dataset import DataSet
-from physml.data.labelled import Valued
+from physml.data import splits
+from physml.data.datasets import DataSet
 from physml.data.readers.bidmc import BIDMC, NUMERICS, RATE
 from physml.data.readers.bidmc_tsr import HEART, RESPIRATORY
-from physml.data.reference import score_reference
 from physml.data.store import Store
-from physml.data.task import Metrics, Part, Sums
 from physml.errors import InputError
+from physml.task.base import Metrics, Part, Sums
+from physml.task.batch import Batch
+from physml.task.sequences import Valued
+from physml.task.trivial import score_reference
 
 RATES = {"heart": "HR", "respiratory": "RESP"}  # and how the monitor calls them
 
@@ -62,7 +62,7 @@ class ArchiveRates(Valued):
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(self.datasets[0])
         x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
-        order = index.load("bidmc-lem")
+        order = splits.load_index("bidmc-lem")
         parts = np.split(order, [N_TRAIN, N_TRAIN + N_VALID])
         # A fixture has fewer windows: those of each part that it has.
         where = [torch.from_numpy(part[part < len(x)]) for part in parts]
@@ -197,7 +197,7 @@ class SubjectRates(Valued):
 
 def subjects(known: np.ndarray, split: int) -> dict[Part, np.ndarray]:
     """Which subjects are in which part of a split: the order is shipped, each split starts 6 further on."""
-    order = np.roll(known[index.load("bidmc-subjects")], -TEST_SUBJECTS * split)
+    order = np.roll(known[splits.load_index("bidmc-subjects")], -TEST_SUBJECTS * split)
     test, valid, train = np.split(order, [TEST_SUBJECTS, TEST_SUBJECTS + VALID_SUBJECTS])
     return {"train": train, "valid": valid, "test": test}
 

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from physml.check import one_of, positive
 from physml.data import graphs
-from physml.data.batch import Batch
-from physml.data.dataset import DataSet
-from physml.data.nodes import NodeClasses
+from physml.data.datasets import DataSet
 from physml.data.readers import planetoid, shchur
 from physml.data.store import Store
-from physml.data.task import Sums
 from physml.errors import InputError
+from physml.task.base import Sums
+from physml.task.batch import Batch
+from physml.task.nodes import NodeClasses
 
 PLANETOID = {"cora": planetoid.CORA, "citeseer": planetoid.CITESEER, "pubmed": planetoid.PUBMED}
 SHCHUR = {"computers": shchur.COMPUTERS, "photo": shchur.PHOTO}

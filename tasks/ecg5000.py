@@ -8,12 +8,12 @@ import torch
 from torch import Generator
 
 from physml.check import one_of
-from physml.data import index
-from physml.data.batch import Batch
-from physml.data.labelled import Labelled
+from physml.data import splits
 from physml.data.readers.ecg5000 import ECG5000, LABELS
 from physml.data.store import Store
-from physml.data.task import Metrics
+from physml.task.base import Metrics
+from physml.task.batch import Batch
+from physml.task.sequences import Labelled
 
 # Name of a disturbance -> its kind and its level.
 PERTURBATIONS = {
@@ -77,7 +77,7 @@ class Beats(Labelled):
         arrays = store.read(ECG5000)
         x = {part: torch.from_numpy(arrays[f"x_{part}"]) for part in ("train", "test")}
         y = {part: torch.from_numpy(arrays[f"y_{part}"]) for part in ("train", "test")}
-        valid = index.load("ecg5000-valid")
+        valid = splits.load_index("ecg5000-valid")
         test = np.setdiff1d(np.arange(len(y["test"])), valid)
         self.place(
             {

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from physml.check import one_of, positive
-from physml.data import index
-from physml.data.labelled import Labelled
+from physml.data import splits
 from physml.data.readers.eigenworms import EIGENWORMS, LABELS, D
 from physml.data.store import Arrays, Store
-from physml.data.task import Part
 from physml.errors import InputError
+from physml.task.base import Part
+from physml.task.sequences import Labelled
 
 # Of the 259 worms; the rest trains.
 N_TRAIN, N_VALID, N_TEST = 181, 39, 39
@@ -89,7 +89,7 @@ class EigenWorms(Labelled):
         order = (
             stratified(y, split)
             if self.split_of == "stratified"
-            else index.load(f"eigenworms-{self.split_of}")
+            else splits.load_index(f"eigenworms-{self.split_of}")
         )
         where = dict(
             zip(("train", "valid", "test"), np.split(order, [N_TRAIN, N_TRAIN + N_VALID]), strict=True)

@@ -12,11 +12,12 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data.batch import Batch
-from physml.data.reference import least_squares, linear, score_reference
-from physml.data.store import Arrays, Generated, Store
-from physml.data.task import Metrics, Part, Sums, Task
+from physml.data.cache import Generated
+from physml.data.store import Arrays, Store
 from physml.errors import InputError
+from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.batch import Batch
+from physml.task.trivial import least_squares, linear, score_reference
 
 TAU, CURRENT, A, B = 1 / 50, 0.5, 0.7, 0.8
 TAIL = 128  # the official score keeps the last batch of 128 test sequences alone

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from physml.check import one_of
-from physml.data.labelled import Labelled
-from physml.data.mel import N_FRAMES, N_MELS, log_mel
 from physml.data.readers.speech_commands import COMMANDS, LENGTH, PARTS, RATE, SPEECH_COMMANDS, WORDS
+from physml.data.spectrograms import N_FRAMES, N_MELS, log_mel
 from physml.data.store import Arrays, Store
-from physml.data.task import Part
 from physml.errors import DataError, InputError
+from physml.task.base import Part
+from physml.task.sequences import Labelled
 
 UNKNOWN, SILENCE = 0, 1
 CLASSES = ("unknown", "silence", *COMMANDS)
@@ -27,7 +27,7 @@ CHUNK = 256  # clips whose features are computed at once
 class Google12(Labelled):
     """Twelve classes of Google Speech Commands v0.02: ten words, unknown (0) and silence (1).
 
-    Input (B, 126, 80): log-mel features, see `physml.data.mel`. Target (B,): position in CLASSES. The parts
+    Input (B, 126, 80): log-mel features, see `physml.data.spectrograms`. Target (B,): position in CLASSES. The parts
     are those of the lists in the data set, which keep the clips of a speaker together. Loss: cross entropy.
     Metrics: accuracy over all items of a part, and cross_entropy.
 

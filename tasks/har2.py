@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from physml.check import non_negative, one_of
-from physml.data.batch import Batch
-from physml.data.dataset import DataSet
-from physml.data.labelled import Labelled
+from physml.data.datasets import DataSet
 from physml.data.readers.har import ACTIVITIES, UCI_HAR
-from physml.data.reference import least_squares, linear, score_reference
 from physml.data.store import Store
-from physml.data.task import Metrics, Part
 from physml.errors import InputError
+from physml.task.base import Metrics, Part
+from physml.task.batch import Batch
+from physml.task.sequences import Labelled
+from physml.task.trivial import least_squares, linear, score_reference
 
 # Activities that make class 1.
 MERGES = {

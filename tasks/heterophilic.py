@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from physml.check import one_of
 from physml.data import graphs
-from physml.data.dataset import DataSet
-from physml.data.nodes import NodeClasses
+from physml.data.datasets import DataSet
 from physml.data.readers import heterophilous, webkb
 from physml.data.store import Store
 from physml.errors import InputError
+from physml.task.nodes import NodeClasses
 
 OFFICIAL = {
     "texas": webkb.TEXAS,

@@ -10,14 +10,14 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data.batch import Batch
-from physml.data.dataset import DataSet
+from physml.data.datasets import DataSet
 from physml.data.readers.glove import GLOVE, D
 from physml.data.readers.imdb import IMDB as REVIEWS
-from physml.data.reference import score_reference
 from physml.data.store import Arrays, Store
-from physml.data.task import Metrics, Part, Sums, Task
 from physml.errors import InputError
+from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.batch import Batch
+from physml.task.trivial import score_reference
 
 log = logging.getLogger(__name__)
 

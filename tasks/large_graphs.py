@@ -8,12 +8,12 @@ from torch import Tensor
 
 from physml.check import one_of
 from physml.data import graphs
-from physml.data.batch import Batch
-from physml.data.dataset import Arrays, DataSet
-from physml.data.nodes import RIDGE, NodeClasses
+from physml.data.datasets import Arrays, DataSet
 from physml.data.readers import large_graphs
 from physml.data.store import Store
-from physml.data.task import Metrics, Sums
+from physml.task.base import Metrics, Sums
+from physml.task.batch import Batch
+from physml.task.nodes import RIDGE, NodeClasses
 
 YEARS = {"snap_patents": large_graphs.SNAP_PATENTS, "arxiv_year": large_graphs.ARXIV_YEAR}
 ROWS = 2**18  # of features that are turned to float64 at once

@@ -9,14 +9,14 @@ import torch
 from torch import Generator, Tensor
 
 from physml.check import non_negative, one_of
-from physml.data.batch import Batch
-from physml.data.held_out import divide
-from physml.data.labelled import Labelled
 from physml.data.readers.cifar10 import CIFAR10
+from physml.data.splits import divide
 from physml.data.store import Store
-from physml.data.task import Metrics, Part, Sums
 from physml.errors import InputError
-from physml.seeds import derive
+from physml.seeding import derive
+from physml.task.base import Metrics, Part, Sums
+from physml.task.batch import Batch
+from physml.task.sequences import Labelled
 
 ROWS, D = 32, 96
 TRAIN_IMAGES = 50_000

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of
-from physml.data.batch import Batch
-from physml.data.dataset import DataSet
-from physml.data.many_graphs import ManyGraphs, parts_in_order
+from physml.data.datasets import DataSet
 from physml.data.readers import ppi
-from physml.data.reference import least_squares, linear, score_reference
 from physml.data.store import Store
-from physml.data.task import Metrics, Sums
+from physml.task.base import Metrics, Sums
+from physml.task.batch import Batch
+from physml.task.graphs import ManyGraphs, parts_in_order
+from physml.task.trivial import least_squares, linear, score_reference
 
 
 class PPI(ManyGraphs):

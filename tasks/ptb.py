@@ -10,11 +10,11 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data.batch import Batch
-from physml.data.dataset import DataSet
+from physml.data.datasets import DataSet
 from physml.data.readers.ptb import PARTS, PTB, vocabulary
 from physml.data.store import Store
-from physml.data.task import Metrics, Part, Sums, Task
+from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.batch import Batch
 
 EVAL_STEPS = 512  # predictions of one batch of an evaluation; how many moves rounding alone
 TEMPERATURES = tuple(round(1.06 - 0.02 * k, 2) for k in range(14))  # 1.06, 1.04, .., 0.80

@@ -9,14 +9,14 @@ import torch
 from torch import Generator, Tensor
 
 from physml.check import one_of, positive
-from physml.data import index
-from physml.data.batch import Batch
-from physml.data.held_out import divide
-from physml.data.labelled import Items, Labelled
+from physml.data import splits
 from physml.data.readers.mnist import MNIST
+from physml.data.splits import divide
 from physml.data.store import Store
-from physml.data.task import Metrics, Part, Sums
 from physml.errors import InputError
+from physml.task.base import Metrics, Part, Sums
+from physml.task.batch import Batch
+from physml.task.sequences import Items, Labelled
 
 PIXELS = 28 * 28
 TRAIN_IMAGES = 60_000
@@ -129,7 +129,7 @@ class SequentialMNIST(Labelled):
         """Images (N, 28, 28) as (N, T, 1), still bytes: a quarter of the memory. `prepare` scales them."""
         pixels = x.reshape(len(x), PIXELS)
         if self.permutation is not None:
-            pixels = pixels[:, index.load(self.permutation)]
+            pixels = pixels[:, splits.load_index(self.permutation)]
         pixels = np.ascontiguousarray(pixels[:, :: self.stride])
         return torch.from_numpy(pixels).unsqueeze(-1), torch.from_numpy(y.astype(np.int64))
 

@@ -9,14 +9,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of
-from physml.data import held_out
-from physml.data.batch import Batch
-from physml.data.dataset import DataSet
-from physml.data.many_graphs import ManyGraphs
+from physml.data import splits
+from physml.data.datasets import DataSet
 from physml.data.readers import superpixels
-from physml.data.reference import least_squares, linear, score_reference
 from physml.data.store import Store
-from physml.data.task import Metrics, Part, Sums
+from physml.task.base import Metrics, Part, Sums
+from physml.task.batch import Batch
+from physml.task.graphs import ManyGraphs
+from physml.task.trivial import least_squares, linear, score_reference
 
 LEVELS = 4  # of the grid of the linear reference, per side
 
@@ -48,7 +48,7 @@ class Superpixels(ManyGraphs):
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(superpixels.SUPERPIXELS)
         n_train, _, n_test = arrays["n_graphs"].tolist()
-        train, valid = held_out.divide(
+        train, valid = splits.divide(
             "superpixels-valid-5000", n_train, superpixels.SIZES["train"], store.fixtures
         )
         parts: dict[Part, np.ndarray] = {

@@ -5,11 +5,11 @@ from typing import ClassVar
 import numpy as np
 
 from physml.check import one_of
-from physml.data import graphs, index
-from physml.data.nodes import NodeClasses
+from physml.data import graphs, splits
 from physml.data.readers import syn_cora
 from physml.data.store import Store
 from physml.errors import InputError
+from physml.task.nodes import NodeClasses
 
 SEED = 123_456  # of the order of nodes in the official code
 
@@ -61,5 +61,5 @@ class SynCora(NodeClasses):
 def _order(n: int) -> np.ndarray:
     """The recorded order of the 1490 nodes; a graph of another size is ordered in the same way."""
     if n == syn_cora.N:
-        return index.load(f"syn-cora-{SEED}")
+        return splits.load_index(f"syn-cora-{SEED}")
     return np.random.RandomState(SEED).permutation(n)

@@ -6,10 +6,10 @@ import numpy as np
 
 from physml.check import one_of
 from physml.data import graphs
-from physml.data.nodes import NodeValues
 from physml.data.readers import musae, webkb
 from physml.data.store import Store
 from physml.errors import DataError
+from physml.task.nodes import NodeValues
 
 SETS = {
     "chameleon": (musae.CHAMELEON, webkb.CHAMELEON),

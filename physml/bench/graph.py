@@ -22,17 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from physml import atomic, record, room
+from physml import files
 from physml.bench import store
 from physml.bench.packing import forget, own_roots, timed
 from physml.bench.report import moment, number, ratio, table
-from physml.build import build_task
-from physml.compose import compose
+from physml.config.build import build_task
+from physml.config.compose import compose
 from physml.data.store import store_of
 from physml.errors import PhysmlError, RunFailed
+from physml.execution import resources
+from physml.execution.run_spec import RunSpec, checked_specs
+from physml.execution.starter import environment
 from physml.paths import shown
-from physml.runspec import RunSpec, checked_specs
-from physml.starter import environment
+from physml.records import record
 
 GOAL = 3.0  # times as many runs per hour
 
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.workload or list(WORKLOADS)
     try:
         result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine("cpu")}
-        result |= {"cores": room.cores(), "workloads": {}}
+        result |= {"cores": resources.cores(), "workloads": {}}
         path = store.path_of(f"graph-{store.machine_class(result['machine'])}")
         for name in names:
             measured = measure(
@@ -70,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    atomic.write_json(path, result)
-    atomic.write_text(path.with_suffix(".md"), markdown(result))
+    files.write_json(path, result)
+    files.write_text(path.with_suffix(".md"), markdown(result))
     print(f"written: {shown(path)}, {shown(path.with_suffix('.md'))}")
     return 0
 
@@ -143,7 +145,7 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
 def _plain(jobs: Sequence[Path], parameters: int) -> dict[str, float]:
     """RunFailed if a plain run fails, or is of a network of another size than ours."""
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    with ThreadPoolExecutor(room.cores()) as pool:
+    with ThreadPoolExecutor(resources.cores()) as pool:
         told = list(pool.map(_plain_run, jobs))
     clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if any(one["parameters"] != parameters for one in told):

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from physml import atomic, launch, room
+from physml import files
 from physml.bench import store
-from physml.compose import compose
+from physml.config.compose import compose
 from physml.errors import PhysmlError, RunFailed
+from physml.execution import planning, resources, scheduler
+from physml.execution.run import pick_device
+from physml.execution.run_spec import RunSpec, checked_specs
 from physml.paths import shown
-from physml.run import pick_device
-from physml.runspec import RunSpec, checked_specs
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
 WAYS: dict[str, int | None] = {"one at a time": 1, "auto": None}
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     path = store.path_of(f"packing-{store.machine_class(result['machine'])}")
-    atomic.write_json(path, result)
+    files.write_json(path, result)
     print(text(result))
     print(f"written: {shown(path)}")
     return 0
@@ -56,14 +57,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def measure(experiment: str, n: int, epochs: int, rounds: int, overrides: Sequence[str]) -> dict[str, Any]:
     """Seconds by the clock and of the processors for n runs, each way, in every round."""
-    n = n or 2 * room.cores()
+    n = n or 2 * resources.cores()
     keys = [f"experiment={experiment}", f"trainer.epochs={epochs}", "tracker=none", *overrides]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
     device = pick_device(specs[0].config["runtime"]["device"])
     result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine(device)}
     result |= {"experiment": experiment, "overrides": list(overrides), "epochs": epochs, "runs": n}
     result |= {"moment": store.moment(device, specs[0].config["runtime"]["threads"])}
-    result |= {"cores": room.cores(), "ways": {way: [] for way in WAYS}}
+    result |= {"cores": resources.cores(), "ways": {way: [] for way in WAYS}}
     with own_roots():
         timed(specs[-1:], 1)  # data are made, code is compiled, and the memory of a run is known
         for _ in range(rounds):
@@ -88,7 +89,7 @@ def own_roots() -> Iterator[None]:
 
 def timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    outcome = launch.carry_out(launch.plan(specs), jobs=jobs)
+    outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs)
     clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if outcome.exit_code:
         raise RunFailed(f"not all runs came to their end: {outcome.codes}.")

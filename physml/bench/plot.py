@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml import atomic
+from physml import files
 from physml.bench import targets
 from physml.bench.gemm import LIBRARIES
 from physml.bench.report import LABELS, number, title
@@ -46,7 +46,7 @@ def write(path: Path, result: Mapping[str, Any], device: str) -> bool:
         "triangles: the goals against the loop (down) and nn.LSTM (up)",
         fontsize=10,
     )
-    atomic.write(path, lambda file: figure.savefig(file, format="png", dpi=130, metadata={"Software": None}))
+    files.write(path, lambda file: figure.savefig(file, format="png", dpi=130, metadata={"Software": None}))
     return True
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from physml import atomic
+from physml import files
 from physml.bench import accuracy, gemm, growth, memory, plot, report, store, targets
 from physml.bench.rounds import Samples, interleave, reason
 from physml.bench.variants import VARIANTS, Step
@@ -189,7 +189,7 @@ def _write(path: Path, new: dict[str, Any], device: str) -> None:
         merged["packing"] = store.read(packing)
     merged["targets"] = targets.judged(merged["workloads"], device)
     store.write(path, merged)
-    atomic.write_text(path.with_suffix(".md"), report.markdown(merged, device))
+    files.write_text(path.with_suffix(".md"), report.markdown(merged, device))
     plot.write(path.with_suffix(".png"), merged, device)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from physml import atomic
+from physml import files
 from physml.errors import RecordError
 from physml.paths import results_root, shown
-from physml.provenance import code, cpu_model, now
+from physml.records.provenance import code, cpu_model, now
 
 SCHEMA = 1
 
@@ -87,4 +87,4 @@ def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, result: dict[str, Any]) -> None:
-    atomic.write_json(path, result)
+    files.write_json(path, result)

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.data import fetch, verify
-from physml.data.dataset import DataFile, Upstream, dataset_names, upstream
+from physml.config.yaml_file import read_yaml
+from physml.data import download, verify
+from physml.data.cache import asked_of, read_arrays
+from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.readers import reader
-from physml.data.store import Store, asked_of, read_arrays
+from physml.data.store import Store
 from physml.errors import ConfigError, DataError, near
 from physml.paths import CONF, shown
-from physml.spec import read_yaml
 
 State = Literal[
     "present",
@@ -275,7 +276,7 @@ def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
     errors = []
     for name in chosen.datasets:
         try:
-            fetch.get(upstream(name), store)
+            download.get(upstream(name), store)
         except DataError as error:  # the others may be had
             errors.append(str(error))
     for task in _built(chosen.tasks):
@@ -287,7 +288,7 @@ def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
 
 
 def _built(tasks: Collection[str]) -> list[Any]:
-    from physml.build import build_task
-    from physml.compose import compose
+    from physml.config.build import build_task
+    from physml.config.compose import compose
 
     return [build_task(compose([f"task={name}", "+model._target_=none"]).config) for name in tasks]

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from physml.data import index
-from physml.data.dataset import Arrays
+from physml.data import splits
+from physml.data.datasets import Arrays
 from physml.errors import DataError, InputError
 
 PARTS = ("train", "valid", "test")
@@ -165,7 +165,7 @@ def node_order(n_nodes: int, k: int) -> np.ndarray:
     if not 0 <= k < N_ORDERS:
         raise InputError(f"there are {N_ORDERS} recorded orders, 0 to {N_ORDERS - 1}; got {k}.")
     if n_nodes in ORDERED:
-        return index.load(f"nodes-{n_nodes}-{k}")
+        return splits.load_index(f"nodes-{n_nodes}-{k}")
     return np.random.RandomState(k).permutation(n_nodes)
 
 

@@ -4,19 +4,16 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
-from physml import atomic
-from physml.data import stamps
-from physml.data.dataset import Arrays, DataFile, DataSet, Places, Upstream, upstream
-from physml.data.stamps import digest
-from physml.data.tree import FolderTree, Tree, is_web_page, open_tree
+from physml import files
+from physml.data import hash_cache
+from physml.data.archives import FolderTree, Tree, is_web_page, open_tree
+from physml.data.cache import Cache, Generated, cache_lock
+from physml.data.datasets import Arrays, DataFile, DataSet, Places, Upstream, upstream
+from physml.data.hash_cache import digest
 from physml.errors import DataError, PhysmlError
-
-if TYPE_CHECKING:
-    from physml.data.store import Store
 
 __all__ = ["digest", "is_web_page"]  # for those who verify what they get
 
@@ -137,7 +134,7 @@ def _folders(root: Path, limit: int = 200) -> list[Path]:
 
 
 def verify(
-    dataset: Upstream, file: DataFile, path: Path, store: "Store", *, fresh: bool = False
+    dataset: Upstream, file: DataFile, path: Path, store: Cache, *, fresh: bool = False
 ) -> dict[str, str]:
     """{"sha256", "verified"} of a file that is there; DataError where it may not be used.
 
@@ -161,7 +158,7 @@ def verify(
         raise _refused(dataset, path, f"{size} bytes, expected {file.size}")
 
     def hashed(kind: str) -> str:
-        return digest(path, kind) if fresh else stamps.known(path, kind, store.cache)
+        return digest(path, kind) if fresh else hash_cache.known(path, kind, store.cache)
 
     sha256 = hashed("sha256")
     if file.sha256:
@@ -182,11 +179,11 @@ def verify(
     return {"sha256": sha256, "verified": store.verify}
 
 
-def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: "Store") -> dict[str, str]:
+def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) -> dict[str, str]:
     """An unpacked archive: its members have no checksums, unless conf/dataset lists them all."""
     top = file.top_folder
     if store.verify != "bytes":
-        return {"sha256": stamps.known(path, "sha256", store.cache, top), "verified": store.verify}
+        return {"sha256": hash_cache.known(path, "sha256", store.cache, top), "verified": store.verify}
     tree = FolderTree(path, top)
     known = {m.name: m.sha256 for m in dataset.files if m.inside == file.name and m.sha256}
     if not known or any(name not in known for name in tree.names()):
@@ -198,7 +195,7 @@ def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: "Store"
     for name, content in tree.items():
         if hashlib.sha256(content).hexdigest() != known[name]:
             raise _refused(dataset, path / name, "another sha256 than published")
-    return {"sha256": stamps.folder_digest(path, top), "verified": "bytes"}
+    return {"sha256": hash_cache.folder_digest(path, top), "verified": "bytes"}
 
 
 def content_hint(dataset: Upstream) -> str:
@@ -209,23 +206,23 @@ def _refused(dataset: Upstream, path: Path, what: str) -> DataError:
     return DataError(f"{path}: {what}. Delete the file and run `physml data get {dataset.name}`.")
 
 
-def pin_path(dataset: Upstream, file: DataFile, store: "Store") -> Path:
+def pin_path(dataset: Upstream, file: DataFile, store: Cache) -> Path:
     return store.cache / "pins" / dataset.name / f"{file.name}.sha256"
 
 
-def pin(dataset: Upstream, file: DataFile, sha256: str, store: "Store") -> None:
+def pin(dataset: Upstream, file: DataFile, sha256: str, store: Cache) -> None:
     """No checksum is published: the first file seen counts, and any other is refused from then on."""
     path = pin_path(dataset, file, store)
     if path.is_file():
         return
     log.warning("%s: no checksum is published; pinned to sha256 %s, unverified.", file.name, sha256)
     try:
-        atomic.write_text(path, sha256 + "\n")
+        files.write_text(path, sha256 + "\n")
     except OSError as error:
         log.warning("%s: not pinned (%s).", path, error)
 
 
-def _compare_with_pin(dataset: Upstream, file: DataFile, path: Path, sha256: str, store: "Store") -> None:
+def _compare_with_pin(dataset: Upstream, file: DataFile, path: Path, sha256: str, store: Cache) -> None:
     pinned = pin_path(dataset, file, store)
     if pinned.is_file() and (want := pinned.read_text(encoding="utf-8").strip()) != sha256:
         raise DataError(
@@ -242,7 +239,7 @@ class FoundFiles:
     """The files of a data set that are there: what a reader gets."""
 
     dataset: Upstream
-    store: "Store"
+    store: Cache
 
     def path(self, name: str) -> Path:
         file = self.dataset.file(name)
@@ -273,7 +270,7 @@ def _member(tree: Tree, name: str) -> str:
     return found[0]
 
 
-def verified(dataset: Upstream, store: "Store") -> dict[str, dict[str, str]]:
+def verified(dataset: Upstream, store: Cache) -> dict[str, dict[str, str]]:
     """Of every file that is there, what `verify` says. DataError for the first that may not be used."""
     for file in missing(dataset, store):
         raise refuse_missing(dataset.name, file, store)
@@ -281,7 +278,7 @@ def verified(dataset: Upstream, store: "Store") -> dict[str, dict[str, str]]:
     return {file.name: verify(dataset, file, path, store) for file, path in found.items() if path is not None}
 
 
-def read(dataset: DataSet, store: "Store") -> Arrays:
+def read(dataset: DataSet, store: Cache) -> Arrays:
     """The arrays of a data set, from verified files; read once, then cached.
 
     Errors: DataError for files that are missing, damaged, foreign or have another content; nothing is cached
@@ -301,9 +298,7 @@ def read(dataset: DataSet, store: "Store") -> Arrays:
         ) from error
 
 
-def _read(dataset: DataSet, store: "Store") -> Arrays:
-    from physml.data.store import Generated
-
+def _read(dataset: DataSet, store: Cache) -> Arrays:
     about = dataset.upstream
     used = verified(about, store)
     compares = any(one["verified"] == "content" for one in used.values())
@@ -350,14 +345,12 @@ def compare_content(dataset: DataSet, arrays: Arrays) -> None:
         )
 
 
-def _read_fixture(dataset: DataSet, store: "Store") -> Arrays:
+def _read_fixture(dataset: DataSet, store: Cache) -> Arrays:
     """A tiny set in the upstream format, through the same reader; real files are not looked at."""
-    from physml.data.store import Store, lock
-
     source = Path(dataset.fixture.__code__.co_filename).read_bytes()
     root = store.cache / "fixtures" / f"{dataset.name}-{hashlib.sha256(source).hexdigest()[:12]}"
     try:
-        with lock(root.with_suffix(".lock")):
+        with cache_lock(root.with_suffix(".lock")):
             if not (root / "whole").exists():
                 shutil.rmtree(root, ignore_errors=True)  # left by a process that was killed
                 dataset.fixture(root)
@@ -367,7 +360,7 @@ def _read_fixture(dataset: DataSet, store: "Store") -> Arrays:
             f"{root} cannot be made: {error.strerror}. Free space, or set PHYSML_CACHE to a folder that can "
             "be written."
         ) from error
-    own = Store(root, store.cache / "fixtures", fixtures=True)
+    own = replace(store, data=root, cache=store.cache / "fixtures", used={})
     for file in missing(dataset.upstream, own):
         raise refuse_missing(dataset.name, file, own)
     found = [file.name for file in dataset.upstream.files if find(file, own)]

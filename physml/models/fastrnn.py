@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from physml.check import positive
-from physml.ops.drive import drive
-from physml.ops.fastgrnn.function import fastgrnn
+from physml.ops.fastgrnn.autograd import fastgrnn
+from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
 from physml.ops.sequence import sequence, start, steady
 

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from physml.check import count, non_negative, one_of, positive
 from physml.errors import InputError
-from physml.graphs import cached
+from physml.graph.cache import cached
+from physml.graph.edges import Edges, edges
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
 from physml.models.graph_powers import power
-from physml.models.graph_sums import Aggregate, Edges, edges
+from physml.models.graph_propagation import Aggregate
 from physml.ops.gate import gate
 from physml.ops.gradient_sum import gradient_sum
 from physml.ops.norm_sum import norm_sum

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from physml.check import count, has_shape, non_negative, one_of, positive, within
 from physml.errors import InputError
-from physml.graphs import check_graph
+from physml.graph.checks import check_graph
 from physml.models.graph_features import Features, dropped, linear
 from physml.models.graph_layers import (
     GraphAttention,
@@ -22,7 +22,7 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph_parts import ACTIVATIONS, Heads, call, check_input, last, merge_heads, times, widths
-from physml.models.graph_sums import gcn_spread
+from physml.models.graph_propagation import gcn_spread
 from physml.ops.dropout import dropout
 from physml.ops.weighted_sum import weighted_sum
 

@@ -9,9 +9,10 @@ from torch.nn import functional as F
 
 from physml.check import count, one_of, within
 from physml.errors import InputError
+from physml.graph.edges import Edges, gather, looped
 from physml.models.graph_features import Features, linear
 from physml.models.graph_parts import check_input
-from physml.models.graph_sums import Edges, gather, gcn_spread, looped, mean_spread, softmax_over
+from physml.models.graph_propagation import gcn_spread, mean_spread, softmax_over
 from physml.ops.dropout import dropout
 from physml.ops.weighted_sum import weighted_sum
 

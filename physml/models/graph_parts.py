@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from physml.check import has_shape, one_of
 from physml.errors import InputError
-from physml.graphs import check_graph
+from physml.graph.checks import check_graph
 from physml.models.graph_features import Features, linear
 from physml.ops.elu import elu
 

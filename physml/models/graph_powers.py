@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from physml.ops.gradient_sum.function import FLOOR, powers, slopes
+from physml.ops.gradient_sum.autograd import FLOOR, powers, slopes
 
 
 def power(x: Tensor, p: float, floor: float = FLOOR) -> Tensor:

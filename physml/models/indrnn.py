@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.check import positive
-from physml.ops.drive import drive
+from physml.ops.input_drive import drive
 from physml.ops.sequence import sequence, start, steady
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.check import non_negative, one_of, positive, within
-from physml.ops.drive import drive
+from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
 from physml.ops.sequence import sequence, start, steady
 

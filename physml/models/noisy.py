@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.check import non_negative, within
 from physml.models.lipschitz import LipschitzRNN
-from physml.ops.drive import drive
+from physml.ops.input_drive import drive
 from physml.ops.sequence import sequence, start, steady
 
 

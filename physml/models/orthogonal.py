@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from physml.check import one_of, positive
 from physml.errors import InputError
-from physml.ops.drive import drive
-from physml.ops.modrelu.function import modrelu
+from physml.ops.input_drive import drive
+from physml.ops.modrelu.autograd import modrelu
 from physml.ops.sequence import sequence, start, steady
 
 

@@ -31,7 +31,7 @@ R = TypeVar("R")  # what a recurrence returns: most the outputs (B, T, H) and th
 
 BACKENDS = ("reference", "torch", "native", "triton")
 CHOICES = ("auto", *BACKENDS)
-LATE = {"native": "native", "triton": "gpu"}  # files of a recurrence that are imported when first wanted
+LATE = ("native", "triton")  # modules of a recurrence that are imported when first wanted
 FASTEST = {"cpu": "native", "cuda": "triton"}
 
 
@@ -78,7 +78,7 @@ def reset(used: Iterable[str] = ()) -> None:
 class Op(Generic[R]):
     """A map, most often a recurrence, and the functions that compute it, all with the name of its package.
 
-    package: `physml.ops.lem`, where native.py and gpu.py lie. at_hand: functions that need no late import.
+    package: `physml.ops.lem`, where native.py and triton.py lie. at_hand: functions that need no late import.
     """
 
     def __init__(self, package: str, **at_hand: Callable[..., R]) -> None:
@@ -153,7 +153,7 @@ class Op(Generic[R]):
 
     def _lacking(self, backend: str) -> str | None:
         """Why there is no module for a backend; None if there is one."""
-        name = f"{self.package}.{LATE.get(backend, backend)}"
+        name = f"{self.package}.{backend}"
         if backend in LATE and importlib.util.find_spec(name):
             return None
         return f"there is no backend {backend} for {self.name}"
@@ -167,7 +167,7 @@ class Op(Generic[R]):
 
     def _imported(self, backend: str) -> ModuleType | str:
         try:
-            return importlib.import_module(f"{self.package}.{LATE[backend]}")
+            return importlib.import_module(f"{self.package}.{backend}")
         except ImportError as error:
             if str(error.name).startswith("physml"):
                 raise  # our own mistake

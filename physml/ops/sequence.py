@@ -47,3 +47,6 @@ def steady(u: Tensor) -> AbstractContextManager[object]:
     """No autocast inside: a recurrence computes in the precision of its weights."""
     device = u.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+Clip = tuple[float, float] | None

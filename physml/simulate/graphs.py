@@ -19,7 +19,7 @@ from physml.data import graphs as graph_data
 from physml.data.readers import musae, zinc
 from physml.data.store import Store
 from physml.errors import InputError
-from physml.graphs import dirichlet_energy, grid, mean_average_distance
+from physml.graph.measures import dirichlet_energy, grid, mean_average_distance
 from physml.models.g2 import GradientGating
 from physml.models.graph_layers import GraphAttention, GraphConvolution
 from physml.models.graph_parts import Force, copies

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from physml import cli, launch
-from physml.compose import compose
+from physml.cli import main
+from physml.config.compose import compose
 from physml.data import catalogue
 from physml.data.readers.har import UCI_HAR
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store
 from physml.data.verify import blocked, refuse_absent
 from physml.errors import DataError
+from physml.execution import planning
+from physml.execution.run_spec import spec_of
 from physml.paths import ROOT
-from physml.runspec import spec_of
 
 HAR = "experiment=cornn/har2-cornn"
 SHORT = ("trainer.max_steps=1", "trainer.epochs=1", "model.d_hidden=4", "tracker=none")
@@ -36,16 +37,16 @@ def records(roots: Path) -> list[dict]:
 
 def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -> None:
     full, smoke = (spec_of(compose([HAR, "seed=99", f"profile={p}"])) for p in ("full", "smoke"))
-    (one,) = launch.plan([full], probe=True)
+    (one,) = planning.plan([full], probe=True)
     assert one.said == "blocked: UCI HAR Dataset.zip missing, get it with `physml data get uci_har`"
-    assert not one.todo and launch.plan([smoke])[0].state == "missing"
+    assert not one.todo and planning.plan([smoke])[0].state == "missing"
     (roots / "data/UCI HAR Dataset").mkdir()
-    assert launch.plan([full])[0].state == "missing"
+    assert planning.plan([full])[0].state == "missing"
 
 
 def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
     code = (
-        "import sys\nfrom physml.wanted import Wanted\nimport argparse\n"
+        "import sys\nfrom physml.execution.requested_runs import Wanted\nimport argparse\n"
         "options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None, verify=None)\n"
         "wanted = Wanted([('cornn/har2-cornn', 0, 0)], options, 'x')\n"
         "print(wanted.blocked, 'torch' in sys.modules)"
@@ -55,7 +56,7 @@ def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
 
 
 def test_run_refuses_before_anything_is_built(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", HAR, *SHORT]) == 2
+    assert main.main(["run", HAR, *SHORT]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: UCI HAR Dataset.zip is missing") and said.count("\n") == 1
     assert not records(roots) and not (roots / "runs").exists()
@@ -64,7 +65,7 @@ def test_run_refuses_before_anything_is_built(roots: Path, capsys: pytest.Captur
 def test_of_many_runs_those_that_lack_data_are_not_started(
     roots: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1"]) == 2
+    assert main.main(["run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1"]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and all("blocked: UCI HAR Dataset.zip missing" in line for line in lines)
     assert not records(roots)
@@ -75,7 +76,7 @@ def test_a_table_says_which_data_are_missing(
     roots: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, how: list[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    assert cli.main(["table", "lem-11", "--seeds", "0", *how]) == 0
+    assert main.main(["table", "lem-11", "--seeds", "0", *how]) == 0
     said = capsys.readouterr().out
     assert "blocked" in said
     assert "EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`" in said
@@ -87,7 +88,7 @@ def test_a_record_says_how_far_its_data_are_known(
     roots: Path, capsys: pytest.CaptureFixture[str], how: str, kind: str | None
 ) -> None:
     UCI_HAR.fixture(roots / "data")
-    code = cli.main(["run", HAR, *SHORT, "--verify", how])
+    code = main.main(["run", HAR, *SHORT, "--verify", how])
     if kind is None:
         said = capsys.readouterr().err.splitlines()
         assert code == 2 and "content of uci_har is not the published one" in said[-1]

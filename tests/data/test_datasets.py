@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from physml.data import verify
-from physml.data.dataset import (
+from physml.data.datasets import (
     Content,
     DataFile,
     DataSet,

@@ -10,9 +10,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from physml.data import graphs, index
-from physml.data.dataset import Arrays, DataSet
-from physml.data.pickles import ARRAYS, unpickle
+from physml.data import graphs, splits
+from physml.data.datasets import Arrays, DataSet
 from physml.data.readers import (
     heterophilous,
     large_graphs,
@@ -25,6 +24,7 @@ from physml.data.readers import (
     webkb,
     zinc,
 )
+from physml.data.safe_pickle import ARRAYS, unpickle
 from physml.data.store import Store
 from physml.errors import DataError, InputError
 
@@ -442,7 +442,7 @@ def test_orders_of_nodes_are_recorded() -> None:
 
 
 def test_the_split_of_synthetic_cora_is_that_of_the_published_code() -> None:
-    order = index.load("syn-cora-123456")
+    order = splits.load_index("syn-cora-123456")
     assert np.array_equal(order, np.random.RandomState(123456).choice(1490, 1490, replace=False))
     split = graphs.cut(order, 1490 // 2, 1117 - 745)
     assert [len(nodes) for nodes in split.values()] == [745, 372, 373]

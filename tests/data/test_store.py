@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from physml.data.store import Generated, Store, read_arrays, write_arrays
+from physml.data.cache import Generated, read_arrays, write_arrays
+from physml.data.store import Store
 from physml.errors import DataError, InputError
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from physml.data.dataset import DataSet
+from physml.data.datasets import DataSet
 from physml.data.readers import (
     bidmc,
     bidmc_tsr,

@@ -15,11 +15,11 @@ from physml.models.gated import LSTM
 from physml.models.indrnn import IndRNN
 from physml.models.lipschitz import LipschitzRNN, bounded
 from physml.models.orthogonal import ExpRNN, skew_blocks
-from physml.ops.fastgrnn import function as fastgrnn_function
+from physml.ops.fastgrnn import autograd as fastgrnn_function
 from physml.ops.fastgrnn import reference as fastgrnn_reference
-from physml.ops.modrelu import function as modrelu_function
+from physml.ops.modrelu import autograd as modrelu_function
 from physml.ops.modrelu import reference as modrelu_reference
-from physml.ops.residual_tanh import function as residual_tanh_function
+from physml.ops.residual_tanh import autograd as residual_tanh_function
 from physml.ops.residual_tanh import reference as residual_tanh_reference
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
-from physml.ops.cornn import cornn, function
+from physml.ops.cornn import autograd, cornn
 
 CONSTANTS = {"dt": 0.3, "gamma": 1.7, "epsilon": 0.6}
 
@@ -134,7 +134,7 @@ def test_blocks_of_steps_join(limit: str, value: int, monkeypatch: pytest.Monkey
     whole = [gradients(layer, u, state, use) for use in ("outputs y z", "y z")]
     with torch.no_grad():
         outputs, _ = layer(u, state)
-    monkeypatch.setattr(function, limit, value)
+    monkeypatch.setattr(autograd, limit, value)
     with torch.no_grad():
         torch.testing.assert_close(layer(u, state)[0], outputs, rtol=0, atol=1e-14)
     parts = [gradients(layer, u, state, use) for use in ("outputs y z", "y z")]

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from physml.data.batch import Batch
 from physml.errors import InputError
-from physml.evaluate import apply
-from physml.graphs import dirichlet_energy, grid
+from physml.graph.measures import dirichlet_energy, grid
+from physml.graph.rows import Rows, sparse_rows
 from physml.models.g2 import GradientGating
 from physml.models.gnn import GCNII, GNN, Diffusion, GraphModel, GraphNet, PairNorm, drop_edges, pooled
-from physml.models.graph_features import Rows, dropped, linear, sparse_rows
+from physml.models.graph_features import dropped, linear
 from physml.models.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -24,6 +23,8 @@ from physml.models.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graphcon import CitationGraphCON, GraphCON
+from physml.task.batch import Batch
+from physml.training.evaluate import apply
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
@@ -418,7 +419,7 @@ def test_a_stack_without_encoder_has_the_same_numbers_from_sparse_features(
     x, edge_index = mostly_zeros(), torch.randint(0, 40, (2, 120), generator=torch.Generator().manual_seed(1))
     found = []
     for width in (10_000, 256):  # dense, then sparse
-        monkeypatch.setattr("physml.models.graph_features.SPARSE_WIDTH", width)
+        monkeypatch.setattr("physml.graph.rows.SPARSE_WIDTH", width)
         torch.manual_seed(0)
         stack = GNN(300, 300, 2, kind=kind, residual=residual)
         net = GraphNet(lambda d, stack=stack: stack, 300, 3, "node", hidden=None).double()

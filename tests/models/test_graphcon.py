@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.errors import InputError
-from physml.graphs import dirichlet_energy, grid
+from physml.graph.measures import dirichlet_energy, grid
 from physml.models.gnn import GNN, GraphNet
 from physml.models.graph_layers import (
     GraphAttention,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from physml.errors import InputError
 from physml.models.lem import LEM
-from physml.ops.lem import function, lem
+from physml.ops.lem import autograd, lem
 
 VARIANTS = {
     "dt 1": {"dt": 1.0},
@@ -119,7 +119,7 @@ def test_blocks_of_steps_join(variant: str, limit: str, value: int, monkeypatch:
     whole = [gradients(layer, u, state, use) for use in ("outputs y z", "y z")]
     with torch.no_grad():
         outputs, _ = layer(u, state)
-    monkeypatch.setattr(function, limit, value)
+    monkeypatch.setattr(autograd, limit, value)
     with torch.no_grad():
         torch.testing.assert_close(layer(u, state)[0], outputs, rtol=0, atol=1e-14)
     parts = [gradients(layer, u, state, use) for use in ("outputs y z", "y z")]

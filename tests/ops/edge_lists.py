@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.models.graph_sums import Edges
+from physml.graph.edges import Edges
 from physml.ops.native.library import Unavailable, load
 
 N = 6

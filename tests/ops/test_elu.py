@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from physml.errors import InputError
 from physml.ops import backend
-from physml.ops.elu import _elu, elu, function, native
+from physml.ops.elu import _elu, autograd, elu, native
 from physml.ops.native.library import Unavailable, load
 
 
@@ -38,7 +38,7 @@ def test_elu_is_right_to_the_last_digits_everywhere(name: str):
 def test_elu_of_any_shape_in_blocks_and_shares(shape: tuple[int, ...], name: str, monkeypatch):
     x = draw(*shape)
     whole = elu(x, backend=name)
-    monkeypatch.setattr(function, "BLOCK", 4)
+    monkeypatch.setattr(autograd, "BLOCK", 4)
     monkeypatch.setattr(native.call, "threads", lambda *_: 3)
     assert torch.equal(elu(x, backend=name), whole) and whole.shape == shape
     torch.testing.assert_close(whole, F.elu(x))

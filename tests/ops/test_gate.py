@@ -8,7 +8,7 @@ from torch import Tensor
 from vectors import WIDTHS
 
 from physml.errors import InputError
-from physml.models.graph_sums import Edges
+from physml.graph.edges import Edges
 from physml.ops import backend
 from physml.ops.gate import gate, native
 

@@ -9,7 +9,7 @@ from vectors import WIDTHS
 
 from physml.errors import InputError
 from physml.ops import backend
-from physml.ops.gradient_sum import function, gradient_sum, native
+from physml.ops.gradient_sum import autograd, gradient_sum, native
 
 HALVES = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0]
 OTHERS = [0.0, 0.3, 0.5, 2.3, 9.0]
@@ -120,7 +120,7 @@ def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
     edge_index = torch.randint(0, 50, (2, 1000), generator=torch.Generator().manual_seed(0))
     found = []
     for chunk in (2**19, 3 * 7):
-        monkeypatch.setattr(function, "CHUNK", chunk)
+        monkeypatch.setattr(autograd, "CHUNK", chunk)
         q = draw(50, 3).requires_grad_()
         total = gradient_sum(q, edges(edge_index, 50), 2.5, backend="torch")
         total.square().sum().backward()
@@ -133,4 +133,4 @@ def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
 def test_half_powers_are_exact_to_the_last_bit_at_zeros_and_beside_them(p: float, dtype: torch.dtype):
     d = torch.cat([torch.zeros(2), torch.logspace(-45, 30, 60)]).to(dtype)
     wanted = d.sqrt() * {1.5: d, 2.5: d * d, 3.5: d * d * d}[p]
-    assert torch.equal(function.powers(d.clone(), p), wanted)
+    assert torch.equal(autograd.powers(d.clone(), p), wanted)

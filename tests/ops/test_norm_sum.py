@@ -8,9 +8,9 @@ from torch import Tensor
 from vectors import WIDTHS
 
 from physml.errors import InputError
-from physml.models.graph_sums import Edges
+from physml.graph.edges import Edges
 from physml.ops import backend
-from physml.ops.gradient_sum import function
+from physml.ops.gradient_sum import autograd
 from physml.ops.norm_sum import native, norm_sum
 
 HALVES = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.5, 8.0]
@@ -115,7 +115,7 @@ def test_features_of_another_graph_are_refused():
 def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
     found = []
     for chunk in (2**19, 3 * 7):
-        monkeypatch.setattr(function, "CHUNK", chunk)
+        monkeypatch.setattr(autograd, "CHUNK", chunk)
         q = draw(40, 3).requires_grad_()
         total = norm_sum(q, many(), 2.5, backend="torch")
         total.square().sum().backward()

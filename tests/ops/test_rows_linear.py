@@ -8,7 +8,7 @@ from torch import Tensor
 from vectors import WIDTHS
 
 from physml.errors import InputError
-from physml.models.graph_features import Rows
+from physml.graph.rows import Rows
 from physml.ops.rows_linear import native, rows_linear
 
 BACKENDS = ("reference", "torch", "native")

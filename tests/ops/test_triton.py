@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from physml.ops.gpu import launch
+from physml.ops.triton import launch
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from physml.ops.gpu import cornn_kernels, lem_kernels, steps_kernels, unicornn_kernels  # noqa: E402
+from physml.ops.triton import cornn_kernels, lem_kernels, steps_kernels, unicornn_kernels  # noqa: E402
 
 HOPPER = GPUTarget("cuda", 90, 32)
 NUMBERS = ("alpha", "dt", "low", "high", "a", "c", "d")
@@ -41,10 +41,10 @@ def test_in_the_interpreter() -> None:
 
 
 def test_without_a_gpu_the_backend_says_so() -> None:
-    from physml.ops.lem import gpu
+    from physml.ops.lem import triton
 
     u, state, W, V, b = (torch.zeros(*size) for size in ((1, 1, 1), (1, 1), (1, 1), (2, 1), (2,)))
-    assert gpu.refusal(u, state, state, W, W, V, b) == "backend triton runs on a GPU; got a tensor on cpu"
+    assert triton.refusal(u, state, state, W, W, V, b) == "backend triton runs on a GPU; got a tensor on cpu"
 
 
 def compiled(kernel, constants: dict, num_warps: int, weights: str = "fp32"):

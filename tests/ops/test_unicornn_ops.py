@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from physml.errors import InputError
 from physml.models.unicornn import UnICORNN
 from physml.ops.native.library import Unavailable, load
-from physml.ops.unicornn import function, native, project, projection, unicornn
+from physml.ops.unicornn import autograd, native, project, projection, unicornn
 
 FAST = ("torch", "native")
 NAMES = ("push", "y", "z", "w", "step")
@@ -375,5 +375,5 @@ def test_torch_keeps_less_than_the_loop() -> None:
         return v
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda v: v):
-        function.unicornn(*x, alpha=1.0)
+        autograd.unicornn(*x, alpha=1.0)
     assert sum(sizes) < 2.2 * x[0].numel()

@@ -8,9 +8,9 @@ from torch import Tensor
 from vectors import WIDTHS
 
 from physml.errors import InputError
-from physml.models.graph_sums import Edges
+from physml.graph.edges import Edges
 from physml.ops import backend
-from physml.ops.weighted_sum import function, native, weighted_sum
+from physml.ops.weighted_sum import autograd, native, weighted_sum
 
 BACKENDS = ("reference", "torch", "native")
 
@@ -128,7 +128,7 @@ def test_features_and_weights_of_another_graph_are_refused(x, weight):
 def test_many_blocks_of_edges_sum_to_what_one_gives(monkeypatch):
     x, found = draw(50, 1, 3).requires_grad_(), []
     for chunk in (2**19, 3 * 7):
-        monkeypatch.setattr(function, "CHUNK", chunk)
+        monkeypatch.setattr(autograd, "CHUNK", chunk)
         weight = draw(1000, 1, seed=4).requires_grad_()
         weighted_sum(x, weight, many(50, 1000), backend="torch").square().sum().backward()
         found.append((x.grad.clone(), weight.grad))

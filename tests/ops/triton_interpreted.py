@@ -15,13 +15,13 @@ from torch.utils.checkpoint import checkpoint
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
 from physml.models.lem import LEM
-from physml.ops.cornn import gpu as cornn_gpu
 from physml.ops.cornn import reference as cornn_reference
-from physml.ops.gpu import cornn_steps, graph, launch, lem_steps
-from physml.ops.lem import gpu as lem_gpu
+from physml.ops.cornn import triton as cornn_gpu
 from physml.ops.lem import reference as lem_reference
-from physml.ops.unicornn import gpu as unicornn_gpu
+from physml.ops.lem import triton as lem_gpu
+from physml.ops.triton import cornn_steps, graph, launch, lem_steps
 from physml.ops.unicornn import reference as unicornn_reference
+from physml.ops.unicornn import triton as unicornn_gpu
 
 GPU = {"lem": lem_gpu, "cornn": cornn_gpu, "unicornn": unicornn_gpu}
 LOOP = {

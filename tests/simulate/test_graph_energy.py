@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from physml import figure as figures
 from physml.errors import InputError
-from physml.figurespec import load_figure
 from physml.models.graph_layers import GraphConvolution
 from physml.paths import CONF
+from physml.reporting import figure as figures
+from physml.reporting.figure_spec import load_figure
 from physml.simulate.graphs import energy, molecule, moving, traffic
 
 NUMBERS: dict[str, dict[str, float]] = {

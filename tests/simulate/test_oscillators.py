@@ -9,11 +9,11 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from physml import figure as figures
 from physml.errors import InputError
-from physml.figurespec import load_figure
 from physml.models.cornn import CoRNN
 from physml.paths import CONF
+from physml.reporting import figure as figures
+from physml.reporting.figure_spec import load_figure
 from physml.simulate.oscillators import response, signal
 
 STEPS = [[2.0, 1.0], [5.0, 0.0], [8.0, -1.0]]

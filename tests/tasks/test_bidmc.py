@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from physml.data import index
+from physml.data import splits
 from physml.data.readers import bidmc, bidmc_tsr
 from physml.data.store import Store
 from physml.errors import InputError
@@ -50,7 +50,7 @@ def test_the_division_of_the_archive_is_that_of_random_split() -> None:
     train, rest = torch.utils.data.random_split(range(7949), [5565, 2384], generator=generator())
     test, valid = torch.utils.data.random_split(rest, [1192, 1192], generator=generator())
     want = [*train, *valid, *test]
-    order = index.load("bidmc-lem")
+    order = splits.load_index("bidmc-lem")
     assert order.tolist() == want
     assert N_TRAIN + 2 * N_VALID == bidmc_tsr.N == len(set(want))
 
@@ -60,7 +60,7 @@ def test_the_archive_goes_in_raw_and_is_scored_in_its_unit(store: Store) -> None
     task = ArchiveRates(rate="heart", protocol="official")
     task.load(store, 0)
     assert task.sizes == {"train": 34, "valid": 2, "test": 4}
-    first = int(index.load("bidmc-lem")[index.load("bidmc-lem") < 40][0])
+    first = int(splits.load_index("bidmc-lem")[splits.load_index("bidmc-lem") < 40][0])
     batch = whole(task, "train")
     assert np.array_equal(batch.input[0].numpy(), arrays["x"][first])
     assert batch.target[0].item() == pytest.approx(arrays["y"][first])

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Generator
 
-from physml.data import index
+from physml.data import splits
 from physml.data.readers.ecg5000 import ECG5000
 from physml.data.store import Store
-from physml.data.task import Part
 from physml.errors import InputError
+from physml.task.base import Part
 from tasks.ecg5000 import PERTURBATIONS, Beats
 
 
@@ -37,7 +37,7 @@ def test_the_parts_have_the_sizes_of_the_talk(task: Beats) -> None:
 
 
 def test_valid_and_test_are_the_test_beats_of_the_archive(task: Beats, store: Store) -> None:
-    arrays, held = store.read(ECG5000), index.load("ecg5000-valid")
+    arrays, held = store.read(ECG5000), splits.load_index("ecg5000-valid")
     assert len(set(held.tolist())) == 500 and held.max() < 4500
     np.testing.assert_array_equal(everything(task, "train").input.numpy(), arrays["x_train"])
     np.testing.assert_array_equal(everything(task, "valid").input.numpy(), arrays["x_test"][held])

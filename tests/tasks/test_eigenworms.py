@@ -9,15 +9,16 @@ import pytest
 import torch
 from torch import Generator
 
-from physml import cli, launch
-from physml.compose import compose
-from physml.data import index
+from physml.cli import main
+from physml.config.compose import compose
+from physml.data import splits
 from physml.data.readers.eigenworms import EIGENWORMS
 from physml.data.store import Store
-from physml.data.task import Part
 from physml.errors import InputError
-from physml.runspec import spec_of
-from physml.tablespec import experiments_of, find_table, load_table
+from physml.execution import planning
+from physml.execution.run_spec import spec_of
+from physml.reporting.table_spec import experiments_of, find_table, load_table
+from physml.task.base import Part
 from tasks.eigenworms import EigenWorms, pooled, stratified
 
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
@@ -69,7 +70,7 @@ def test_the_official_splits_are_what_scikit_learn_draws(split_of: str, store: S
 
 
 def test_the_official_splits_differ() -> None:
-    lem, nrde = index.load("eigenworms-lem"), index.load("eigenworms-nrde")
+    lem, nrde = splits.load_index("eigenworms-lem"), splits.load_index("eigenworms-nrde")
     assert sorted(lem) == sorted(nrde) == list(range(259))
     assert len(set(lem[220:]) & set(nrde[220:])) < 39
 
@@ -146,7 +147,7 @@ def test_raw_inputs_are_as_in_the_files(store: Store) -> None:
     assert task.d_in == 6 and task.d_out == 5
     found = torch.cat([everything(task, part)[0] for part in PARTS]).numpy()
     both = np.concatenate([arrays["x_train"], arrays["x_test"]])
-    np.testing.assert_array_equal(found, both[index.load("eigenworms-lem")])
+    np.testing.assert_array_equal(found, both[splits.load_index("eigenworms-lem")])
 
 
 def test_the_majority_class_is_the_trivial_reference(store: Store) -> None:
@@ -204,13 +205,13 @@ def test_placing_the_two_files_unblocks_the_table(
     of_the_table = experiments_of(load_table(find_table("lem-2")))
     specs = [spec_of(compose([f"experiment={e}", "profile=full"])) for e in of_the_table]
     assert len(specs) == 10
-    assert {planned.said for planned in launch.plan(specs)} == {
+    assert {planned.said for planned in planning.plan(specs)} == {
         "blocked: EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`"
     }
     EIGENWORMS.fixture(tmp_path / "data" / folder)
-    assert {planned.state for planned in launch.plan(specs)} == {"missing"}
+    assert {planned.state for planned in planning.plan(specs)} == {"missing"}
     short = ("trainer.epochs=1", "trainer.max_steps=1", "tracker=none")
-    assert cli.main(["run", "experiment=lem/eigenworms-lem", *short]) == 0
+    assert main.main(["run", "experiment=lem/eigenworms-lem", *short]) == 0
     (path,) = tmp_path.rglob("eigenworms-lem/*-seed0.json")
     data = json.loads(path.read_text())["data"]
     assert data["kind"] == "pinned" and data["sizes"] == {"train": 181, "valid": 39, "test": 39}

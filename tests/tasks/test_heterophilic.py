@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from physml import build, figurespec
-from physml.compose import compose
+from physml.config import build
+from physml.config.compose import compose
+from physml.config.schema import checked
+from physml.config.yaml_file import read_yaml
 from physml.data.readers.webkb import FIXTURE_FEATURES, FIXTURE_NODES, SIZES
 from physml.data.store import Store
 from physml.errors import InputError
 from physml.paths import CONF
-from physml.schema import checked
-from physml.spec import read_yaml
+from physml.reporting import figure_spec
 from tasks.heterophilic import FILTERED, OFFICIAL, Heterophilic
 
 # Edge rows, nodes of train, valid and test on split 0, label counts: as published.
@@ -213,7 +214,7 @@ def test_settings_of_the_official_code_have_its_number_of_parameters(experiment:
 
 
 def test_the_figure_of_sizes_shows_the_sizes_of_its_networks() -> None:
-    (panel,) = figurespec.load_figure(CONF / "figure" / "g2-fig-8.yaml").panels
+    (panel,) = figure_spec.load_figure(CONF / "figure" / "g2-fig-8.yaml").panels
     for series in panel.series:
         assert [parameters(point.experiment, 1703) for point in series.points] == [p.x for p in series.points]
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import Generator
 
-from physml.data import fetch
+from physml.data import download
+from physml.data.archives import open_tree
 from physml.data.readers.glove import GLOVE
 from physml.data.readers.imdb import ARCHIVE, tokens
 from physml.data.readers.imdb import IMDB as REVIEWS
 from physml.data.store import Store
-from physml.data.tree import open_tree
 from physml.data.verify import fingerprint
 from physml.errors import DataError, InputError
 from tasks.imdb import IMDB, PADDING, UNKNOWN, pooled
@@ -344,10 +344,12 @@ def test_the_real_reviews_have_their_counts():
 def test_glove_is_got_when_it_is_asked_for(tmp_path, monkeypatch):
     """Its files are optional, so that a task runs without; `physml data get glove` means the archive."""
     asked = []
-    monkeypatch.setattr(fetch, "_download", lambda dataset, file, store: asked.append(file.name) or tmp_path)
-    fetch.get(GLOVE.upstream, Store(None, tmp_path))
+    monkeypatch.setattr(
+        download, "_download", lambda dataset, file, store: asked.append(file.name) or tmp_path
+    )
+    download.get(GLOVE.upstream, Store(None, tmp_path))
     assert asked == ["glove.6B.zip"]
     (tmp_path / "files").mkdir()
     GLOVE.fixture(tmp_path / "files")
-    fetch.get(GLOVE.upstream, Store(None, tmp_path))
+    download.get(GLOVE.upstream, Store(None, tmp_path))
     assert len(asked) == 1

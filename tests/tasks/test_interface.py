@@ -12,22 +12,22 @@ import torch
 import yaml
 from torch import Generator, Tensor
 
-from physml.data.batch import Batch
-from physml.data.many_graphs import ManyGraphs
-from physml.data.nodes import OneGraph
-from physml.data.reference import score_reference
+from physml.config.resolve import load_plugins
 from physml.data.store import Store
-from physml.data.task import Task
 from physml.errors import InputError
-from physml.evaluate import apply, detached, evaluate
-from physml.resolve import load_plugins
+from physml.task.base import Task
+from physml.task.batch import Batch
+from physml.task.graphs import ManyGraphs
+from physml.task.nodes import OneGraph
+from physml.task.trivial import score_reference
+from physml.training.evaluate import apply, detached, evaluate
 from tasks.bidmc import SubjectRates
 
 ROOT = Path(__file__).parents[2]
 
 
 # As a user's plugin is loaded: one module under this name, here and in the tests of runs.
-small = load_plugins([str(ROOT / "tests" / "fixtures_tasks.py")])["fixtures_tasks"]
+small = load_plugins([str(ROOT / "tests" / "harness" / "fixtures_tasks.py")])["fixtures_tasks"]
 
 
 def from_config(name: str, **changes) -> Task:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from physml.data.held_out import divide
 from physml.data.readers.cifar10 import CIFAR10
+from physml.data.splits import divide
 from physml.data.store import Store
 from physml.errors import DataError, InputError
 from tasks.ncifar import NoisePaddedCIFAR10

@@ -7,9 +7,9 @@ import torch
 
 from physml.data import graphs
 from physml.data.readers.ppi import PPI as SET
-from physml.data.reference import score_reference
 from physml.data.store import Store
 from physml.errors import InputError
+from physml.task.trivial import score_reference
 from tasks.ppi import PPI
 
 

@@ -12,9 +12,9 @@ from torch import Generator
 from physml.data.readers.ptb import EOS, PTB, vocabulary
 from physml.data.store import Store
 from physml.errors import DataError, InputError
-from physml.evaluate import evaluate, outputs
 from physml.models.gated import GRU
 from physml.models.rnn import SequenceModel
+from physml.training.evaluate import evaluate, outputs
 from tasks.ptb import TEMPERATURES, PTBChar, PTBWord, bigram
 
 ARGUMENTS = {

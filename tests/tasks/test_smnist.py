@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from physml.cli import main
-from physml.data import index
+from physml.data import splits
 from physml.data.readers.mnist import name as file_name
 from physml.data.store import Store
 from physml.errors import DataError, InputError
-from physml.record import read
-from physml.seeds import stream
+from physml.records.record import read
+from physml.seeding import stream
 from tasks.smnist import PERTURBATIONS, SequentialMNIST
 
 ARGUMENTS = {
@@ -77,7 +77,7 @@ def test_every_pixel_of_the_fixture_is_that_of_the_file(store, permutation, scal
     root = fixture_root(store)
     images, labels = (idx(root / file_name("test", kind)) for kind in ("images", "labels"))
     x, y = whole(loaded(store, permutation=permutation, scale=scale), "test")
-    order = range(784) if permutation is None else index.load(permutation)
+    order = range(784) if permutation is None else splits.load_index(permutation)
     for i, image in enumerate(images):
         for step, pixel in enumerate(order):
             want = float(image[pixel // 28][pixel % 28]) / (255 if scale == "unit" else 1)
@@ -96,8 +96,8 @@ def real(tmp_path_factory) -> Store:
 def test_the_real_images_are_rebuilt_from_the_idx_files(real):
     task = loaded(real, permutation="psmnist-torch-5544")
     assert task.sizes == {"train": 57_000, "valid": 3_000, "test": 10_000}
-    order = index.load("psmnist-torch-5544")
-    held = np.sort(index.load("mnist-valid-3000"))
+    order = splits.load_index("psmnist-torch-5544")
+    held = np.sort(splits.load_index("mnist-valid-3000"))
     kept = np.delete(np.arange(60_000), held)
     for part, file, positions in (
         ("train", "train", kept),
@@ -135,16 +135,18 @@ def test_the_permutations_are_what_torch_draws(seed):
     torch.manual_seed(seed)
     drawn = torch.randperm(784)
     torch.set_rng_state(state)
-    assert index.load(f"psmnist-torch-{seed}").tolist() == drawn.tolist()
+    assert splits.load_index(f"psmnist-torch-{seed}").tolist() == drawn.tolist()
 
 
 def test_the_permutation_of_exprnn_is_what_numpy_draws():
-    assert index.load("psmnist-numpy-92916").tolist() == list(np.random.RandomState(92916).permutation(784))
+    assert splits.load_index("psmnist-numpy-92916").tolist() == list(
+        np.random.RandomState(92916).permutation(784)
+    )
 
 
 @pytest.mark.parametrize("name", ["psmnist-torch-12008", "psmnist-torch-5544", "psmnist-numpy-92916"])
 def test_a_permutation_has_every_pixel_once(name):
-    assert sorted(index.load(name)) == list(range(784))
+    assert sorted(splits.load_index(name)) == list(range(784))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_a_permutation_has_every_pixel_once(name):
     ],
 )
 def test_the_held_out_images_are_the_last_of_a_numpy_permutation(name, n, k):
-    held = index.load(name)
+    held = splits.load_index(name)
     assert held.tolist() == np.random.RandomState(1234).permutation(n)[n - k :].tolist()
     assert len(set(held.tolist())) == k
 
@@ -195,7 +197,7 @@ def test_without_validation_only_the_last_or_the_best_on_test_can_be_selected(tm
     roots(tmp_path, monkeypatch)
     assert run("task.valid=null") == 2
     assert "has no valid items, which trainer.select=BestValid looks at" in capsys.readouterr().err
-    assert run("task.valid=null", "trainer.select._target_=physml.selection.BestTest") == 0
+    assert run("task.valid=null", "trainer.select._target_=physml.training.selection.BestTest") == 0
     metrics = the_record(tmp_path)["metrics"]
     assert metrics["best"]["valid"] == {} and set(metrics["best"]["test"]) == {"accuracy", "cross_entropy"}
 

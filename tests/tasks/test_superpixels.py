@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from physml.build import build_net
-from physml.compose import compose
-from physml.data import index
+from physml.config.build import build_net
+from physml.config.compose import compose
+from physml.data import splits
 from physml.data.readers.superpixels import SUPERPIXELS
-from physml.data.reference import score_reference
 from physml.data.store import Store
-from physml.data.task import Part
 from physml.errors import InputError
 from physml.models.count import count_parameters
+from physml.task.base import Part
+from physml.task.trivial import score_reference
 from tasks.superpixels import Superpixels
 
 
@@ -36,7 +36,7 @@ def everything(task: Superpixels, part: Part) -> Any:
 
 
 def test_5000_of_60_000_validate() -> None:
-    held = index.load("superpixels-valid-5000")
+    held = splits.load_index("superpixels-valid-5000")
     assert len(set(held.tolist())) == 5000 and held.min() >= 0 and held.max() < 60_000
 
 

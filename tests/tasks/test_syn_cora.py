@@ -11,7 +11,7 @@ from physml.data import graphs
 from physml.data.readers import syn_cora
 from physml.data.store import Store
 from physml.errors import InputError
-from physml.graphs import edge_homophily
+from physml.graph.measures import edge_homophily
 from tasks.syn_cora import SynCora
 
 PARTS = ("train", "valid", "test")

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from physml import build
-from physml.compose import compose
+from physml.config import build
+from physml.config.compose import compose
+from physml.config.schema import checked
 from physml.data import graphs
 from physml.data.readers import musae, webkb
-from physml.data.reference import score_reference
 from physml.data.store import Store
 from physml.errors import DataError, InputError
-from physml.schema import checked
-from physml.train import apply
+from physml.task.trivial import score_reference
+from physml.training.trainer import apply
 from tasks.wikipedia import SETS, Wikipedia
 
 PARTS = ("train", "valid", "test")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from physml.build import build_net
-from physml.compose import compose
+from physml.config.build import build_net
+from physml.config.compose import compose
 from physml.data.readers.zinc import ZINC, ZINC_SUBSTITUTE
-from physml.data.reference import score_reference
 from physml.data.store import Store
 from physml.errors import InputError
 from physml.models.count import count_parameters
+from physml.task.trivial import score_reference
 from tasks.zinc import Zinc
 
 

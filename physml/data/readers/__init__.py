@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from physml.data.dataset import DataSet
+from physml.data.datasets import DataSet
 from physml.errors import ConfigError, near
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.dataset import DataSet, Files
+from physml.data.archives import Tree, damaged
+from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.data.tree import Tree, damaged
 from physml.errors import DataError
 
 ARCHIVE = "bidmc-ppg-and-respiration-dataset-1.0.0.zip"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.errors import DataError
 
 ARCHIVE = "cifar-10-python.tar.gz"

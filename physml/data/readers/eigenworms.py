@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.dataset import DataSet, Files
+from physml.data.datasets import DataSet, Files
 from physml.data.readers.timeseries import read_ts, write_ts
 from physml.data.store import Arrays
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.dataset import DataSet, Files
+from physml.data.archives import Tree
+from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.data.tree import Tree
 from physml.errors import DataError
 
 ARCHIVE = "UCI HAR Dataset.zip"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
 from physml.data.readers.webkb import npz
 from physml.errors import DataError

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from physml.data.dataset import DataSet, Files
+from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
 from physml.errors import DataError
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
-from physml.data.pickles import tensors, unpickle
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
+from physml.data.safe_pickle import tensors, unpickle
 from physml.errors import DataError
 
 SIZES = {"snap_patents": (2_923_922, 269), "arxiv_year": (169_343, 128), "genius": (421_961, 12)}  # N, F

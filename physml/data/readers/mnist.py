@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.errors import DataError
 
 PARTS = {"train": "train", "test": "t10k"}

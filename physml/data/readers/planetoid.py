@@ -1,6 +1,6 @@
 """Cora, Citeseer, Pubmed as Planetoid has them: papers, words and citations. No torch here. Axes: N nodes.
 
-The files are pickles of Python 2; they are opened by `physml.data.pickles`, which runs nothing of theirs.
+The files are pickles of Python 2; they are opened by `physml.data.safe_pickle`, which runs nothing of theirs.
 """
 
 import pickle
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
-from physml.data.pickles import ARRAYS, LISTS, sparse, unpickle
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
+from physml.data.safe_pickle import ARRAYS, LISTS, sparse, unpickle
 from physml.errors import DataError
 
 # Nodes, words, classes, test nodes, as published.

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.archives import Tree
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
-from physml.data.tree import Tree
 from physml.errors import DataError
 
 ARCHIVE = "ppi/ppi.zip"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.dataset import DataSet, Files
+from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
 from physml.errors import DataError
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
 from physml.data.readers.webkb import npz
 from physml.errors import DataError

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from physml.data.dataset import DataSet, Files
+from physml.data.archives import Tree
+from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.data.tree import Tree
 from physml.errors import DataError, near
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"

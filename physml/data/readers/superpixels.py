@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.errors import DataError
 
 ARCHIVE, MEMBER = "superpixels/MNISTSuperpixels.zip", "MNISTSuperpixels.pt"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.tree import damaged
+from physml.data.archives import damaged
 from physml.errors import DataError
 
 

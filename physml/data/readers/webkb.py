@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
 from physml.errors import DataError
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
-from physml.data.dataset import Arrays, DataSet, Files
-from physml.data.pickles import tensors, unpickle
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.webkb import npz
+from physml.data.safe_pickle import tensors, unpickle
 from physml.errors import DataError
 
 ATOMS, BONDS = 28, 4  # kinds; bond 0 is none

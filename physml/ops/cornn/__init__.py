@@ -3,12 +3,12 @@
 from torch import Tensor
 
 from physml.ops.backend import BACKENDS, Op
-from physml.ops.cornn import function, reference
+from physml.ops.cornn import autograd, reference
 from physml.ops.cornn.reference import Number
 
 __all__ = ["BACKENDS", "OP", "cornn"]
 
-OP = Op(__name__, reference=reference.cornn, torch=function.cornn)
+OP = Op(__name__, reference=reference.cornn, torch=autograd.cornn)
 
 
 def cornn(

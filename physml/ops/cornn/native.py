@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from physml.errors import InputError
-from physml.ops.cornn.function import constants
+from physml.ops.cornn.autograd import constants
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.native.pool import empty

@@ -5,11 +5,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from physml.ops.backend import Op
-from physml.ops.elu import function
+from physml.ops.elu import autograd
 
 __all__ = ["elu"]
 
-_elu = Op(__name__, reference=F.elu, torch=function.elu)
+_elu = Op(__name__, reference=F.elu, torch=autograd.elu)
 
 
 def elu(x: Tensor, *, backend: str = "auto") -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.elu.function import slope_times
+from physml.ops.elu.autograd import slope_times
 from physml.ops.native import call
 from physml.ops.native.library import load
 

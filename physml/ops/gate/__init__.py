@@ -1,27 +1,23 @@
 """The step of gradient gating: each node and channel moves at a rate of its own."""
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from physml.errors import InputError
+from physml.graph.edges import Edges
 from physml.ops.backend import Op
-from physml.ops.gate import function, reference
+from physml.ops.gate import autograd, reference
 from physml.ops.gradient_sum import where_p_allows
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
 
 __all__ = ["gate"]
 
-_gate = Op(__name__, reference=reference.gate, torch=function.gate)
+_gate = Op(__name__, reference=reference.gate, torch=autograd.gate)
 
 
 def gate(
     x: Tensor,
     new: Tensor,
     q: Tensor,
-    of: "Edges",
+    of: Edges,
     p: float,
     share: Tensor | None = None,
     *,

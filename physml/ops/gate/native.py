@@ -1,17 +1,15 @@
 """The step in C: gate.c. Axes: N nodes, H channels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from physml.graph.edges import Edges
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.once import once
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
 
 SOURCE = Path(__file__).with_name("gate.c")
 PARALLEL = 1e6  # numbers (N + E, H) above which threads are worth being started
@@ -23,7 +21,7 @@ def refusal(x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None) -> s
 
 
 def gate(
-    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, of: "Edges", p: float
+    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, of: Edges, p: float
 ) -> tuple[Tensor, Tensor]:
     """`reference.gate` on a CPU for p = 1, 1.5, ..., 8, in one pass; differentiable once."""
     return GateNative.apply(x, new, None if q is new else q, share, of, p)
@@ -34,7 +32,7 @@ class GateNative(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, new: Tensor, q: Tensor | None, share: Tensor | None, of: "Edges", p: float
+        ctx: Any, x: Tensor, new: Tensor, q: Tensor | None, share: Tensor | None, of: Edges, p: float
     ) -> tuple[Tensor, Tensor]:
         x, new = x.contiguous(), new.contiguous()
         q_is_new = q is None

@@ -1,18 +1,14 @@
 """The step as it is printed. Axes: N nodes, H channels."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from physml.graph.edges import Edges
 from physml.ops.gradient_sum import reference
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
 
 
 def gate(
-    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, of: "Edges", p: float
+    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, of: Edges, p: float
 ) -> tuple[Tensor, Tensor]:
     r""":math:`(1 - \tau) X + \tau \hat X` and the rates :math:`\tau_i = \tanh(s_i \sum_j |q_j - q_i|^p)`.
 

@@ -1,17 +1,15 @@
 """The map in C: gradient_sum.c, which tells the algorithm. Axes: N nodes, E edges, H channels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from physml.graph.edges import Edges
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.once import once
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
 
 SOURCE = Path(__file__).with_name("gradient_sum.c")
 PARALLEL = 2e6  # numbers (E, H) above which threads are worth being started
@@ -22,14 +20,14 @@ def refusal(q: Tensor) -> str | None:
     return call.refusal(SOURCE, q)
 
 
-def gradient_sum(q: Tensor, of: "Edges", p: float) -> Tensor:
+def gradient_sum(q: Tensor, of: Edges, p: float) -> Tensor:
     """`reference.gradient_sum` on a CPU for p = 1, 1.5, ..., 8, differentiable once."""
     return GradientSumNative.apply(q, of, p)
 
 
 class GradientSumNative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, of: "Edges", p: float) -> Tensor:
+    def forward(ctx: Any, q: Tensor, of: Edges, p: float) -> Tensor:
         q = q.contiguous()
         ctx.save_for_backward(q)
         ctx.edges, ctx.sizes = of, call.integers(*q.shape, int(2 * p))

@@ -1,15 +1,12 @@
 """The sum as it is printed. Axes: N nodes, E edges, H channels."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
+from physml.graph.edges import Edges
 
 
-def gradient_sum(q: Tensor, of: "Edges", p: float) -> Tensor:
+def gradient_sum(q: Tensor, of: Edges, p: float) -> Tensor:
     r""":math:`S_i = \sum_{e: i \to j} |q_j - q_i|^p` over the edges that i sends, channel by channel.
 
     Shapes: q (N, H), of E edges -> (N, H).

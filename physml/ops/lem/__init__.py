@@ -3,12 +3,12 @@
 from torch import Tensor
 
 from physml.ops.backend import BACKENDS, Op
-from physml.ops.lem import function, reference
-from physml.ops.lem.reference import Clip
+from physml.ops.lem import autograd, reference
+from physml.ops.sequence import Clip
 
 __all__ = ["BACKENDS", "OP", "lem"]
 
-OP = Op(__name__, reference=reference.lem, torch=function.lem)
+OP = Op(__name__, reference=reference.lem, torch=autograd.lem)
 
 
 def lem(

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from physml.check import has_shape
 from physml.errors import InputError
-from physml.ops.lem.reference import Clip
 from physml.ops.native import pool
 from physml.ops.native.call import refusal as native_refusal
 from physml.ops.native.library import load
 from physml.ops.once import once
+from physml.ops.sequence import Clip
 
 SOURCE = Path(__file__).with_name("lem.c")
 SIZES = ("n_batch", "n_steps", "d_in", "n_hidden", "gated", "clipped", "group", "block", "n_threads")

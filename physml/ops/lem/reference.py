@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Clip = tuple[float, float] | None
+from physml.ops.sequence import Clip
 
 
 def lem(

@@ -1,21 +1,17 @@
 """How far features change along edges: the sums that a single rate of gradient gating is made of."""
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
+from physml.graph.edges import Edges
 from physml.ops.backend import Op
 from physml.ops.gradient_sum import where_p_allows
-from physml.ops.norm_sum import function, reference
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
+from physml.ops.norm_sum import autograd, reference
 
 __all__ = ["norm_sum"]
 
-_norm_sum = Op(__name__, reference=reference.norm_sum, torch=function.norm_sum)
+_norm_sum = Op(__name__, reference=reference.norm_sum, torch=autograd.norm_sum)
 
 
-def norm_sum(q: Tensor, of: "Edges", p: float, *, backend: str = "auto") -> Tensor:
+def norm_sum(q: Tensor, of: Edges, p: float, *, backend: str = "auto") -> Tensor:
     """S (N, 1), by the fastest backend that can; `reference.norm_sum` tells the arguments."""
     return _norm_sum(q, of=of, p=p, backend=where_p_allows("norm_sum", q, of, p, backend))

@@ -1,17 +1,15 @@
 """The map in C: norm_sum.c, which tells the algorithm. Axes: N nodes, E edges, H channels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from physml.graph.edges import Edges
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.once import once
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
 
 SOURCE = Path(__file__).with_name("norm_sum.c")
 PARALLEL = 1e6  # numbers (E, H) above which threads are worth being started
@@ -22,14 +20,14 @@ def refusal(q: Tensor) -> str | None:
     return call.refusal(SOURCE, q)
 
 
-def norm_sum(q: Tensor, of: "Edges", p: float) -> Tensor:
+def norm_sum(q: Tensor, of: Edges, p: float) -> Tensor:
     """`reference.norm_sum` on a CPU for p = 1, 1.5, ..., 8, differentiable once."""
     return NormSumNative.apply(q, of, p)
 
 
 class NormSumNative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, of: "Edges", p: float) -> Tensor:
+    def forward(ctx: Any, q: Tensor, of: Edges, p: float) -> Tensor:
         q = q.contiguous()
         norm, total = q.new_empty(len(of.sender)), q.new_empty(len(q), 1)
         ctx.save_for_backward(q, norm)

@@ -1,15 +1,12 @@
 """The sum as it is printed. Axes: N nodes, E edges, H channels."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
+from physml.graph.edges import Edges
 
 
-def norm_sum(q: Tensor, of: "Edges", p: float) -> Tensor:
+def norm_sum(q: Tensor, of: Edges, p: float) -> Tensor:
     r""":math:`S_i = \sum_{e: i \to j} \|q_j - q_i\|_p` over the edges that i sends, the norm over channels.
 
     Shapes: q (N, H), of E edges -> (N, 1).

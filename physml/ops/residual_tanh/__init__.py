@@ -3,11 +3,11 @@
 from torch import Tensor
 
 from physml.ops.backend import Op
-from physml.ops.residual_tanh import function, reference
+from physml.ops.residual_tanh import autograd, reference
 
 __all__ = ["residual_tanh"]
 
-_residual_tanh = Op(__name__, reference=reference.residual_tanh, torch=function.residual_tanh)
+_residual_tanh = Op(__name__, reference=reference.residual_tanh, torch=autograd.residual_tanh)
 
 
 def residual_tanh(

@@ -1,22 +1,18 @@
 """A linear map of features that are mostly zeros."""
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from physml.errors import InputError
+from physml.graph.rows import Rows
 from physml.ops.backend import Op
-from physml.ops.rows_linear import function, reference
-
-if TYPE_CHECKING:
-    from physml.models.graph_features import Rows
+from physml.ops.rows_linear import autograd, reference
 
 __all__ = ["rows_linear"]
 
-_rows_linear = Op(__name__, reference=reference.rows_linear, torch=function.rows_linear)
+_rows_linear = Op(__name__, reference=reference.rows_linear, torch=autograd.rows_linear)
 
 
-def rows_linear(weight: Tensor, rows: "Rows", *, backend: str = "auto") -> Tensor:
+def rows_linear(weight: Tensor, rows: Rows, *, backend: str = "auto") -> Tensor:
     """X W^T by the fastest backend that can; `reference.rows_linear` tells the arguments."""
     if weight.dim() != 2 or weight.shape[1] != rows.shape[1]:  # C would read beyond the end
         raise InputError(

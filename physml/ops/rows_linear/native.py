@@ -1,17 +1,15 @@
 """The map in C: rows_linear.c, which tells the algorithm. Axes: N rows, D columns, H channels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from physml.graph.rows import Rows
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.once import once
-
-if TYPE_CHECKING:
-    from physml.models.graph_features import Rows
 
 SOURCE = Path(__file__).with_name("rows_linear.c")
 PARALLEL = 4e6  # products above which threads are worth being started
@@ -22,14 +20,14 @@ def refusal(weight: Tensor, value: Tensor) -> str | None:
     return call.refusal(SOURCE, weight, value)
 
 
-def rows_linear(weight: Tensor, value: Tensor, rows: "Rows") -> Tensor:
+def rows_linear(weight: Tensor, value: Tensor, rows: Rows) -> Tensor:
     """`reference.rows_linear` on a CPU, differentiable once."""
     return RowsLinearNative.apply(weight, value, rows)
 
 
 class RowsLinearNative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, value: Tensor, rows: "Rows") -> Tensor:
+    def forward(ctx: Any, weight: Tensor, value: Tensor, rows: Rows) -> Tensor:
         weight, (n, d), h = weight.contiguous(), rows.shape, len(weight)
         ctx.value, ctx.rows, ctx.sizes = value, rows, call.integers(n, d, h)
         ctx.n_threads = call.threads(h, float(value.numel()) * h, PARALLEL)

@@ -1,15 +1,12 @@
 """The map as it is printed. Axes: N rows, D columns, E entries that are not 0, H channels."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from physml.models.graph_features import Rows
+from physml.graph.rows import Rows
 
 
-def rows_linear(weight: Tensor, value: Tensor, rows: "Rows") -> Tensor:
+def rows_linear(weight: Tensor, value: Tensor, rows: Rows) -> Tensor:
     r""":math:`X W^\top`, with a gradient of W alone: the features are given.
 
     Shapes: weight (H, D), value (E,) the entries of X, rows (N, D) where they stand -> (N, H).

@@ -3,13 +3,13 @@
 from torch import Tensor
 
 from physml.ops.backend import BACKENDS, Op
-from physml.ops.unicornn import function, reference
+from physml.ops.unicornn import autograd, reference
 from physml.ops.unicornn.projection import project
 from physml.ops.unicornn.reference import unicornn_inverse
 
 __all__ = ["BACKENDS", "project", "unicornn", "unicornn_inverse"]
 
-_unicornn = Op(__name__, reference=reference.unicornn, torch=function.unicornn)
+_unicornn = Op(__name__, reference=reference.unicornn, torch=autograd.unicornn)
 
 
 def unicornn(

@@ -1,22 +1,18 @@
 """Sums over the edges of a graph with weights that are trained, as those of attention."""
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from physml.errors import InputError
+from physml.graph.edges import Edges
 from physml.ops.backend import Op
-from physml.ops.weighted_sum import function, reference
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
+from physml.ops.weighted_sum import autograd, reference
 
 __all__ = ["weighted_sum"]
 
-_weighted_sum = Op(__name__, reference=reference.weighted_sum, torch=function.weighted_sum)
+_weighted_sum = Op(__name__, reference=reference.weighted_sum, torch=autograd.weighted_sum)
 
 
-def weighted_sum(x: Tensor, weight: Tensor, of: "Edges", *, backend: str = "auto") -> Tensor:
+def weighted_sum(x: Tensor, weight: Tensor, of: Edges, *, backend: str = "auto") -> Tensor:
     """S by the fastest backend that can; `reference.weighted_sum` tells the arguments.
 
     Shapes: x (N, A, C), weight (E, A) -> (N, A, C); or x (N, C), weight (E,) -> (N, C), one head.

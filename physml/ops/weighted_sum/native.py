@@ -1,17 +1,15 @@
 """The map in C: weighted_sum.c, which tells the algorithm. Axes: N nodes, E edges, A heads, C channels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from physml.graph.edges import Edges
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.once import once
-
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
 
 SOURCE = Path(__file__).with_name("weighted_sum.c")
 PARALLEL = 4e6  # numbers (E, A, C) above which threads are worth being started
@@ -22,14 +20,14 @@ def refusal(x: Tensor, weight: Tensor) -> str | None:
     return call.refusal(SOURCE, x, weight)
 
 
-def weighted_sum(x: Tensor, weight: Tensor, of: "Edges") -> Tensor:
+def weighted_sum(x: Tensor, weight: Tensor, of: Edges) -> Tensor:
     """`reference.weighted_sum` on a CPU, differentiable once."""
     return WeightedSumNative.apply(x, weight, of)
 
 
 class WeightedSumNative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, of: "Edges") -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, of: Edges) -> Tensor:
         x, weight = x.contiguous(), weight.contiguous()
         ctx.save_for_backward(x, weight)
         ctx.edges, ctx.sizes = of, call.integers(*x.shape)

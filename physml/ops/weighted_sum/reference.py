@@ -1,15 +1,12 @@
 """The sum as it is printed. Axes: N nodes, E edges, A heads, C channels of a head."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from physml.models.graph_sums import Edges
+from physml.graph.edges import Edges
 
 
-def weighted_sum(x: Tensor, weight: Tensor, of: "Edges") -> Tensor:
+def weighted_sum(x: Tensor, weight: Tensor, of: Edges) -> Tensor:
     r""":math:`S_{ia} = \sum_{e: j \to i} w_{ea} x_{ja}` over the edges that i receives, head by head.
 
     Shapes: x (N, A, C), weight (E, A) -> (N, A, C).

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from physml.data.dataset import DataSet
+from physml.data.datasets import DataSet
 from physml.data.readers.bidmc import ARCHIVE, BIDMC, SUBJECTS, TOP
 from physml.data.readers.bidmc_tsr import HEART, RESPIRATORY
 from physml.data.store import Store

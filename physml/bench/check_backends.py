@@ -1,0 +1,326 @@
+"""Are the fast backends right on this machine? `python -m physml.bench.check_backends [--device cuda] [--quick]`.
+
+Every backend that runs here computes the workloads of `physml.bench`, outputs and all gradients, and is
+compared with float64 autograd of the plain loop: the same weights and inputs, the same gradients of outputs
+and last states coming in. An error is |x - x64| / |x64| of a whole tensor. Needs torch and numpy.
+
+Axes: B batch, T time, D features, H hidden units.
+"""
+
+import argparse
+import gc
+import importlib
+import importlib.util
+import json
+import math
+import platform
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from physml.bench.workloads import WORKLOADS, Workload
+from physml.ops.backend import BACKENDS
+
+MODULES = {"torch": "autograd"}  # of a recurrence, where it is not called like the backend
+
+# A backend's float32 differs from float64 by rounding that the steps add up. UnICORNN on EigenWorms amplifies
+# it: the plain loop itself, in float32, is off by up to 1e-3. TF32 and bfloat16 keep 11 and 8 bits.
+TOLERANCE = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}
+SENSITIVE = {"unicornn-eigenworms": 1e-2}
+QUICK = {"T": 40, "B": 3, "H": 12}  # at most, for --quick
+
+Tensors = dict[str, Tensor]
+Function = Callable[..., tuple[Tensor, Tensor, Tensor]]
+
+
+class Refused(Exception):
+    """A backend can't compute this very case, and says why."""
+
+
+@dataclass(frozen=True)
+class Row:
+    workload: str
+    backend: str
+    precision: str
+    output: float  # the largest error of outputs and last states
+    gradient: float  # the largest error of a gradient
+    of: str  # whose gradient that is
+    tolerance: float
+    repeats: bool | None  # the same bits the second time
+
+    @property
+    def passed(self) -> bool:
+        return self.output <= self.tolerance and self.gradient <= self.tolerance and self.repeats is not False
+
+
+def draw(workload: Workload, device: str, rounded: torch.dtype) -> Tensors:
+    """Weights as the layers draw them, normal inputs and states; numbers of dtype `rounded`, in float64."""
+    rng = torch.Generator().manual_seed(1)
+    B, D, H = workload.B, workload.D, workload.H
+
+    def uniform(*shape: int, k: float, low: float | None = None) -> Tensor:
+        return torch.empty(*shape, dtype=torch.double).uniform_(-k if low is None else low, k, generator=rng)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.double, generator=rng)
+
+    tensors = {"u": normal(B, workload.T, D or H)}
+    for n in range(workload.L):
+        tensors |= {f"y{n}": normal(B, H) / 2, f"z{n}": normal(B, H) / 2}
+        if workload.recurrence == "unicornn":
+            tensors |= {f"w{n}": uniform(H, k=1, low=0), f"c{n}": uniform(H, k=0.1)}
+            if D:
+                k = (6 / (65 * (H if n else D))) ** 0.5
+                tensors |= {f"V{n}": uniform(H, H if n else D, k=k), f"b{n}": uniform(H, k=k)}
+            else:
+                tensors["step"] = workload.settings["dt"] * tensors.pop("c0").sigmoid()
+    if workload.recurrence == "lem":
+        k = H**-0.5
+        tensors |= {"W": uniform(3 * H, H, k=k), "Wy": uniform(H, H, k=k)}
+        tensors |= {"V": uniform(4 * H, D, k=k), "b": uniform(4 * H, k=k)}
+    elif workload.recurrence == "cornn":
+        k = (D + 2 * H) ** -0.5
+        tensors |= {"W": uniform(H, H, k=k), "Wcal": uniform(H, H, k=k)}
+        tensors |= {"V": uniform(H, D, k=k), "b": uniform(H, k=k)}
+    return {name: x.to(rounded).double().to(device) for name, x in tensors.items()}
+
+
+def compute(workload: Workload, function: Function, tensors: Tensors) -> Tensors:
+    """Outputs and last states."""
+    x, settings = dict(tensors), dict(workload.settings)
+    if workload.recurrence == "unicornn":
+        result: Tensors = {}
+        path = x["u"]
+        dts = settings["dt"] if isinstance(settings["dt"], list) else [settings["dt"]] * workload.L
+        for n, dt in enumerate(dts):
+            push = F.linear(path, x[f"V{n}"], x[f"b{n}"]) if workload.D else path
+            step = dt * torch.sigmoid(x[f"c{n}"]) if workload.D else x["step"]
+            state = x[f"y{n}"], x[f"z{n}"]
+            path, y, z = function(push, *state, x[f"w{n}"], step, alpha=settings["alpha"])
+            result |= {f"last y{n}": y, f"last z{n}": z}
+        return {"outputs": path, **result}
+    settings.pop("init", None)
+    weights = ("W", "Wy", "V", "b") if workload.recurrence == "lem" else ("W", "Wcal", "V", "b")
+    extra = {"clip": None} if workload.recurrence == "lem" else {"damping": "explicit"}
+    arguments = (x["u"], x["y0"], x["z0"], *(x[name] for name in weights))
+    outputs, y, z = function(*arguments, **settings, **extra)
+    return {"outputs": outputs, "last y0": y, "last z0": z}
+
+
+def everything(workload: Workload, function: Function, tensors: Tensors, dtype: torch.dtype) -> Tensors:
+    """Outputs, last states and the gradients of all tensors, each under its name."""
+    leaves = {name: x.to(dtype).requires_grad_() for name, x in tensors.items()}
+    results = compute(workload, function, leaves)
+    rng = torch.Generator().manual_seed(2)
+    incoming = [torch.randn(x.shape, generator=rng).bfloat16().to(x.device, dtype) for x in results.values()]
+    gradients = torch.autograd.grad(list(results.values()), list(leaves.values()), incoming)
+    return {name: x.detach() for name, x in results.items()} | {
+        f"d {name}": x for name, x in zip(leaves, gradients, strict=True)
+    }
+
+
+def error(x: Tensor, exact: Tensor) -> float:
+    """|x - exact| / |exact|; infinite where something is not a number."""
+    ratio = float(torch.linalg.norm(x.double() - exact) / torch.linalg.norm(exact))
+    return ratio if math.isfinite(ratio) else math.inf
+
+
+def find(recurrence: str, backend: str) -> Any:
+    """The module of a backend."""
+    name = f"physml.ops.{recurrence}.{MODULES.get(backend, backend)}"
+    if importlib.util.find_spec(name) is None:
+        raise Refused(f"there is no backend {backend} for {recurrence}")
+    return importlib.import_module(name)
+
+
+def function_of(workload: Workload, backend: str) -> Function:
+    """The backend's function, which raises `Refused` where the backend refuses its arguments."""
+    module = find(workload.recurrence, backend)
+    function: Function = getattr(module, workload.recurrence)
+    refusal = getattr(module, "refusal", None)
+
+    def asked(*tensors: Tensor, **constants: Any) -> tuple[Tensor, Tensor, Tensor]:
+        if refusal is not None and (reason := refusal(*tensors)):
+            raise Refused(reason)
+        return function(*tensors, **constants)
+
+    return asked
+
+
+def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, exact: Tensors) -> Row:
+    """One line of the table."""
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    function = function_of(workload, backend)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    try:
+        found = everything(workload, function, tensors, dtype)
+        repeats = None
+        if backend != "reference":
+            again = everything(workload, function, tensors, dtype)
+            repeats = all(torch.equal(x, again[name]) for name, x in found.items())
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    errors = {name: error(x, exact[name]) for name, x in found.items()}
+    worst = max((name for name in errors if name.startswith("d ")), key=lambda name: errors[name])
+    tolerance = max(TOLERANCE[precision], SENSITIVE.get(workload.name, 0.0))
+    output = max(value for name, value in errors.items() if not name.startswith("d "))
+    return Row(workload.name, backend, precision, output, errors[worst], worst[2:], tolerance, repeats)
+
+
+def cases(workload: Workload, backends: Sequence[str], device: str) -> Iterator[tuple[Workload, str, str]]:
+    """What is compared, with which backend and numbers; on a CPU products have only one precision.
+
+    UnICORNN has no products inside. In half precision its last layer is compared alone, fed with push
+    and step (D = 0): else their rounding would be seen, and not that of the recurrence.
+    """
+    dt = workload.settings["dt"]
+    alone = replace(
+        workload, name=f"{workload.name} alone", L=1, D=0,
+        settings=workload.settings | {"dt": dt[-1] if isinstance(dt, list) else dt},
+    )  # fmt: skip
+    for backend in backends:
+        yield workload, backend, "float32"
+        if device == "cuda" and backend == "triton":
+            if workload.recurrence == "unicornn":
+                yield alone, backend, "bfloat16"
+            else:
+                yield from ((workload, backend, "tf32"), (workload, backend, "bfloat16"))
+
+
+def table(
+    workloads: Sequence[Workload], backends: Sequence[str], device: str
+) -> Iterator[Row | tuple[str, str]]:
+    """Rows as they are found; for what was not tried a pair, what and why."""
+    for whole in workloads:
+        exact: dict[str, tuple[Tensors, Tensors]] = {}
+        for workload, backend, precision in cases(whole, backends, device):
+            numbers = "bfloat16" if precision == "bfloat16" else "float32"
+            try:
+                if numbers not in exact:
+                    tensors = draw(workload, device, getattr(torch, numbers))
+                    loop = function_of(workload, "reference")
+                    exact[numbers] = tensors, everything(workload, loop, tensors, torch.double)
+                yield compare(workload, backend, precision, *exact[numbers])
+            except Refused as reason:
+                yield backend, str(reason)
+            except torch.cuda.OutOfMemoryError:
+                yield f"{backend} on {workload.name}", "not enough memory on the GPU"
+            gc.collect()
+
+
+def scan_memory() -> dict[str, int]:
+    """Bytes that UnICORNN on a GPU takes beside its output and the gradient of its input, and the limit.
+
+    A stored state every SEGMENT steps, and a few of single states; twice that, and 1 MiB for the allocator.
+    """
+    gpu = find("unicornn", "triton")
+    B, T, H = 8, 16384, 256
+    push = torch.randn(B, T, H, device="cuda", requires_grad=True)
+    y, z = torch.zeros(2, B, H, device="cuda")
+    w, step = torch.rand(2, H, device="cuda") / 2
+    incoming = torch.randn(B, T, H, device="cuda")
+    torch.autograd.grad(gpu.unicornn(push, y, z, w, step, alpha=1.0)[0], push, incoming)  # compiles
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    torch.autograd.grad(gpu.unicornn(push, y, z, w, step, alpha=1.0)[0], push, incoming)
+    torch.cuda.synchronize()
+    beside = torch.cuda.max_memory_allocated() - before - 2 * push.numel() * push.element_size()
+    return {
+        "bytes": beside,
+        "limit": 2 * (T // gpu.SEGMENT) * B * H * 4 + (1 << 20),
+        "path": push.numel() * 4,
+    }
+
+
+def smaller(workload: Workload) -> Workload:
+    """The same in a second: few steps, sequences and units."""
+    T, B, H = (min(workload.sizes[name], size) for name, size in QUICK.items())
+    return replace(workload, T=T, B=B, H=H)
+
+
+HEAD = f"{'workload':<25} {'backend':<9} {'numbers':<8} {'output':>8} {'gradient':>9} of    allowed"
+
+
+def line(row: Row) -> str:
+    repeats = {None: "", True: "same bits again", False: "OTHER BITS THE SECOND TIME"}[row.repeats]
+    return (
+        f"{row.workload:<25} {row.backend:<9} {row.precision:<8} {row.output:8.1e} {row.gradient:9.1e} "
+        f"{row.of:<5} {row.tolerance:7.0e}  {'ok' if row.passed else 'FAIL':<4}  {repeats}"
+    ).rstrip()
+
+
+def about(device: str) -> dict[str, Any]:
+    """What the numbers depend on."""
+    on_gpu = device == "cuda"
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": version("triton") if importlib.util.find_spec("triton") else None,
+        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="python -m physml.bench.check_backends", description=(__doc__ or "").split("\n")[0]
+    )
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    p.add_argument("--backend", action="append", choices=BACKENDS, help="only this one; can be repeated")
+    p.add_argument("--workload", action="append", choices=[w.name for w in WORKLOADS], help="likewise")
+    p.add_argument("--quick", action="store_true", help="small sizes, in seconds")
+    p.add_argument("--out", type=Path, metavar="FILE.json", help="write the table there too")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0: all right; 1: an error is too large or bits differ; 2: this device is not there."""
+    options = parser().parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print(
+            "This check needs a CUDA GPU, and torch sees none. On a CPU: python -m physml.bench.check_backends"
+        )
+        return 2
+    workloads = [w for w in WORKLOADS if not options.workload or w.name in options.workload]
+    workloads = [smaller(w) for w in workloads] if options.quick else workloads
+    found = about(options.device)
+    print("  ".join(f"{key} {value}" for key, value in found.items()))
+    print(HEAD)
+    rows: list[Row] = []
+    untried: dict[str, str] = {}
+    for entry in table(workloads, options.backend or BACKENDS, options.device):
+        if isinstance(entry, Row):
+            rows.append(entry)
+            print(line(entry), flush=True)
+        else:
+            untried.setdefault(*entry)
+    passed = bool(rows) and all(row.passed for row in rows)
+    if options.device == "cuda" and "triton" in {row.backend for row in rows} and not options.quick:
+        found["scan_memory"] = memory = scan_memory()
+        fits = memory["bytes"] <= memory["limit"]
+        passed &= fits
+        print(
+            f"UnICORNN beside input and output: {memory['bytes'] >> 10} KiB, allowed "
+            f"{memory['limit'] >> 10}; a stored path has {memory['path'] >> 10}: {'ok' if fits else 'FAIL'}"
+        )
+    print("Not tried: " + ("; ".join(f"{name}: {why}" for name, why in untried.items()) or "nothing") + ".")
+    print("All right." if passed else "Not all right, see above." if rows else "Nothing was tried.")
+    if options.out is not None:
+        result = {**found, "passed": passed, "not_tried": untried}
+        result["rows"] = [{**vars(row), "passed": row.passed} for row in rows]
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

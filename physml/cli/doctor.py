@@ -1,0 +1,321 @@
+"""The state of this machine for physml: what is there, what is missing, how to get it.
+
+Changes nothing but the cache of compiled code, asks nobody, needs no network. Every check stands alone, so a
+broken package is one line.
+"""
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import physml
+from physml.paths import ROOT, results_root, work_root
+
+if TYPE_CHECKING:
+    from physml.data.datasets import Places
+
+State = Literal["ok", "note", "missing"]
+LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
+_MARKS = {"ok": "  ", "note": "- ", "missing": "! "}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finding. State `note`: works, but worth knowing; `missing`: something physml needs is not there."""
+
+    topic: str
+    name: str
+    value: str
+    state: State = "ok"
+    hint: str = ""
+
+
+def report() -> list[Row]:
+    """All findings, in the order of the topics."""
+    return [row for topic in CHECKS for row in findings(topic)]
+
+
+def findings(topic: str) -> list[Row]:
+    """Those of one topic. A report must come to its end on the very machines where things are broken."""
+    rows: list[Row] = []
+    try:
+        rows += CHECKS[topic]()
+    except Exception as error:
+        rows.append(Row(topic, topic, f"the check failed: {type(error).__name__}: {_short(error)}", "note"))
+    return rows
+
+
+def text(rows: list[Row]) -> str:
+    column = max(len(row.name) for row in rows) + 2
+    lines: list[str] = []
+    topic = ""
+    for row in rows:
+        if row.topic != topic:
+            lines += ["", row.topic] if lines else [row.topic]
+            topic = row.topic
+        lines.append(f"  {_MARKS[row.state]}{row.name:<{column}}{row.value}".rstrip())
+        if row.hint:
+            lines.append(f"{'':<{column + 4}}{row.hint}")
+    missing = sum(row.state == "missing" for row in rows)
+    ending = f"{missing} missing, marked with !" if missing else "Nothing is missing."
+    return "\n".join([*lines, "", ending])
+
+
+def main() -> int:
+    """Print the report. Exit code 1 if something needed is missing."""
+    rows = report()
+    print(text(rows))
+    return int(any(row.state == "missing" for row in rows))
+
+
+def _code() -> Iterator[Row]:
+    topic = "physml"
+    yield Row(topic, "version", physml.__version__)
+    yield Row(topic, "folder", str(ROOT))
+    if not shutil.which("git"):
+        yield Row(
+            topic, "git", "not found", "note", "Records then name no commit. On Debian: apt install git"
+        )
+        return
+    commit = _output("git", "-C", str(ROOT), "rev-parse", "HEAD")
+    if not commit:
+        yield Row(topic, "git", "the folder is not a clone", "note", "Records then name no commit.")
+        return
+    changed = _output("git", "-C", str(ROOT), "status", "--porcelain").splitlines()
+    if changed:
+        say = "Records of such code are marked."
+        yield Row(topic, "commit", f"{commit[:10]}, {len(changed)} files changed since", "note", say)
+    else:
+        yield Row(topic, "commit", f"{commit[:10]}, nothing changed since")
+
+
+def _python() -> Iterator[Row]:
+    topic = "Python"
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    hint = "" if fits else "physml is tested on 3.11, 3.12 and 3.13: make setup PYTHON=python3.12"
+    yield Row(topic, "version", platform.python_version(), "ok" if fits else "missing", hint)
+    yield Row(topic, "program", sys.executable)
+    yield Row(topic, "system", f"{platform.system()} {platform.release()}, {platform.machine()}")
+
+
+def _packages() -> Iterator[Row]:
+    """Installed versions against the tested ones, without importing anything."""
+    topic = "packages"
+    tested = _tested()
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for group, requirements in {"": wanted["dependencies"], **wanted["optional-dependencies"]}.items():
+        for requirement in requirements:
+            name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
+            known = tested.get(_normal(name))
+            try:
+                version = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                state: State = "note" if group else "missing"
+                install = f"pip install -c constraints.txt -e '.[{group}]'" if group else "make setup"
+                yield Row(topic, name, "not installed", state, f"To get it: {install}")
+                continue
+            if known in (None, version.partition("+")[0]):
+                yield Row(topic, name, version)
+            else:
+                yield Row(topic, name, f"{version}; the tested version is {known}", "note")
+
+
+def _tested() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line.split("==") for line in lines if "==" in line and not line.startswith("#")]
+    return {_normal(name): version.strip() for name, version in pins}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _torch() -> Iterator[Row]:
+    topic = "devices"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield Row(topic, "cpu", f"{cores} cores for this process")
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:
+        yield Row(topic, "torch", f"cannot be imported: {_short(error)}", "missing", "To mend it: make setup")
+        return
+    threads = os.environ.get("OMP_NUM_THREADS")
+    source = f"OMP_NUM_THREADS={threads}" if threads else "OMP_NUM_THREADS is not set"
+    yield Row(topic, "threads", f"{torch.get_num_threads()} per process; {source}")
+    if torch.cuda.is_available():
+        for i in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(i)
+            memory = f"{about.total_memory / 2**30:.0f} GiB"
+            yield Row(topic, f"cuda:{i}", f"{about.name}, {memory}, capability {about.major}.{about.minor}")
+    else:
+        built = torch.version.cuda
+        say = f"none found; torch is built for CUDA {built}" if built else "none; this torch is CPU-only"
+        yield Row(topic, "cuda", say, "note", "Not needed; a GPU needs NVIDIA's driver." if built else "")
+    for name in (
+        "torchvision",
+        "torchaudio",
+    ):  # both break beside a torch they were not built for
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            say = f"does not work with torch {torch.__version__}: {_short(error)}"
+            yield Row(topic, name, say, "missing", "To mend it: make setup")
+
+
+def _compilers() -> Iterator[Row]:
+    topic = "compilers"
+    found = False
+    for name in ("cc", "gcc", "clang", "nvcc"):
+        if path := shutil.which(name):
+            found = found or name != "nvcc"
+            yield Row(
+                topic, name, f"{_output(name, '--version').partition(chr(10))[0] or 'does not run'} ({path})"
+            )
+    if not found:
+        yield Row(topic, "C", "none found", "note", "Not needed: everything runs in plain torch then.")
+
+
+def _backends() -> Iterator[Row]:
+    """Of the recurrences; tried on LEM, for a compiler that is there may still fail."""
+    import torch
+
+    from physml.ops import lem
+    from physml.paths import cache_root
+
+    u, y, V, b = torch.zeros(1, 1, 1), torch.zeros(1, 1), torch.zeros(4, 1), torch.zeros(4)
+    tensors = (u, y, y, torch.zeros(3, 1), y, V, b)
+    yield Row("backends", "torch", "works everywhere")
+    hints = {"native": "Not needed: torch computes then, slower.", "triton": "For GPUs; not needed."}
+    for name, device in {"native": "cpu", "triton": "cuda"}.items():
+        if device == "cuda" and not torch.cuda.is_available():
+            yield Row("backends", name, "there is no GPU", "note", hints[name])
+        elif reason := lem.OP.refusal(name, tuple(x.to(device) for x in tensors)):
+            yield Row("backends", name, reason, "note", hints[name])
+        else:
+            where = (
+                f"compiled at first use, kept in {cache_root() / 'native'}" if name == "native" else "works"
+            )
+            yield Row("backends", name, where)
+
+
+def _data() -> Iterator[Row]:
+    from physml.data.store import Store  # here, for it imports numpy, which may be what is broken
+
+    topic = "data"
+    store = Store.from_env()
+    if store.data is None:
+        yield Row(topic, "PHYSML_DATA", "not set", "note", "Only downloaded data need it.")
+    elif not store.data.is_dir():
+        yield Row(
+            topic,
+            "PHYSML_DATA",
+            f"{store.data} is not a folder",
+            "missing",
+            "Make it, or unset the variable.",
+        )
+    else:
+        yield Row(topic, "PHYSML_DATA", f"{store.data}: {_content(store.data)}")
+    yield _datasets(store)
+    chosen = "" if os.environ.get("PHYSML_CACHE") else " (PHYSML_CACHE is not set)"
+    content = _content(store.cache) if store.cache.is_dir() else "empty; data are generated when first wanted"
+    yield Row(topic, "cache", f"{store.cache}{chosen}: {content}")
+
+
+def _datasets(places: "Places") -> Row:
+    """Which are there by name; `physml data check` would read them."""
+    from physml.data.datasets import dataset_names, upstream
+    from physml.data.verify import find, missing
+
+    names = dataset_names()
+    here = [
+        name
+        for name in names
+        if not missing(upstream(name), places) and any(find(file, places) for file in upstream(name).files)
+    ]
+    value = f"{len(here)} of {len(names)} at hand" + (f": {', '.join(here)}" if here else "")
+    return Row("data", "data sets", value, hint="" if here else "What there is: physml data list")
+
+
+def _content(folder: Path) -> str:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    return f"{len(files)} files, {_size(sum(path.stat().st_size for path in files))}"
+
+
+def _disk() -> Iterator[Row]:
+    from physml.data.store import Store
+
+    for name, folder in {
+        "results": results_root(),
+        "work": work_root(),
+        "cache": Store.from_env().cache,
+    }.items():
+        base = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(base).free
+        if not os.access(base, os.W_OK):
+            hint = "Choose another folder: PHYSML_RESULTS, PHYSML_RUNS and PHYSML_CACHE move them."
+            yield Row("disk", name, f"{folder} cannot be written", "missing", hint)
+        elif free < LITTLE_DISK:
+            yield Row(
+                "disk", name, f"{_size(free)} free at {folder}", "note", "That is little: runs may fail."
+            )
+        else:
+            yield Row("disk", name, f"{_size(free)} free at {folder}")
+
+
+def _tracker() -> Iterator[Row]:
+    """What a run would do, without the client of W&B: it is slow to import, and may ask."""
+    from physml.execution.tracker import mode_of
+
+    topic, name = "tracker", "W&B"
+    mode = mode_of("auto")
+    if os.environ.get("WANDB_MODE") == mode:
+        yield Row(topic, name, f"{mode}: WANDB_MODE says so")
+    elif mode == "online":
+        yield Row(topic, name, "online: you are logged in")
+    else:
+        hint = "No account is needed. To log in: .venv/bin/wandb login"
+        yield Row(topic, name, "offline: not logged in", hint=hint)
+
+
+def _output(*command: str) -> str:
+    """What a program prints; empty if it fails or takes longer than ten seconds."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _size(n: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            return f"{n:.0f} {unit}" if unit in ("B", "KiB") else f"{n:.1f} {unit}"
+        n /= 1024
+    raise AssertionError("unreachable")
+
+
+def _short(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:120]
+
+
+CHECKS: dict[str, Callable[[], Iterator[Row]]] = {
+    "physml": _code,
+    "Python": _python,
+    "packages": _packages,
+    "devices": _torch,
+    "compilers": _compilers,
+    "backends": _backends,
+    "data": _data,
+    "disk": _disk,
+    "tracker": _tracker,
+}

@@ -1,0 +1,92 @@
+"""The identity of a setting: a hash of everything that can move its number, and of nothing else."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from physml.config.class_source import OWN_PACKAGES, ClassSource, file_sha256, read_class, read_class_in
+from physml.errors import ConfigError
+
+TRAINER_VERSION = 1  # raised when the loop, the seeding or the selection change numbers
+
+# A class that has moved to another module keeps the name it had when identities were first made.
+FIRST_NAMES = {
+    "physml.training.selection.": "physml.selection.",
+    "physml.training.averaging.": "physml.average.",
+    "physml.training.schedules.": "physml.schedules.",
+}
+
+MOVING = ("model", "net", "task", "trainer", "optim", "precision", "profile")
+
+
+def payload(config: dict[str, Any]) -> dict[str, Any]:
+    """What is hashed: the moving parts of a composed config, versions of the code, sources of plugins.
+
+    A key with value null is left out where null is what the class takes by default, so a new option that
+    defaults to null keeps old identities.
+    """
+    plugins = [Path(p) for p in config.get("plugins") or []]
+    classes = {key: class_source(config[key], plugins) for key in ("model", "net", "task")}
+    return {
+        **{key: _moving(config[key], classes.get(key)) for key in MOVING},
+        "versions": {
+            **{key: source.version if source else None for key, source in classes.items()},
+            "trainer": TRAINER_VERSION,
+        },
+        **({"plugins": {p.name: file_sha256(p) for p in plugins}} if plugins else {}),
+    }
+
+
+def identity(config: dict[str, Any]) -> str:
+    """Eight hex digits. Equal for 1 and 1.0; the order of keys does not matter."""
+    hashed = payload(config)
+    try:
+        text = json.dumps(hashed, sort_keys=True, allow_nan=False)
+    except ValueError as error:
+        raise ConfigError("a number of the config is not finite. Use null, or a large number.") from error
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _moving(value: Any, source: ClassSource | None) -> Any:
+    """Without the kernel backend of our own layers, which is equal to its reference by test."""
+    plain = canonical(value)
+    if not isinstance(value, dict):
+        return plain
+    if str(value.get("_target_")).startswith("physml."):
+        plain.pop("backend", None)
+    kept = {key: None for key, v in value.items() if v is None and source and key in source.defaults}
+    return plain | kept
+
+
+def canonical(value: Any) -> Any:
+    """JSON values: nulls dropped from mappings, whole floats as integers, classes by their first names."""
+    match value:
+        case dict():
+            plain = {str(k): canonical(v) for k, v in value.items() if v is not None}
+            if isinstance(target := plain.get("_target_"), str):
+                plain["_target_"] = _first_name(target)
+            return plain
+        case list() | tuple():
+            return [canonical(v) for v in value]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value
+
+
+def _first_name(target: str) -> str:
+    for package, first in FIRST_NAMES.items():
+        if target.startswith(package):
+            return first + target.removeprefix(package)
+    return target
+
+
+def class_source(node: dict[str, Any], plugins: list[Path]) -> ClassSource | None:
+    """What the source says of the class a node names; None for classes of other packages."""
+    target = str(node.get("_target_"))
+    module, _, name = target.rpartition(".")
+    for plugin in plugins:
+        if module == plugin.stem:
+            return read_class_in(plugin, name)
+    return read_class(target) if module.partition(".")[0] in OWN_PACKAGES else None

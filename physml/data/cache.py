@@ -1,0 +1,162 @@
+"""Cached arrays: files that hold what they were made for and a checksum of everything in them."""
+
+import fcntl
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from physml import files
+from physml.data.datasets import Arrays, Places
+from physml.errors import DataError, InputError
+
+log = logging.getLogger(__name__)
+
+# Two members of the archive beside the arrays: what was asked for, and the checksum of everything.
+ASKED, DIGEST = "__asked__", "__sha256__"
+
+Verify = Literal["bytes", "content", "off"]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Arrays that a program makes: the same `key` and `version`, the same arrays (up to rounding)."""
+
+    name: str
+    key: dict[str, Any]  # every argument that moves a number; must be writable as JSON
+    version: int  # raised when `make` changes what it returns
+    make: Callable[[], Arrays] = field(compare=False)
+    folder: str = "generated"  # of the cache
+
+    @property
+    def asked(self) -> str:
+        return json.dumps({"name": self.name, "key": self.key, "version": self.version}, sort_keys=True)
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{hashlib.sha256(self.asked.encode()).hexdigest()[:16]}.npz"
+
+
+def write_arrays(path: Path, asked: str, arrays: Arrays) -> None:
+    """A reader sees the whole file or none. Raises OSError."""
+    checks = {ASKED: np.array(asked), DIGEST: np.array(_digest(asked, arrays))}
+    files.write(path, lambda file: np.savez(file, allow_pickle=False, **checks, **arrays))
+
+
+def read_arrays(path: Path, asked: str) -> Arrays:
+    """Raises FileNotFoundError, OSError, or DataError where the file is damaged or holds something else."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        found, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
+    except OSError:
+        raise
+    except Exception as error:  # a damaged archive makes zipfile and numpy raise about a dozen kinds
+        raise DataError(f"damaged or foreign file: {type(error).__name__}: {error}") from error
+    if found != asked:
+        raise DataError(f"made for other arguments: {found}")
+    if digest != _digest(asked, arrays):
+        raise DataError("sha256 differs from the one written with it")
+    return arrays
+
+
+def asked_of(path: Path) -> str:
+    """What the arrays of a file were made for. DataError where it does not say."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return str(archive[ASKED])
+    except OSError:
+        raise
+    except Exception as error:
+        raise DataError(f"damaged or foreign file: {type(error).__name__}: {error}") from error
+
+
+def _digest(asked: str, arrays: Arrays) -> str:
+    sha = hashlib.sha256(asked.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        sha.update(f"|{name} {array.dtype.str} {array.shape}|".encode())
+        sha.update(array.reshape(-1).view(np.uint8).data)  # no copy: arrays of gigabytes come by
+    return sha.hexdigest()
+
+
+@contextmanager
+def cache_lock(path: Path) -> Iterator[bool]:
+    """Hold the cache_lock file; True once held. Where none can be made (read-only disk), False: go on without."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        log.debug("%s: no cache_lock (%s)", path, error)
+        yield False
+        return
+    with file:  # closing it releases the cache_lock, and so does the kernel when the process dies
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            log.debug("%s: no cache_lock (%s)", path, error)
+            yield False
+            return
+        yield True
+
+
+@dataclass(frozen=True)
+class Cache(Places):
+    """The folder of data files (`data`, may be read-only or None) and the cache (`cache`, may be deleted).
+
+    A cache file that is damaged, or cannot be read or written, costs time and one logged warning; never a
+    result.
+
+    verify: how files of others are compared with the published ones: by their "bytes", by the "content" that
+    is read from them, or not at all ("off"). fixtures: tiny sets in the upstream formats stand in for real
+    files. used: what `read` has looked at: {file: {"sha256", "verified"}}, see `verify.verify`.
+    """
+
+    verify: Verify = "bytes"
+    fixtures: bool = False
+    used: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)
+
+    def generated(self, name: str, key: dict[str, Any], version: int, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays of `make()`, from the cache where it has them."""
+        return self.get(Generated(name, key, version, make))
+
+    def path(self, wanted: Generated) -> Path:
+        return self.cache / wanted.folder / wanted.file_name
+
+    def get(self, wanted: Generated) -> Arrays:
+        """Of two processes that want the same arrays at once, one makes them and the other waits."""
+        path = self.path(wanted)
+        arrays = self._cached(path, wanted)
+        if arrays is not None:
+            return arrays
+        with cache_lock(path.with_suffix(".lock")) as waited:
+            if waited and (arrays := self._cached(path, wanted, logging.DEBUG)) is not None:
+                return arrays
+            log.info("%s: made once; it is kept in %s.", wanted.name, path)
+            arrays = wanted.make()
+            for name, array in arrays.items():
+                if array.dtype.hasobject or name in (ASKED, DIGEST):
+                    raise InputError(
+                        f"{wanted.name}: array {name!r} of type {array.dtype} cannot be stored. "
+                        "Give arrays of numbers, under another name."
+                    )
+            try:
+                write_arrays(path, wanted.asked, arrays)
+            except OSError as error:
+                log.warning("%s: not cached (%s); it will be generated again next time.", path, error)
+        return arrays
+
+    def _cached(self, path: Path, wanted: Generated, level: int = logging.WARNING) -> Arrays | None:
+        try:
+            return read_arrays(path, wanted.asked)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (DataError, OSError) as error:
+            log.log(level, "%s: cache not usable (%s); generating again.", path, error)
+            return None

@@ -1,0 +1,179 @@
+"""Data sets of others: what conf/dataset says of their files, and how they are read. No torch here."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Protocol
+
+from physml.config.load import build
+from physml.config.yaml_file import read_yaml
+from physml.errors import ConfigError, near
+from physml.paths import CONF
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from physml.data.archives import Tree
+
+Arrays = dict[str, "np.ndarray"]
+FOLDER = CONF / "dataset"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a data set, as its publisher serves it.
+
+    name: path below PHYSML_DATA, or below `files` in the cache. urls: tried in this order. size: bytes.
+    sha256, md5: as published, read in `hash_source`; where neither is, the file is pinned when first seen.
+    folder: of an archive, the folder that it unpacks to, accepted in the archive's place. top: the folder in
+    the archive that all its members stand in; null: the last part of `folder`, "": none. inside: the archive
+    that this file is a member of, under the same name. also: other paths where it may lie. optional: the
+    reader does without it.
+    """
+
+    name: str
+    purpose: str
+    urls: tuple[str, ...] = ()
+    size: int | None = None
+    sha256: str | None = None
+    md5: str | None = None
+    hash_source: str | None = None
+    folder: str | None = None
+    top: str | None = None
+    inside: str | None = None
+    also: tuple[str, ...] = ()
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        for path in (self.name, *self.also, *filter(None, (self.folder, self.inside))):
+            pure = PurePosixPath(path)
+            if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+                raise ConfigError(f"{path!r} must be a path below the data root, without `..`.")
+        for kind, value, digits in (("sha256", self.sha256, 64), ("md5", self.md5, 32)):
+            if value is not None and (len(value) != digits or set(value) - set("0123456789abcdef")):
+                raise ConfigError(f"{self.name}: {kind} must be {digits} hex digits or null; got {value!r}.")
+        if (self.sha256 or self.md5) and not self.hash_source:
+            raise ConfigError(f"{self.name}: hash_source must say where the hash was read.")
+
+    @property
+    def hashed(self) -> bool:
+        """Whether its bytes can be compared with something published."""
+        return bool(self.sha256 or self.md5)
+
+    @property
+    def top_folder(self) -> str:
+        """The folder in the archive that all its members stand in; "" for none."""
+        return PurePosixPath(self.folder).name if self.top is None and self.folder else self.top or ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """The fingerprint of what the reader returns for the true files; null: not known."""
+
+    sha256: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A file conf/dataset/<name>.yaml: where a data set comes from, under what licence, and its files."""
+
+    title: str
+    source: str
+    licence: str
+    files: tuple[DataFile, ...]
+    content: Content = Content()
+    name: str = ""
+
+    def file(self, name: str) -> DataFile:
+        for file in self.files:
+            if file.name == name:
+                return file
+        raise ConfigError(
+            f"data set {self.name} has no file {name}. {near(name, [f.name for f in self.files])}"
+        )
+
+
+def dataset_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+@cache
+def upstream(name: str) -> Upstream:
+    """What conf/dataset/<name>.yaml says. ConfigError, with near names, where there is no such file."""
+    path = FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        raise ConfigError(f"there is no data set {name}. {near(name, dataset_names())}")
+    found = build(Upstream, {**read_yaml(path), "name": name}, f"conf/dataset/{name}.yaml")
+    names = [file.name for file in found.files]
+    for file in found.files:
+        if names.count(file.name) > 1:
+            raise ConfigError(f"conf/dataset/{name}.yaml: the file {file.name} stands there twice.")
+        if file.inside is not None and file.inside not in names:
+            raise ConfigError(
+                f"conf/dataset/{name}.yaml: {file.inside}, which {file.name} is inside of, is no file of it."
+            )
+    return found
+
+
+class Files(Protocol):
+    """What a reader gets: the verified files of its data set, by the names of conf/dataset."""
+
+    def path(self, name: str) -> Path:
+        """The file, or the folder that an archive was unpacked to."""
+
+    def has(self, name: str) -> bool:
+        """Whether an optional file is there."""
+
+    def tree(self, name: str) -> "Tree":
+        """The members of an archive, packed or unpacked."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where data lie: a folder of data files (may be read-only, or None), and a cache (may be deleted)."""
+
+    data: Path | None
+    cache: Path
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """How a data set is read.
+
+    name: of conf/dataset/<name>.yaml. version: raised when `read` returns other arrays for the same files.
+    read: parses and validates; DataError, naming file and line, for anything that cannot be right. What it
+    returns is cached, so it may be slow. fixture: writes a tiny set in the upstream format below a folder,
+    always the same one, in less than a second. items: the parts of the content, for a fingerprint that does
+    not depend on their order; needed where conf/dataset has one.
+    """
+
+    name: str
+    version: int
+    read: Callable[[Files], Arrays]
+    fixture: Callable[[Path], None]
+    items: Callable[[Arrays], Iterable[bytes]] | None = None
+
+    @property
+    def upstream(self) -> Upstream:
+        return upstream(self.name)
+
+
+def kind_of(used: Iterable[Mapping[str, str]]) -> str:
+    """In one word, how far files are known to be the published ones: what is said of the weakest counts.
+
+    `verified`; `pinned`: no checksum is published, and the file is the one that was first seen here;
+    `content-verified`; `unverified data`; `fixture`.
+    """
+    found = {one["verified"] for one in used}
+    words = {
+        "fixture": "fixture",
+        "off": UNVERIFIED,
+        "content": "content-verified",
+        "first seen": "pinned",
+    }
+    return next((word for state, word in words.items() if state in found), "verified")
+
+
+UNVERIFIED = "unverified data"  # a record's data.kind after data.verify=off

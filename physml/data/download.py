@@ -1,0 +1,303 @@
+"""Downloads: resumed where they stopped, and compared before they get their name. No torch here."""
+
+import contextlib
+import errno
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from physml import files
+from physml.data import verify
+from physml.data.cache import cache_lock as lock
+from physml.data.datasets import DataFile, Upstream
+from physml.data.store import Store
+from physml.errors import DataError
+
+if TYPE_CHECKING:
+    import requests
+
+log = logging.getLogger(__name__)
+
+CHUNK = 1 << 16  # bytes; a cut connection loses less than one
+CONNECT_S, READ_S = 15, 60
+TRIES = 4  # of one address, as long as each brings more
+
+
+def get(dataset: Upstream, store: Store) -> list[Path]:
+    """Download what is missing of a data set into the cache; the new files.
+
+    Optional files stay where they are, except of a data set that is optional as a whole, such as GloVe.
+
+    DataError names the first file that could not be had, with its checksum and what each address said. What
+    was downloaded of it is kept, and the next call goes on there.
+    """
+    made = []
+    wanted = verify.missing(dataset, store)
+    if all(file.optional and verify.find(file, store) is None for file in dataset.files):
+        wanted = [file for file in dataset.files if file.urls]
+    for file in wanted:
+        archive = dataset.file(file.inside) if file.inside else None
+        sources = [one for one in (file, archive) if one is not None and one.urls]
+        failures: list[str] = []
+        for one in sources:
+            try:
+                made.append(_download(dataset, one, store))
+                break
+            except Failed as error:
+                failures += error.lines
+        else:
+            raise _unreachable(dataset, file, store, failures)
+    return made
+
+
+class Failed(Exception):
+    """No address of a file gave it: a line for each."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = lines
+
+
+class Refused(Exception):
+    """What an address gave is not the file."""
+
+
+def _unreachable(dataset: Upstream, file: DataFile, store: Store, failures: list[str]) -> DataError:
+    target = store.cache / "files" / file.name
+    root = str(store.data) if store.data else "not set"
+    told = "".join(f"\n  {line}" for line in failures or ["no address is known"])
+    return DataError(
+        f"{file.name} of data set {dataset.name} could not be downloaded. Without network, put it at "
+        f"{target}, or as {file.name} below PHYSML_DATA ({root}). sha256: {file.sha256 or 'not published'}"
+        f"{f', md5: {file.md5}' if file.md5 else ''}. What each address said:{told}"
+    )
+
+
+def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
+    """One file, from its addresses in turn. Two processes at once: one downloads, the other waits for it."""
+    target = store.cache / "files" / file.name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{target.parent} cannot be made: {error.strerror}. Set PHYSML_CACHE to a folder that can be "
+            "written."
+        ) from error
+    with lock(target.with_name(f".{target.name}.lock")):
+        if target.is_file():
+            return target  # by another process, meanwhile
+        failures = []
+        for url in file.urls:
+            try:
+                _from(url, file, target)
+            except (Refused, OSError) as error:
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise DataError(
+                        f"{target}: the disk is full ({error.strerror}). Free space, or set PHYSML_CACHE "
+                        f"to another disk, and run `physml data get {dataset.name}` again: it goes on there."
+                    ) from error
+                failures.append(f"{url}: {_said(error)}")
+                continue
+            if not file.hashed:
+                verify.pin(dataset, file, verify.digest(target), store)
+            return target
+    raise Failed(failures)
+
+
+def _from(url: str, file: DataFile, target: Path) -> None:
+    """The file from one address; what is downloaded stays in `<name>.part` until it is whole and compared."""
+    part = Part(target.with_name(f"{target.name}.part"))
+    resumed = part.size > 0
+    for attempt in range(TRIES):
+        before = part.size
+        try:
+            _fetch(url, file, part)
+            break
+        except OSError as error:  # every error of requests is one
+            if error.errno == errno.ENOSPC or attempt == TRIES - 1 or part.size <= before:
+                raise
+            log.info("%s: %s; going on at %d bytes.", url, _said(error), part.size)
+            resumed = True
+    try:
+        _compare(file, part.path)
+    except Refused:
+        part.remove()
+        if not resumed:
+            raise
+        _fetch(url, file, part)  # the two halves may be of different files
+        try:
+            _compare(file, part.path)
+        except Refused:
+            part.remove()
+            raise
+    part.become(target)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file that is being downloaded, and beside it which version of which address it is half of."""
+
+    path: Path
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.is_file() else 0
+
+    @property
+    def about(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.json")
+
+    def origin(self) -> dict[str, str | None]:
+        try:
+            found = json.loads(self.about.read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else {}
+        except (OSError, ValueError):
+            return {}
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.about.unlink(missing_ok=True)
+
+    def become(self, target: Path) -> None:
+        files.sync(self.path)
+        self.path.replace(target)
+        self.about.unlink(missing_ok=True)
+
+
+def _fetch(url: str, file: DataFile, part: Part) -> None:
+    """Bring the part to its full size. Errors: OSError, which includes all of requests'."""
+    import requests
+
+    have = part.size
+    headers = {"Accept-Encoding": "identity", **_range(url, file, part)}
+    with requests.get(url, headers=headers, stream=True, timeout=(CONNECT_S, READ_S)) as answer:
+        if answer.status_code == 416:  # nothing lies behind what we have, or the file has become shorter
+            if have and have == (file.size or _total(answer)):
+                return
+            part.remove()
+            raise requests.ConnectionError("the server's file is shorter than what was downloaded before")
+        answer.raise_for_status()
+        goes_on = answer.status_code == 206 and _start(answer) == have and have > 0
+        if not goes_on:
+            have = 0
+            tag = answer.headers.get("ETag", "")
+            version = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
+            files.write_json(part.about, {"url": url, "version": version})
+        length = answer.headers.get("Content-Length")
+        total = have + int(length) if length and length.isdecimal() else file.size
+        _room(part.path, (total or 0) - have)
+        with part.path.open("ab" if goes_on else "wb") as out, _progress(file.name, have, total) as bar:
+            for chunk in answer.iter_content(CHUNK):
+                out.write(chunk)
+                bar.advance(len(chunk))
+    if total is not None and part.size < total:
+        raise requests.ConnectionError(f"the connection ended after {part.size} of {total} bytes")
+
+
+def _range(url: str, file: DataFile, part: Part) -> dict[str, str]:
+    """Ask for the rest, where the server or a checksum can tell that it belongs to what we have."""
+    if not part.size:
+        return {}
+    origin = part.origin()
+    if origin.get("url") == url and origin.get("version"):
+        return {"Range": f"bytes={part.size}-", "If-Range": str(origin["version"])}
+    return {"Range": f"bytes={part.size}-"} if file.hashed else {}
+
+
+def _start(answer: "requests.Response") -> int | None:
+    """Of `Content-Range: bytes 100-199/200`, the 100."""
+    first = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
+    return int(first) if first.isdecimal() else None
+
+
+def _total(answer: "requests.Response") -> int | None:
+    last = answer.headers.get("Content-Range", "").rpartition("/")[2]
+    return int(last) if last.isdecimal() else None
+
+
+def _room(path: Path, wanted: int) -> None:
+    free = shutil.disk_usage(path.parent).free
+    if wanted > free:
+        raise OSError(errno.ENOSPC, f"{wanted / 2**20:.0f} MiB are to come, {free / 2**20:.0f} MiB are free")
+
+
+def _compare(file: DataFile, path: Path) -> None:
+    """Refused where a whole download is not the file."""
+    size = path.stat().st_size
+    if verify.is_web_page(path):
+        raise Refused("it sent a web page")
+    if file.size not in (None, size):
+        raise Refused(f"it sent {size} bytes, expected {file.size}")
+    for kind, want in (("sha256", file.sha256), ("md5", file.md5)):
+        if want is not None and (got := verify.digest(path, kind)) != want:
+            raise Refused(f"{kind} is {got[:8]}, expected {want[:8]}")
+    if not size:
+        raise Refused("it sent an empty file")
+
+
+def _said(error: Exception) -> str:
+    """One short line; what requests says is a tower of causes."""
+    import requests
+
+    text = str(error)
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"HTTP {error.response.status_code} {error.response.reason}".strip()
+    if isinstance(error, requests.Timeout):
+        return (
+            f"no answer within {READ_S} s"
+            if isinstance(error, requests.ReadTimeout)
+            else "no connection in time"
+        )
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection ended too early"
+    if isinstance(error, requests.ConnectionError):
+        known = {
+            "Name or service not known": "the name of the server cannot be looked up",
+            "Temporary failure in name resolution": "the name of the server cannot be looked up",
+            "nodename nor servname": "the name of the server cannot be looked up",
+            "Connection refused": "connection refused",
+            "Network is unreachable": "the network is unreachable",
+            "CERTIFICATE_VERIFY_FAILED": "its certificate cannot be trusted",
+            "ProxyError": "the proxy gives no connection",
+        }
+        return next((say for sign, say in known.items() if sign in text), text.partition("\n")[0][:200])
+    return text.partition("\n")[0][:200]
+
+
+# ---------------------------------------------------------------------------- progress
+
+
+class Bar(Protocol):
+    def advance(self, n: int) -> None: ...
+
+
+class _Silent:
+    def advance(self, n: int) -> None:
+        pass
+
+
+class _OnTerminal:
+    def __init__(self, bars: Any, task: Any) -> None:
+        self.bars, self.task = bars, task
+
+    def advance(self, n: int) -> None:
+        self.bars.advance(self.task, n)
+
+
+@contextlib.contextmanager
+def _progress(name: str, done: int, total: int | None) -> Iterator[Bar]:
+    """A bar on a terminal; in pipes and files nothing."""
+    if not sys.stderr.isatty():
+        yield _Silent()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield _OnTerminal(bars, bars.add_task(name, total=total, completed=done))

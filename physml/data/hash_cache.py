@@ -1,0 +1,73 @@
+"""Hashes of files that have not changed since they were hashed. No torch here."""
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from physml import files
+from physml.data.archives import FolderTree
+
+RACY_S = 2.0  # a file changed so shortly ago may change again within the same tick of its clock
+
+
+def digest(path: Path, kind: str = "sha256") -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()
+
+
+def folder_digest(path: Path, top: str) -> str:
+    """sha256 over the sorted names and sha256 of all files of an unpacked archive."""
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in FolderTree(path, top).items()}
+    lines = [f"{sha256}  {name}\n" for name, sha256 in hashes.items()]
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+
+
+def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
+    """The digest of a file or folder, hashed anew unless path, size, time and inode are those of before.
+
+    Where there is any doubt, and where no stamp can be written, it is hashed.
+    """
+    name = hashlib.sha256(f"{path.absolute()} {top}".encode()).hexdigest()[:24]
+    stamp = cache / "stamps" / f"{name}.json"
+    state = _state(path)
+    found = _read(stamp)
+    if found.get("state") == state and isinstance(found.get(kind), str):
+        return str(found[kind])
+    begun = time.time()
+    got = folder_digest(path, top) if path.is_dir() else digest(path, kind)
+    if _state(path) == state and _newest(path) < begun - RACY_S:
+        kept = found if found.get("state") == state else {}
+        with contextlib.suppress(OSError):  # it will be hashed again next time
+            files.write_json(stamp, {**kept, "path": str(path), "state": state, kind: got})
+    return got
+
+
+def _read(stamp: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(stamp.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _state(path: Path) -> str:
+    """What changes when a file does; of a folder, that of all its files, in one hash."""
+    if not path.is_dir():
+        return _of_file(path)
+    lines = [f"{name} {_of_file(path / name)}\n" for name in FolderTree(path).names()]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _of_file(path: Path) -> str:
+    told = path.stat()
+    return f"{told.st_size} {told.st_mtime_ns} {told.st_ino} {told.st_dev}"
+
+
+def _newest(path: Path) -> float:
+    """The last change, of content or of the entry itself: a file may be given an old time."""
+    paths = [path / name for name in FolderTree(path).names()] if path.is_dir() else [path]
+    return max((max(told.st_mtime, told.st_ctime) for told in map(os.stat, paths)), default=0.0)

@@ -1,0 +1,54 @@
+"""Index files: permutations and splits that rest on old random number generators, with checksums."""
+
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+
+from physml.errors import DataError, near
+
+FOLDER = Path(__file__).parent / "index"
+SUMS = FOLDER / "SHA256SUMS"
+
+
+def load_index(name: str) -> np.ndarray:
+    """The positions of `name`, an int64 vector. DataError where the file is missing or damaged.
+
+    scripts/make_indices.py makes these files and says how.
+    """
+    lines = [line.split("  ", 1) for line in SUMS.read_text(encoding="utf-8").splitlines()]
+    sums = {file: sha256 for sha256, file in lines}
+    if f"{name}.npy" not in sums:
+        raise DataError(f"there is no index {name}. {near(name, [n.removesuffix('.npy') for n in sums])}")
+    path = FOLDER / f"{name}.npy"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}. Check out the repository again."
+        ) from error
+    if hashlib.sha256(content).hexdigest() != sums[f"{name}.npy"]:
+        raise DataError(
+            f"{path} is damaged: another sha256 than in SHA256SUMS. Check out the repository again."
+        )
+    return np.load(io.BytesIO(content), allow_pickle=False).astype(np.int64)
+
+
+def divide(name: str | None, n: int, published: int, fixture: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of train and of valid among n items; valid is the index file `name`, null: nothing.
+
+    The files are made for `published` items. Of a fixture, which has fewer, every tenth item is held out.
+
+    Errors: DataError where n is not `published`, or the file does not fit.
+    """
+    if n != published and not fixture:
+        raise DataError(
+            f"the training part must have {published} items; got {n}. Get the published files again."
+        )
+    if name is None:
+        return np.arange(n), np.arange(0)
+    valid = np.arange(0, n, 10) if fixture else np.sort(load_index(name))
+    if valid[-1] >= n:
+        raise DataError(f"index {name} is for more than {n} items; take one for this data set.")
+    return np.setdiff1d(np.arange(n), valid), valid

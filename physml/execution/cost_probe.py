@@ -1,0 +1,59 @@
+"""How long a run will take: a few steps of it, timed."""
+
+import time
+from itertools import islice
+from typing import Any
+
+STEPS = 3
+
+
+def probe(config: dict[str, Any]) -> dict[str, Any]:
+    """Milliseconds per step, hours for all steps and evaluations, and memory. Nothing is recorded.
+
+    `memory_mib` and `gpu_mib` are peaks of the process and of what torch has reserved on a GPU, 0 on a CPU.
+    """
+    from physml.ops import backend
+
+    with backend.running(config["runtime"]["backend"]):
+        return _timed(config)
+
+
+def _timed(config: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    from physml.config import build
+    from physml.data.store import store_of
+    from physml.execution.progress import LineReporter
+    from physml.execution.run import pick_device
+    from physml.execution.run_record import peak_memory_mib
+    from physml.training.evaluate import evaluate
+    from physml.training.interrupt import Stop
+    from physml.training.trainer import Trainer
+
+    torch.set_num_threads(config["runtime"]["threads"])
+    device = pick_device(config["runtime"]["device"])
+    task = build.build_task(config)
+    task.load(store_of(config), config["split"])
+    nothing: Any = lambda *_: None  # noqa: E731
+    trainer = Trainer(config, task, device, report=LineReporter(), save=nothing, stop=Stop(), on_row=nothing)
+    keys = config["trainer"]
+    batches = list(islice(task.batches("train", keys["batch_size"], torch.Generator().manual_seed(0)), 1))
+    trainer._step(batches[0].to(device))  # warm-up
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        trainer._step(batches[0].to(device))
+    float(trainer.loss_sum)  # waits for the device
+    step_s = (time.perf_counter() - began) / STEPS
+    began = time.perf_counter()
+    one = list(islice(task.batches("valid", keys["eval_batch_size"], torch.Generator().manual_seed(0)), 1))
+    evaluate(trainer.net, task, one, device)
+    evaluation_s = time.perf_counter() - began
+    evaluations = trainer.total_steps / max(trainer.steps_per_epoch, 1) / keys["eval_every"]
+    hours = (trainer.total_steps * step_s + evaluations * evaluation_s) / 3600
+    return {
+        "ms_per_step": round(1000 * step_s, 3),
+        "n_steps": trainer.total_steps,
+        "hours": round(hours, 9),
+        "memory_mib": round(peak_memory_mib("cpu"), 1),
+        "gpu_mib": torch.cuda.max_memory_reserved(device) / 2**20 if device.startswith("cuda") else 0,
+    }

@@ -1,0 +1,123 @@
+"""The state of each run and what it will cost, before anything is started."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from physml.execution.processes import start_worker as _child
+from physml.execution.run_spec import RunSpec
+from physml.execution.run_state import State, blocked_by, state_of
+from physml.execution.starter import Starter
+from physml.paths import results_roots, work_root
+from physml.records import record
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will take, as far as it is known: time, and memory at its peak."""
+
+    ms_per_step: float | None = None
+    hours: float | None = None
+    memory_mib: float | None = None
+    gpu_mib: float | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run and what is known of it before it is made."""
+
+    spec: RunSpec
+    state: State
+    cost: Cost = Cost()
+    reason: str | None = None  # why it is blocked
+
+    @property
+    def said(self) -> str:
+        return f"{self.state}: {self.reason}" if self.reason else self.state
+
+    @property
+    def todo(self) -> bool:
+        return self.state in ("stopped", "failed", "missing")
+
+    @property
+    def ms_per_step(self) -> float | None:
+        return self.cost.ms_per_step
+
+    @property
+    def hours(self) -> float | None:
+        return self.cost.hours
+
+
+def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
+    """Each run with its state; with `probe`, missing ones are timed for a few steps where no record tells."""
+    rows = []
+    lacking: dict[tuple[Any, ...], str | None] = {}  # what runs of one setting have in common,
+    told: dict[tuple[str, str], Cost | None] = {}  # looked up once
+    for spec in specs:
+        state = state_of(spec)
+        if force and state in ("done", "diverged"):
+            state = "missing"
+        one = Planned(spec, state)
+        if one.todo:
+            key = (spec.datasets, spec.config["profile"], spec.config["data"]["verify"])
+            if key not in lacking:
+                lacking[key] = blocked_by(spec.config, spec.datasets)
+            if reason := lacking[key]:
+                one = Planned(spec, "blocked", reason=reason)
+        if one.todo:
+            setting = (spec.place.folder, spec.place.identity)
+            if setting not in told:
+                told[setting] = _of_records(*setting)
+            one = replace(one, cost=told[setting] or _of_probe(spec, probe))
+        rows.append(one)
+    return rows
+
+
+def _of_records(folder: str, identity: str) -> Cost | None:
+    """From the last record of a setting; the others are not read."""
+    for root in reversed(results_roots()):
+        for path in sorted((root / "runs" / folder).glob(f"{identity}-*.json"), reverse=True):
+            made = record.read(path)
+            if made.get("cost") and made["status"] == "finished":
+                return _of_record(made)
+    return None
+
+
+def _of_record(made: dict[str, Any]) -> Cost:
+    """Its memory is that of the device, of which main memory says nothing on a GPU."""
+    cost = made["cost"]
+    peak = cost.get("peak_memory_mib")
+    on_cpu = (made.get("machine") or {}).get("device") == "cpu"
+    return Cost(
+        cost["ms_per_step"],
+        (cost["train_s"] + cost["eval_s"]) / 3600,
+        *((peak, None) if on_cpu else (None, peak)),
+    )
+
+
+def _of_probe(
+    spec: RunSpec,
+    probe: bool,
+    stopped: Callable[[], bool] = lambda: False,
+    starter: Starter | None = None,
+) -> Cost:
+    """Timed once, unless `stopped`; later from the file that was kept."""
+    keys = spec.config["runtime"]
+    device = keys["device"].replace(":", "-")
+    kept = (
+        work_root() / "probes" / f"{spec.place.identity}-{device}-{keys['backend']}-2.json"
+    )  # 2: with memory
+    if probe and not kept.exists():
+        process = _child(spec, ["--probe", str(kept)], starter=starter)
+        try:
+            while process.poll() is None and not stopped():
+                time.sleep(0.05)
+        finally:
+            process.kill()  # if we were stopped meanwhile
+            process.wait()
+    if not kept.exists():
+        return Cost()
+    told = json.loads(kept.read_text(encoding="utf-8"))
+    return Cost(told["ms_per_step"], told["hours"], told["memory_mib"], told["gpu_mib"])

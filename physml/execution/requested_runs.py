@@ -1,0 +1,147 @@
+"""The runs that a table or figure wants: composed, planned, made, and their records. No torch."""
+
+import argparse
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from physml.config.compose import Composed, compose
+from physml.config.compose_cache import steady
+from physml.config.identity import identity
+from physml.errors import PhysmlError
+from physml.execution import planning, run_state, scheduler
+from physml.execution.run_spec import RunSpec, checked_specs, folder_of
+from physml.lock import is_held
+from physml.paths import shown, work_root
+from physml.records import record
+from physml.records.record import Place
+
+Run = tuple[str, int, int]  # experiment, split, seed
+
+
+class Wanted:
+    """The runs that a table or figure wants, under the flags of the command line.
+
+    only: the experiments that may be trained; None: all. `broken` says of an experiment why it cannot be
+    right, `blocked` why it cannot be run here, for want of data.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        options: argparse.Namespace,
+        ident: str,
+        only: Collection[str] | None = None,
+    ) -> None:
+        self.runs, self.options, self.id, self.only = runs, options, ident, only
+        self.extra = [f"profile={'smoke' if options.smoke else 'full'}"]
+        if options.device:
+            self.extra.append(f"runtime.device={options.device}")
+        if options.verify:
+            self.extra.append(f"data.verify={options.verify}")
+        self.identities: dict[str, str | None] = {}
+        self.broken: dict[str, str] = {}
+        self.blocked: dict[str, str] = {}
+        with steady():
+            for experiment in dict.fromkeys(e for e, _, _ in runs):
+                self._compose_one(experiment)
+
+    def _compose_one(self, experiment: str) -> None:
+        self.identities[experiment] = None
+        with self._telling(experiment):
+            composed = self._composed(experiment, 0, 0)
+            self.identities[experiment] = identity(composed.config)
+            if reason := run_state.blocked_by(composed.config, composed.datasets):
+                self.blocked[experiment] = reason
+
+    @contextlib.contextmanager
+    def _telling(self, experiment: str) -> Iterator[None]:
+        """What is wrong with one row is told in that row; the others go on."""
+        try:
+            yield
+        except PhysmlError as error:
+            self.broken.setdefault(experiment, str(error))
+
+    def _composed(self, experiment: str, split: int, seed: int) -> Composed:
+        return compose([f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.extra])
+
+    def plan(self, *, probe: bool = False) -> dict[Run, planning.Planned]:
+        """Every run that can be made, with its state. Keys are checked here, before hours of training."""
+        planned: dict[Run, planning.Planned] = {}
+        with steady():
+            for experiment in self.identities:
+                if experiment in self.broken or (self.only is not None and experiment not in self.only):
+                    continue
+                runs = [run for run in self.runs if run[0] == experiment]
+                with self._telling(experiment):
+                    specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
+                    made = planning.plan(specs, force=self.options.force, probe=probe)
+                    planned |= zip(runs, made, strict=True)
+        return planned
+
+    def _specs(self, experiment: str, wanted: Sequence[tuple[int, int]]) -> list[RunSpec]:
+        """Composed and checked once, where split and seed are all that the runs differ in."""
+        first, other = self._composed(experiment, 0, 0), self._composed(experiment, 1, 1)
+        if other.config | {"split": 0, "seed": 0} != first.config:  # an interpolation, say
+            return checked_specs([self._composed(experiment, *run) for run in wanted])
+        (spec,) = checked_specs([first])
+        return [
+            dataclasses.replace(
+                spec,
+                config=spec.config | {"split": split, "seed": seed},
+                place=dataclasses.replace(spec.place, split=split, seed=seed),
+            )
+            for split, seed in wanted
+        ]
+
+    @property
+    def untrainable(self) -> dict[str, str]:
+        """Experiment -> why there can be no new run of it."""
+        return {**self.blocked, **self.broken}
+
+    def make(self) -> int:
+        """Trains what is missing; returns the exit code. What is blocked is no failure: the table says it."""
+        planned = self.plan()
+        bad_config = 2 if self.broken else 0
+        outcome = scheduler.carry_out(
+            list(planned.values()),
+            jobs=self.options.jobs,
+            force=self.options.force,
+            max_hours=self.options.max_hours,
+            tables=[self.id],
+        )
+        for run, one in planned.items():
+            if outcome.codes.get(one.spec.label) == 2:
+                self.broken.setdefault(run[0], last_words(one.spec))
+        return max(outcome.exit_code, bad_config)
+
+    def records(self) -> list[dict[str, Any]]:
+        """All records of the experiments in this profile: a smoke run is no stale full one."""
+        found: list[dict[str, Any]] = []
+        profile = "smoke" if self.options.smoke else "full"
+        for experiment in self.identities:
+            with self._telling(experiment):
+                of_profile = [
+                    r for r in record.records(folder_of(experiment)) if r["config"]["profile"] == profile
+                ]
+                found += [{**r, "experiment": experiment} for r in of_profile]
+        return found
+
+    def running(self) -> set[Run]:
+        """Runs that a process works on now, told by their locks."""
+        busy = set()
+        for experiment, split, seed in self.runs:
+            key = self.identities[experiment]
+            place = Place(folder_of(experiment), key or "", split, seed)
+            if key and is_held(work_root() / place.folder / place.stem):
+                busy.add((experiment, split, seed))
+        return busy
+
+
+def last_words(spec: RunSpec) -> str:
+    """The error that a run's process ended with."""
+    file = spec.work_folder / "output.txt"
+    lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines() if file.exists() else []
+    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return told[-1] if told else f"see {shown(file)}"

@@ -1,0 +1,105 @@
+"""One run, before it is made: its config, its identity, its places on disk."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from physml.config.compose import Composed, compose
+from physml.config.identity import identity
+from physml.paths import OWN_RESULTS, results_root, work_root
+from physml.records.record import Place
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    config: dict[str, Any]
+    choices: dict[str, str | None]
+    place: Place
+    datasets: tuple[str, ...] = ()  # of conf/dataset, which its task reads
+
+    @property
+    def record_path(self) -> Path:
+        return results_root() / self.place.relative
+
+    @property
+    def work_folder(self) -> Path:
+        return work_root() / self.place.folder / self.place.stem
+
+    @cached_property
+    def label(self) -> str:
+        """A name that no other run has: ad hoc settings share a folder, so it says their identity too."""
+        setting = f" {self.place.identity}" if self.place.folder.startswith("adhoc/") else ""
+        return f"{self.place.folder}{setting} split {self.place.split} seed {self.place.seed}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "config": self.config,
+            "choices": self.choices,
+            "place": vars(self.place),
+            "datasets": list(self.datasets),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "RunSpec":
+        return cls(data["config"], data["choices"], Place(**data["place"]), tuple(data["datasets"]))
+
+
+# Besides the identity: what a record of an experiment says of itself, and what a figure wants beside it.
+TOLD = ("arrays", "provenance", "n_parameters_printed", "short")
+
+
+def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
+    """Where a composed config belongs.
+
+    An experiment of conf/ that is untouched, but for seed, split, runtime and tracker, has its folder below
+    results/runs; everything else is ad hoc: results/runs/adhoc, which git ignores. So are smoke runs in the
+    checkout's own results.
+    """
+    config = composed.config
+    key = identity(config)
+    name = config["experiment"]
+    if name and not outside(name):
+        folder = f"adhoc/{name}" if adhoc or not _counts(config, key) else str(name)
+    elif name:
+        folder = folder_of(str(name))
+    else:
+        folder = f"adhoc/{_name(composed, 'task')}-{_name(composed, 'model')}"
+    place = Place(folder, key, config["split"], config["seed"])
+    return RunSpec(config, composed.choices, place, composed.datasets)
+
+
+def _counts(config: dict[str, Any], key: str) -> bool:
+    """Whether a run of an experiment of conf/ is one that its tables want."""
+    if not config["runtime"]["score_test"] or (
+        config["profile"] == "smoke" and results_root() == OWN_RESULTS
+    ):
+        return False
+    published = compose([f"experiment={config['experiment']}", f"profile={config['profile']}"]).config
+    return key == identity(published) and all(config[told] == published[told] for told in TOLD)
+
+
+def outside(experiment: str) -> bool:
+    """An experiment file that a user keeps, not one of conf/."""
+    return experiment.endswith((".yaml", ".yml"))
+
+
+def folder_of(experiment: str) -> str:
+    """Where the records of an experiment lie below runs/."""
+    return f"adhoc/{Path(experiment).stem}" if outside(experiment) else experiment
+
+
+def _name(composed: Composed, group: str) -> str:
+    choice = composed.choices[group]
+    if choice in (None, "own"):
+        return str(composed.config[group]["_target_"]).rpartition(".")[2].lower()
+    return str(choice)
+
+
+def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False) -> list[RunSpec]:
+    """Specs of configs whose keys have been checked, before anything is started."""
+    from physml.config.schema import checked
+
+    return [spec_of(dataclasses.replace(one, config=checked(one.config)), adhoc=adhoc) for one in composed]

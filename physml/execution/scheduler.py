@@ -1,0 +1,262 @@
+"""Runs worker processes concurrently until the queue is empty."""
+
+import json
+import math
+import signal
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from physml.errors import InputError
+from physml.execution.planning import Cost, Planned, _of_probe
+from physml.execution.processes import device_of, may_fork, start_worker, threads
+from physml.execution.progress import many
+from physml.execution.resources import CONTEXT, GROWTH, MIB, Count, Machine, Needs, Room, Seat
+from physml.execution.run_spec import RunSpec
+from physml.execution.starter import Process, Starter, can_fork, environment
+from physml.lock import is_held
+from physml.paths import shown
+
+SMOKE = 1024  # MiB, for a run at tiny size that nothing is known of
+
+
+BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
+
+
+NOTHING_KNOWN = Needs(1, math.inf, gpu_memory=math.inf)  # it could not be tried: it runs alone
+
+
+@dataclass
+class Outcome:
+    """What a batch of runs came to."""
+
+    codes: dict[str, int] = field(default_factory=dict)  # label -> exit code
+    left: list[str] = field(default_factory=list)  # not started: out of time, or stopped
+    elsewhere: list[str] = field(default_factory=list)  # another process has begun them meanwhile
+
+    @property
+    def exit_code(self) -> int:
+        """75 if something was stopped or not started, else 2 or 1 if something failed, else 0."""
+        codes = set(self.codes.values())
+        if 75 in codes or self.left:
+            return 75
+        if codes <= {0}:
+            return 0
+        return 2 if codes <= {0, 2} else 1
+
+
+def size(spec: RunSpec, cost: Cost) -> Needs | None:
+    """What a run takes of the machine, by its cost; None where that does not tell the memory it will use."""
+    device = device_of(spec)
+    on_gpu = device.startswith("cuda")
+    peak = cost.gpu_mib if on_gpu else cost.memory_mib
+    if peak is None:
+        return Needs(threads(spec), SMOKE * MIB, device) if spec.config["profile"] == "smoke" else None
+    if not on_gpu:
+        return Needs(threads(spec), GROWTH * peak * MIB)
+    memory = GROWTH * (cost.memory_mib or BESIDE_GPU) * MIB
+    return Needs(threads(spec), memory, device, GROWTH * peak * MIB + CONTEXT)
+
+
+def footprint(spec: RunSpec) -> str:
+    """Equal for runs that take the same memory: they differ in nothing but floats, seed or duration."""
+    config, trainer = spec.config, spec.config["trainer"]
+    kept = [config[key] for key in ("model", "net", "task", "optim", "precision", "profile", "runtime")]
+    sizes = [trainer[key] for key in ("batch_size", "eval_batch_size")]
+    return json.dumps(_without_floats([*kept, *sizes]), sort_keys=True)
+
+
+def _without_floats(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_floats(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_floats(v) for v in value]
+    return None if isinstance(value, float) else value
+
+
+def carry_out(
+    planned: list[Planned],
+    *,
+    jobs: int | None,
+    force: bool = False,
+    max_hours: float | None = None,
+    tables: list[str] | None = None,
+) -> Outcome:
+    """Make the runs that are to do, `jobs` at a time, and never start one after `max_hours`.
+
+    jobs: None for as many as the machine has room for.
+
+    Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on. A run that
+    another process has begun meanwhile is passed over.
+    """
+    todo = [p for p in planned if p.todo]
+    if not todo:
+        return Outcome()
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs must be at least 1; got {jobs}.")
+    room = Machine() if jobs is None else Count(jobs)
+    return Scheduler(todo, room, force, max_hours, tables or []).work()
+
+
+class Scheduler:
+    """Processes side by side, watched until all are done."""
+
+    def __init__(
+        self, todo: list[Planned], room: Room, force: bool, max_hours: float | None, tables: list[str]
+    ) -> None:
+        self.todo, self.room, self.force, self.tables = list(todo), room, force, tables
+        self.needs: dict[str, Needs] = {}
+        self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
+        self.running: dict[str, tuple[Process, RunSpec, Seat]] = {}
+        self.starter = Starter([one.spec for one in todo]) if len(todo) > 1 and can_fork() else None
+        self.outcome = Outcome()
+        self.total = len(todo)
+        self.asked = False  # to stop, by a signal; the handler does nothing but say so
+        self.stopping = False
+        self.view = many(self.total)
+
+    def work(self) -> Outcome:
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        before = {s: signal.signal(s, self._ask) for s in signals}
+        try:
+            self._measure()
+            while self.todo or self.running:
+                self._stop_if_due()
+                self._start()
+                self._collect()
+                running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
+                self.view.show(running, len(self.outcome.codes))
+                self._pause(0.2)
+        finally:
+            self._leave_nothing_running()
+            if self.starter:
+                self.starter.close()
+            self.view.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return self.outcome
+
+    def _pause(self, seconds: float) -> None:
+        if self.starter:
+            self.starter.pause(seconds)
+        else:
+            time.sleep(seconds)
+
+    def _ask(self, _number: int, _frame: object) -> None:
+        self.asked = True
+
+    def _stop_if_due(self) -> None:
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        if self.stopping or not (self.asked or late):
+            return
+        self.stopping = True
+        self.view.note("stopping: each run writes a checkpoint; the same command goes on from there")
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        for process, _, _ in self.running.values():
+            process.send_signal(number)
+
+    def _leave_nothing_running(self) -> None:
+        """Only after an error of our own: runs must not go on without their launcher."""
+        self._signal(signal.SIGTERM)
+        for process, _, _ in self.running.values():
+            process.wait()
+
+    def _start(self) -> None:
+        if self.stopping:
+            self.outcome.left += [one.spec.label for one in self.todo]
+            self.todo.clear()
+        for one in list(self.todo):
+            taken = [seat for _, _, seat in self.running.values()]
+            seat = self.room.seat(self.needs[one.spec.label], taken)
+            if seat and self._is_ready(one.spec, seat):
+                self.todo.remove(one)
+                self._start_one(one.spec, seat)
+
+    def _is_ready(self, spec: RunSpec, seat: Seat) -> bool:
+        """Whether what it is forked from is there: until then a stop is heard."""
+        if self.starter is None or not may_fork(spec):
+            return True
+        return self.starter.prepare(environment(threads(spec), seat.environment))
+
+    def _start_one(self, spec: RunSpec, seat: Seat) -> None:
+        if is_held(spec.work_folder):
+            self.outcome.elsewhere.append(spec.label)
+            self.view.note(f"{spec.label}: running already")
+            return
+        try:
+            process = start_worker(spec, [], self.force, self.tables, seat.environment, self.starter)
+        except OSError as error:  # a full disk, say: one run's fault, not the end of all
+            self.outcome.codes[spec.label] = 1
+            self.view.note(f"{spec.label}: cannot be started: {error}")
+            return
+        seat.pid = process.pid
+        self.running[spec.label] = (process, spec, seat)
+
+    def _measure(self) -> None:
+        """What each run needs. One of each unknown size is tried for a few steps, with nothing beside it."""
+        ask = self.room.asks and self.total > 1
+        sizes: dict[str, Needs] = {}
+        unknown = []
+        for one in self.todo:
+            found = size(one.spec, one.cost) if ask else Needs(1, 0)
+            if found is None:
+                unknown.append(one.spec)
+            else:
+                sizes[footprint(one.spec)] = self.needs[one.spec.label] = found
+        for spec in unknown:
+            key = footprint(spec)
+            if key not in sizes and not self.asked:
+                sizes[key] = self._tried(spec)
+            self.needs[spec.label] = sizes.get(key, NOTHING_KNOWN)
+
+    def _tried(self, spec: RunSpec) -> Needs:
+        self.view.note(f"{spec.label}: trying a few steps, to know how much memory it takes")
+        try:
+            cost = _of_probe(spec, True, lambda: self.asked, self.starter)
+        except OSError:  # the run itself will say it
+            cost = Cost()
+        return size(spec, cost) or NOTHING_KNOWN
+
+    def _collect(self) -> None:
+        for label, (process, spec, _) in list(self.running.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            del self.running[label]
+            if self.stopping and code == -signal.SIGTERM:
+                code = 75  # so early that it had nothing to save
+            self.outcome.codes[label] = code if code >= 0 else 1
+            self.view.ended(label, code, _why(spec, code))
+
+
+def _why(spec: RunSpec, code: int) -> str:
+    if code == 0:
+        return "finished"
+    if code == 75:
+        return "stopped; the same command goes on"
+    if code < 0:
+        hint = ": perhaps out of memory" if code == -signal.SIGKILL else ""
+        return f"killed by {signal.Signals(-code).name}{hint}; the same command goes on"
+    output = spec.work_folder / "output.txt"
+    lines = (
+        output.read_text(encoding="utf-8", errors="replace").strip().splitlines() if output.exists() else []
+    )
+    last = lines[-1] if lines else "no output"
+    return f"{last} (exit {code}; {shown(output)})"
+
+
+def _progress(spec: RunSpec) -> tuple[int, int]:
+    try:
+        now = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
+        return now["done"], now["total"]
+    except (OSError, ValueError, KeyError):
+        return 0, 0
+
+
+def temporary_results() -> Path:
+    """A results root that is thrown away with the system's temporary files: for smoke runs."""
+    return Path(tempfile.mkdtemp(prefix="physml-smoke-"))

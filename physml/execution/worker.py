@@ -1,0 +1,64 @@
+"""One run as a process of its own: `python -m physml.execution.worker SPEC.json`. Started by the launcher."""
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from physml import files
+from physml.errors import PhysmlError
+from physml.execution.progress import FileReporter
+from physml.execution.run import perform
+from physml.execution.run_spec import RunSpec
+
+
+def main(arguments: list[str]) -> int:
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if "--probe" in arguments:
+        return _probe(arguments[0], Path(arguments[2]))
+    options = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    spec = RunSpec.from_json(options["spec"])
+    report = FileReporter(spec.work_folder / "progress.json")
+    try:
+        made = perform(spec, report, force=options["force"], tables=options["tables"])
+    except PhysmlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0 if made["status"] == "finished" else 1
+
+
+def _probe(file: str, out: Path) -> int:
+    from physml.execution.cost_probe import probe
+
+    spec = RunSpec.from_json(json.loads(Path(file).read_text(encoding="utf-8"))["spec"])
+    try:
+        files.write_json(out, probe(spec.config))
+    except PhysmlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def as_process(arguments: list[str]) -> NoReturn:
+    """`main` as a whole process, which ends without taking torch apart: that would last a second."""
+    code = 1
+    try:
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+    shutdown: Callable[[], None] = threading._shutdown  # type: ignore[attr-defined]  # waits for threads
+    for end in (shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+        with contextlib.suppress(Exception):
+            end()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    as_process(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""coRNN on a GPU. Axes: B batch, T time, D features, H hidden units.
+
+The input's part of all pre-activations is one product before the loop, the gradients of all weights are
+products after it. Between them the steps run in one kernel, `ops.gpu.cornn_kernels`, where the weights fit
+into a multiprocessor, else as products in cuBLAS with a kernel after each, `ops.gpu.cornn_steps`. States and
+sums are float32 whatever the dtype of the weights.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.cornn.autograd import constants
+from physml.ops.once import once
+from physml.ops.triton.available import refusal as unavailable
+from physml.ops.triton.inputs import drive, rows
+from physml.ops.triton.launch import on_device, packed, plan
+
+Constants = tuple[float, float, float, float]  # dt, a, c, d
+
+
+def refusal(
+    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wcal: Tensor, V: Tensor, b: Tensor, **_: Any
+) -> str | None:
+    """Why Triton cannot take this case, or None."""
+    return unavailable(u, y, z, W, Wcal, V, b)
+
+
+def _steps(
+    u: Tensor,
+    y: Tensor,
+    z: Tensor,
+    W: Tensor,
+    Wcal: Tensor,
+    V: Tensor,
+    b: Tensor,
+    numbers: Constants,
+    saved: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """f (T, B, H), paths of y and z (T + 1, B, H), the state before first, and the last z."""
+    from physml.ops.triton import cornn_kernels, cornn_steps
+
+    x = drive(u, V, b)
+    n_steps, n_batch, n_hidden = x.shape
+    path_y = x.new_empty(n_steps + 1, n_batch, n_hidden)
+    path_z = x.new_empty(n_steps + 1 if saved else 1, n_batch, n_hidden)
+    path_y[0], path_z[0] = y, z
+    how = plan(n_batch, n_hidden, 2, W)
+    with on_device(x):
+        if how is None:
+            return x, path_y, path_z, cornn_steps.forward(x, path_y, path_z, W, Wcal, numbers, saved)
+        last_z = torch.empty_like(path_z[0])
+        cornn_kernels.forward[how.programs(n_batch)](
+            *(x, path_y, path_z, last_z, packed([W.t(), Wcal.t()], how.BLOCK)),
+            *(*numbers, n_steps, n_batch, n_hidden),
+            SAVED=saved,
+            **how.arguments,
+        )
+    return x, path_y, path_z, last_z
+
+
+def _steps_back(
+    forces: Tensor,
+    d_outputs: Tensor | None,
+    d_y: Tensor,
+    d_z: Tensor,
+    W: Tensor,
+    Wcal: Tensor,
+    numbers: Constants,
+) -> Tensor:
+    """Gradients of the pre-activations (T, B, H); `d_y`, `d_z` become those of the state before."""
+    from physml.ops.triton import cornn_kernels, cornn_steps
+
+    n_steps, n_batch, n_hidden = forces.shape
+    how = plan(n_batch, n_hidden, 2, W)
+    with on_device(forces):
+        if how is None:
+            return cornn_steps.backward(forces, d_outputs, d_y, d_z, W, Wcal, numbers)
+        delta = torch.empty_like(forces)
+        some = forces.transpose(0, 1) if d_outputs is None else d_outputs
+        cornn_kernels.backward[how.programs(n_batch)](
+            *(forces, some, *some.stride(), d_y, d_z, delta, packed([W, Wcal], how.BLOCK)),
+            *(*numbers, n_steps, n_batch, n_hidden),
+            OUTPUTS=d_outputs is not None,
+            **how.arguments,
+        )
+    return delta
+
+
+def _results(path_y: Tensor, last_z: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """What the recurrence returns; the last y is a copy, which does not keep the path alive."""
+    return path_y[1:].to(dtype).transpose(0, 1), path_y[-1].to(dtype, copy=True), last_z.to(dtype)
+
+
+class CoRNNFunction(torch.autograd.Function):
+    """The map of `reference.cornn` for fixed dt, gamma and epsilon. Differentiable once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        u: Tensor,
+        y: Tensor,
+        z: Tensor,
+        W: Tensor,
+        Wcal: Tensor,
+        V: Tensor,
+        b: Tensor,
+        numbers: Constants,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        forces, path_y, path_z, last_z = _steps(u, y, z, W, Wcal, V, b, numbers, saved=True)
+        ctx.save_for_backward(u, forces, path_y, path_z, W, Wcal, V)
+        ctx.numbers = numbers
+        ctx.set_materialize_grads(False)
+        return _results(path_y, last_z, u.dtype)
+
+    @staticmethod
+    @once
+    def backward(
+        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        u, forces, path_y, path_z, W, Wcal, V = ctx.saved_tensors
+        need_u, need_y, need_z, need_W, need_Wcal, need_V, need_b, _ = ctx.needs_input_grad
+        states = torch.zeros_like(path_y[:2])
+        for state, gradient in zip(states, (d_y, d_z), strict=True):
+            if gradient is not None:
+                state.copy_(gradient)
+        d_y, d_z = states
+        delta = _steps_back(forces, d_outputs, d_y, d_z, W, Wcal, ctx.numbers)
+        flat = delta.flatten(0, 1)
+        d_u = (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
+        found = (
+            d_u,
+            d_y if need_y else None,
+            d_z if need_z else None,
+            flat.t() @ path_y[:-1].flatten(0, 1) if need_W else None,
+            flat.t() @ path_z[:-1].flatten(0, 1) if need_Wcal else None,
+            flat.t() @ rows(u) if need_V else None,
+            flat.sum(0) if need_b else None,
+        )
+        return (*(None if x is None else x.to(u.dtype) for x in found), None)
+
+
+def cornn(
+    u: Tensor,
+    y: Tensor,
+    z: Tensor,
+    W: Tensor,
+    Wcal: Tensor,
+    V: Tensor,
+    b: Tensor,
+    *,
+    dt: float,
+    gamma: float,
+    epsilon: float,
+    damping: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`reference.cornn` for fixed dt, gamma and epsilon, on a GPU; differentiable once."""
+    numbers = (dt, *constants(dt, gamma, epsilon, damping))
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wcal, V, b)):
+        return CoRNNFunction.apply(u, y, z, W, Wcal, V, b, numbers)
+    with torch.no_grad():
+        _, path_y, _, last_z = _steps(u, y, z, W, Wcal, V, b, numbers, saved=False)
+        return _results(path_y, last_z, u.dtype)

@@ -1,0 +1,58 @@
+"""Where a number comes from: code, packages, machine."""
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from physml import __version__
+from physml.paths import ROOT
+
+PACKAGES = ("torch", "numpy", "scipy", "hydra-core", "torch_geometric")
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@lru_cache(maxsize=1)
+def code() -> dict[str, Any]:
+    """Commit of the checkout; `dirty` looks at code and config alone, not at results."""
+    commit = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--", "physml", "tasks", "conf", "pyproject.toml")
+    return {"commit": commit, "dirty": None if commit is None else bool(changed), "version": __version__}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+def host() -> str:
+    return f"{platform.node()} (pid {os.getpid()})"

@@ -1,0 +1,179 @@
+"""Figures: what the records of runs say of each curve that a config names. No torch, no hydra."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from physml.errors import DataError, RecordError
+from physml.records.curves import read_array, read_curve, read_scores
+from physml.records.record import Record
+from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
+from physml.reporting.simulated_figure import simulate
+from physml.reporting.table import Runs
+from physml.reporting.table_spec import Run
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What is drawn of one series, and its state. Which fields are filled depends on the figure's kind.
+
+    curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). points: the same,
+    x the settings, low and high one standard deviation from the mean. Where a short
+    budget or a stopping rule may end one run before another: `each`, the steps and values of every run.
+    histogram: values (n,), of all runs together. Without runs: as `simulated` says.
+    """
+
+    label: str
+    state: str
+    done: int = 0
+    wanted: int = 0
+    x: np.ndarray | None = None
+    y: np.ndarray | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    values: np.ndarray | None = None
+    each: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    shorts: tuple[str, ...] = ()  # why budgets are short, as the records say
+    line: Line = "solid"
+
+    @property
+    def drawn(self) -> bool:
+        return self.y is not None or self.values is not None or bool(self.each)
+
+
+@dataclass(frozen=True)
+class Figure:
+    spec: FigureSpec
+    panels: tuple[tuple[Panel, tuple[Curve, ...]], ...]
+
+
+def collect(
+    spec: FigureSpec,
+    identities: Mapping[str, str | None],
+    records: Iterable[Record],
+    running: Collection[Run] = (),
+    *,
+    blocked: Mapping[str, str] | None = None,
+) -> Figure:
+    """What is known of each curve. Arguments as in `table.collect`; each record has the `path` of its file.
+
+    Reads the curve and array files beside the records. A damaged one is the state of its curve.
+    """
+    records = list(records)
+    panels = []
+    for panel in spec.panels:
+        curves = []
+        for series in panel.series:
+            if spec.kind in WITHOUT_RUNS:
+                curves.append(_simulated(spec, panel, series))
+                continue
+            parts = []
+            for of in series.experiments:
+                runs = Runs.find(of, identities.get(of), records, spec.seeds_of(series), spec.splits)
+                parts.append(_measured(spec, series, runs, running, (blocked or {}).get(of)))
+            curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
+        panels.append((panel, tuple(curves)))
+    return Figure(spec, tuple(panels))
+
+
+def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
+    try:
+        made = simulate(spec, panel, series)
+    except DataError as error:
+        return Curve(series.label, f"blocked: {error}", line=series.line)
+    seeds = spec.seeds_of(series) if spec.kind == "simulation" else ()
+    state = "simulated" if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
+    curve = Curve(series.label, state, line=series.line)
+    return dataclasses.replace(curve, **made)  # type: ignore[arg-type]
+
+
+def _measured(
+    spec: FigureSpec, series: Series, runs: Runs, running: Collection[Run], blocked: str | None
+) -> Curve:
+    wanted = [(split, seed) for split in spec.splits for seed in spec.seeds_of(series)]
+    done = len(runs.finished)
+    found = list(runs.finished.values())
+    shorts = tuple(sorted({record["short"] for record in found if record.get("short")}))
+    if any((runs.experiment, *at) in running for at in wanted):
+        state = "running"
+    elif done < len(wanted):
+        state = runs.unfinished(len(wanted), blocked)
+    elif shorts:
+        state = "not comparable: short budget"
+    else:
+        state = "complete"
+    curve = Curve(series.label, state, done, len(wanted), shorts=shorts, line=series.line)
+    if not found:
+        return curve
+    try:
+        if spec.kind == "histogram":
+            values = [read_array(record, series.array or "") for record in found]
+            return dataclasses.replace(curve, values=np.concatenate(values))
+        if spec.kind == "points":
+            return dataclasses.replace(curve, values=read_scores(found, spec.metric or ""))
+        paths = [read_curve(record, spec.metric or "") for record in found]
+        if shorts or len({steps[-1] for steps, _ in paths}) > 1:
+            return dataclasses.replace(curve, each=tuple(paths))
+        return _mean_curve(curve, paths)
+    except RecordError as error:
+        return dataclasses.replace(curve, state=f"failed: {error}")
+
+
+def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
+    """One curve through the points of a series that have runs."""
+    done, wanted = sum(part.done for part in parts), sum(part.wanted for part in parts)
+    states = [part.state for part in parts if part.state != "complete"] or ["complete"]
+    state = next((s for s in states if s.startswith(("failed", "diverged", "running"))), states[0])
+    if 0 < done < wanted and state.startswith(("missing", "stale", "partial")):
+        state = f"partial {done}/{wanted}"
+    curve = Curve(
+        series.label,
+        state,
+        done=done,
+        wanted=wanted,
+        shorts=tuple(sorted({short for part in parts for short in part.shorts})),
+        line=series.line,
+    )
+    there = [
+        (p.x, part.values) for p, part in zip(series.points, parts, strict=True) if part.values is not None
+    ]
+    if not there:
+        return curve
+    mean = np.array([values.mean() for _, values in there])
+    sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in there])
+    return dataclasses.replace(
+        curve, x=np.array([x for x, _ in there]), y=mean, low=mean - sd, high=mean + sd
+    )
+
+
+def _mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
+    """Mean, least and greatest over runs, at the steps that all of them have."""
+    steps = paths[0][0]
+    for other, _ in paths[1:]:
+        steps = np.intersect1d(steps, other)
+    every = np.stack([value[np.isin(step, steps)] for step, value in paths])
+    return dataclasses.replace(curve, x=steps, y=every.mean(0), low=every.min(0), high=every.max(0))
+
+
+def state_lines(figure: Figure) -> list[str]:
+    """One line per curve: panel, label, runs, state; and where runs end, if one may end before another."""
+    lines = []
+    for panel, curves in figure.panels:
+        for curve in curves:
+            runs = f"{curve.done}/{curve.wanted}, " if curve.wanted else ""
+            ends = ", ".join(f"{values[-1]:.2g} at step {steps[-1]:.0f}" for steps, values in curve.each)
+            line = f"{panel.title}, {curve.label}: {runs}{curve.state}"
+            lines.append(f"{line}; ends with {ends}" if ends else line)
+    return lines
+
+
+def figure_state(figure: Figure) -> str:
+    """One line for a list of figures."""
+    words: dict[str, int] = {}
+    for _, curves in figure.panels:
+        for curve in curves:
+            word = curve.state.partition(" ")[0].removesuffix(":") if curve.wanted else curve.state
+            words[word] = words.get(word, 0) + 1
+    return ", ".join(f"{count} {word}" for word, count in words.items())

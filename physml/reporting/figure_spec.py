@@ -1,0 +1,187 @@
+"""What a config of conf/figure says. `figure` adds what records know, `picture` draws it. No torch, no hydra.
+
+Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
+of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record. Without
+any run: `trajectories` and `simulation` show what a function of tasks/ or physml/simulate/ returns, see
+`simulated`.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from physml.config.load import build
+from physml.config.yaml_file import read_yaml
+from physml.errors import ConfigError
+from physml.paths import CONF
+from physml.reporting.table_spec import Run, find_id, natural
+
+Kind = Literal["curves", "points", "histogram", "trajectories", "simulation"]
+WITHOUT_RUNS = ("trajectories", "simulation")
+Scale = Literal["linear", "log"]
+Line = Literal["solid", "dashed", "dotted", "dots"]  # dots: no line
+
+
+@dataclass(frozen=True)
+class Point:
+    """One experiment of a series of points: the setting that it stands for, and its name."""
+
+    x: float
+    experiment: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve of a panel: of an experiment, of several (points), or of none."""
+
+    label: str
+    experiment: str | None = None
+    points: tuple[Point, ...] = ()  # in place of the experiment
+    seeds: tuple[int, ...] = ()  # where they are others than the figure's
+    array: str | None = None  # of a histogram: the name in the record's .npz file
+    arguments: dict[str, Any] = field(default_factory=dict)  # of the function of a figure without runs
+    line: Line = "solid"
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        return (self.experiment,) if self.experiment else tuple(point.experiment for point in self.points)
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    series: tuple[Series, ...]
+    x_label: str | None = None  # in place of the figure's
+    y_label: str | None = None
+    function: str | None = None  # of a figure without runs, in place of the figure's
+    equal: bool = False  # whether a unit is as long on one axis as on the other
+    arguments: dict[str, Any] = field(default_factory=dict)  # of every series in it
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A straight line across all panels: at y, or at x."""
+
+    label: str
+    y: float | None = None
+    x: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.x is None) == (self.y is None):
+            raise ConfigError(f"the mark {self.label!r} must have either x or y.")
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    id: str
+    title: str
+    source: str
+    kind: Kind
+    x_label: str
+    y_label: str
+    panels: tuple[Panel, ...]
+    seeds: tuple[int, ...] = ()  # of a simulation: each is given to the function as `seed`; none: it has none
+    splits: tuple[int, ...] = (0,)
+    metric: str | None = None  # of curves, as in the curve file: test/mse; of points, as in a table's column
+    bins: int = 100  # of a histogram
+    function: str | None = None  # of a figure without runs, see `simulated`
+    smoke: dict[str, Any] = field(default_factory=dict)  # arguments of a smoke run, where they are named
+    columns: int | None = None  # panels in a row; None: all
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
+    y_limits: tuple[float, ...] = ()  # least and greatest; none: from the data
+    marks: tuple[Mark, ...] = ()
+    claims: tuple[str, ...] = ()  # what the paper concludes from the figure
+    notes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind in ("curves", "points") and self.metric is None:
+            raise ConfigError(f"kind {self.kind} needs a metric.")
+        if self.kind in WITHOUT_RUNS and not (self.function or all(panel.function for panel in self.panels)):
+            raise ConfigError(f"kind {self.kind} needs a function.")
+        if self.kind not in WITHOUT_RUNS and not self.seeds:
+            raise ConfigError("seeds must name at least one run; got none.")
+        if self.columns is not None and self.columns < 1:
+            raise ConfigError(f"columns must be positive; got {self.columns}.")
+        if self.y_limits and (len(self.y_limits) != 2 or not self.y_limits[0] < self.y_limits[1]):
+            raise ConfigError(f"y_limits must be a number and a greater one; got {list(self.y_limits)}.")
+        for panel in self.panels:
+            for series in panel.series:
+                where = f"panel {panel.title}, series {series.label}"
+                if (series.experiment is None) != (self.kind in (*WITHOUT_RUNS, "points")):
+                    wants = "needs an" if series.experiment is None else "takes no"
+                    raise ConfigError(f"{where}: kind {self.kind} {wants} experiment.")
+                if bool(series.points) != (self.kind == "points"):
+                    wants = "needs" if self.kind == "points" else "takes no"
+                    raise ConfigError(f"{where}: kind {self.kind} {wants} points.")
+                if (series.array is None) == (self.kind == "histogram"):
+                    wants = "needs an array" if self.kind == "histogram" else "takes no array"
+                    raise ConfigError(f"{where}: kind {self.kind} {wants}.")
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run that the figure wants, each once."""
+        found = [
+            (experiment, j, k)
+            for panel in self.panels
+            for series in panel.series
+            for experiment in series.experiments
+            for j in self.splits
+            for k in self.seeds_of(series)
+        ]
+        return list(dict.fromkeys(found))
+
+    def seeds_of(self, series: Series) -> tuple[int, ...]:
+        return series.seeds or self.seeds
+
+    def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
+        """The same figure with these seeds for every curve."""
+        panels = tuple(
+            dataclasses.replace(panel, series=tuple(dataclasses.replace(s, seeds=()) for s in panel.series))
+            for panel in self.panels
+        )
+        return dataclasses.replace(self, seeds=seeds, panels=panels)
+
+    def shrunk(self) -> "FigureSpec":
+        """The same figure for a smoke run: what `smoke` says in place of arguments of that name."""
+
+        def small(arguments: dict[str, Any]) -> dict[str, Any]:
+            return arguments | {key: value for key, value in self.smoke.items() if key in arguments}
+
+        panels = tuple(
+            dataclasses.replace(
+                panel,
+                arguments=small(panel.arguments),
+                series=tuple(dataclasses.replace(s, arguments=small(s.arguments)) for s in panel.series),
+            )
+            for panel in self.panels
+        )
+        return dataclasses.replace(self, panels=panels)
+
+
+def load_figure(path: Path | str) -> FigureSpec:
+    """The config of one figure. ConfigError names file and key of whatever is wrong in it."""
+    path = Path(path)
+    return build(FigureSpec, {"id": path.stem, **read_yaml(path)}, path.name)
+
+
+def figure_ids(folder: Path | None = None) -> list[str]:
+    return sorted((p.stem for p in (folder or CONF / "figure").glob("*.yaml")), key=natural)
+
+
+def find_figure(name: str, paper: str = "lem", folder: Path | None = None) -> Path:
+    """The config of the figure a person means by `lem-fig-1`, `fig-1`, `1`, `thesis-fig-5.1` or `fig-5.1`."""
+    folder = folder or CONF / "figure"
+    known = figure_ids(folder)
+    if name in known:
+        return folder / f"{name}.yaml"
+    aliases = {alias: i for i in known for alias in load_figure(folder / f"{i}.yaml").aliases}
+    numbered = f"fig-{name}" if name[:1].isdigit() else name
+    return folder / f"{find_id(numbered, known, aliases, paper, 'figure')}.yaml"
+
+
+def experiments_of(spec: FigureSpec) -> list[str]:
+    """The experiments of a figure, each once, in the order of the panels."""
+    return list(dict.fromkeys(e for panel in spec.panels for s in panel.series for e in s.experiments))

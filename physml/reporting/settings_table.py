@@ -1,0 +1,368 @@
+"""Tables of settings: what a paper prints beside what conf/ says. No torch, no hydra, no runs.
+
+`conf/table/<id>.yaml` with `kind: settings`. A printed setting is typed once, there; ours are read from the
+experiment or the search that a cell names, so the table can't be out of step with what is trained.
+"""
+
+import dataclasses
+import fnmatch
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Literal
+
+from physml.config.load import build
+from physml.config.yaml_file import read_yaml
+from physml.errors import ConfigError, near
+from physml.paths import CONF
+
+NONE = "–"  # nothing can stand here
+
+# Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.
+OURS = {"searched-here": "searched here", "own": "chosen here, not searched"}
+
+Reads = Literal["value", "use", "range", "distribution"]
+
+
+@dataclass(frozen=True)
+class SettingColumn:
+    """One kind of setting.
+
+    setting: where ours stands in a config, as `model.dt`, or `model.dt.1` of a list; a row or cell may say
+    another. reads: its value; `use`, YES where it is set and NO where it is null or false; of searches its
+    range, or the distribution that it is drawn from.
+    """
+
+    key: str
+    label: str | None = None
+    setting: str | None = None
+    reads: Reads = "value"
+
+    @property
+    def title(self) -> str:
+        return self.label or self.key
+
+
+@dataclass(frozen=True)
+class SettingCell:
+    """printed: as in the paper, as text: digits count. code: what the official code has, where it differs
+    from the paper or the paper prints nothing. differs: why ours is another. By default `experiment` and
+    `setting` are those of the row."""
+
+    printed: str | None = None
+    code: str | None = None
+    experiment: str | None = None
+    setting: str | None = None
+    differs: str | None = None
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    label: str
+    experiment: str | None = None
+    setting: str | None = None
+    cells: dict[str, SettingCell] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SettingsSpec:
+    id: str
+    title: str
+    source: str
+    columns: tuple[SettingColumn, ...]
+    rows: tuple[SettingRow, ...]
+    searches: tuple[str, ...] = ()  # of conf/search, for columns that read ranges; also patterns: g2-*
+    claim: str | None = None
+    notes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        keys = [c.key for c in self.columns]
+        for what, names in (("column", keys), ("row", [r.label for r in self.rows])):
+            if not names:
+                raise ConfigError(f"a table needs at least one {what}; got none.")
+            if twice := [n for n in names if names.count(n) > 1]:
+                raise ConfigError(f"the {what} {twice[0]} stands there twice.")
+        for row in self.rows:
+            for key in row.cells:
+                if key not in keys:
+                    raise ConfigError(f"row {row.label}: there is no column {key}. {near(key, keys)}")
+            for column in self.columns:
+                if self.cell(row, column).setting is None:
+                    raise ConfigError(
+                        f"row {row.label}, column {column.key}: `setting` must say what to read."
+                    )
+
+    def cell(self, row: SettingRow, column: SettingColumn) -> SettingCell:
+        """The cell as it counts: what it leaves out is taken from its row, then from its column."""
+        cell = row.cells.get(column.key, SettingCell())
+        return dataclasses.replace(
+            cell,
+            experiment=cell.experiment or row.experiment,
+            setting=cell.setting or row.setting or column.setting,
+        )
+
+
+@dataclass(frozen=True)
+class SettingResult:
+    """One cell. `ours` and `where` are None if there is nothing of ours to read; `state` is never empty."""
+
+    row: str
+    column: SettingColumn
+    printed: str | None
+    code: str | None
+    ours: str | None
+    where: str | None  # lem/smnist-lem: model.dt
+    state: str
+
+
+@dataclass(frozen=True)
+class SettingsTable:
+    spec: SettingsSpec
+    cells: tuple[SettingResult, ...]  # row by row
+
+    @property
+    def state(self) -> str:
+        """One line: how many of the printed settings are as printed."""
+        printed = [cell.state.partition(":")[0] for cell in self.cells if cell.printed is not None]
+        words = ", ".join(f"{count} {word}" for word, count in Counter(printed).items())
+        return f"{len(printed)} settings printed" + (f"; {words}" if words else "")
+
+
+def load_settings(path: Path | str) -> SettingsSpec:
+    """The config of one table of settings. ConfigError names file and key of whatever is wrong in it."""
+    path = Path(path)
+    content = read_yaml(path)
+    if (kind := content.pop("kind", "runs")) != "settings":
+        raise ConfigError(f"{path.name}: kind must be settings; got {kind}.")
+    try:
+        return build(SettingsSpec, {"id": path.stem, **content}, path.name)
+    except ConfigError as error:
+        raise error if path.name in str(error) else ConfigError(f"{path.name}: {error}") from error
+
+
+def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
+    """Each cell with our setting and how it stands to the printed one.
+
+    Errors: ConfigError where a named experiment, search or key is not there.
+    """
+    files = Files(conf)
+    cells = (_result(spec, row, column, files) for row in spec.rows for column in spec.columns)
+    return SettingsTable(spec, tuple(cells))
+
+
+# --- what conf/ says
+
+
+class Files:
+    """The YAML files of a folder like conf/, each read once."""
+
+    def __init__(self, conf: Path = CONF) -> None:
+        self.conf = conf
+        self.read: dict[Path, dict[str, Any]] = {}
+
+    def file(self, group: str, name: str) -> dict[str, Any]:
+        path = self.conf / group / f"{name}.yaml"
+        if path not in self.read:
+            if not path.is_file():
+                folder = self.conf / group
+                known = [p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml")]
+                raise ConfigError(f"there is no {group} {name}. {near(name, known)}")
+            self.read[path] = read_yaml(path)
+        return self.read[path]
+
+    def setting(self, experiment: str, key: str) -> Any:
+        """What an experiment runs with: its own file first, then those it starts from, then the file that is
+        chosen for the group."""
+        line = self._line(experiment)
+        group, *inner = key.split(".")
+        found = _first(line, [group, *inner])
+        if found is _ABSENT:
+            chosen = self._choice(line, group)
+            found = _first([self.file(group, chosen)] if chosen else [], inner)
+        if found is _ABSENT:
+            raise ConfigError(f"experiment {experiment} has no setting {key}.")
+        if isinstance(found, str) and "${" in found:
+            raise ConfigError(f"experiment {experiment}: {key} is {found}; a table reads plain values only.")
+        return found
+
+    def provenance(self, experiment: str) -> str | None:
+        kind = _first(self._line(experiment), ["provenance", "kind"])
+        return None if kind is _ABSENT else str(kind)
+
+    def _line(self, experiment: str) -> list[dict[str, Any]]:
+        """An experiment and those that it starts from; what comes first counts most."""
+        own = self.file("experiment", experiment)
+        bases = [d for d in own.get("defaults") or [] if isinstance(d, str) and d != "_self_"]
+        return [own, *(one for base in reversed(bases) for one in self._line(base))]
+
+    def _choice(self, line: list[dict[str, Any]], group: str) -> str | None:
+        """The file that an experiment, else every run, takes for a group: `override /model: lem`."""
+        for content in (*line, read_yaml(self.conf / "run.yaml")):
+            for pairs in (d for d in content.get("defaults") or [] if isinstance(d, dict)):
+                for key, name in pairs.items():
+                    if key.removeprefix("override").strip(" /") == group:
+                        return str(name)
+        return None
+
+    def searches(self, patterns: Iterable[str]) -> list[str]:
+        """The searches that are meant by names and patterns, each once."""
+        known = sorted(path.stem for path in (self.conf / "search").glob("*.yaml"))
+        found: list[str] = []
+        for pattern in patterns:
+            if not (matching := fnmatch.filter(known, pattern)):
+                raise ConfigError(f"there is no search {pattern}. {near(pattern, known)}")
+            found += matching
+        return list(dict.fromkeys(found))
+
+    def space(self, search: str, key: str) -> Any:
+        """What a search draws a setting from; None if it leaves it alone."""
+        return (self.file("search", search).get("space") or {}).get(key)
+
+
+_ABSENT = object()
+
+
+def _first(contents: Iterable[Any], path: list[str]) -> Any:
+    """What stands at a path in the first of some mappings that has it."""
+    found = (_at(content, path) for content in contents)
+    return next((value for value in found if value is not _ABSENT), _ABSENT)
+
+
+def _at(node: Any, path: list[str]) -> Any:
+    for part in path:
+        if isinstance(node, dict) and part in node:
+            node = node[part]
+        elif isinstance(node, list) and part.isdigit() and int(part) < len(node):
+            node = node[int(part)]
+        else:
+            return _ABSENT
+    return node
+
+
+# --- one cell
+
+
+def _result(spec: SettingsSpec, row: SettingRow, column: SettingColumn, files: Files) -> SettingResult:
+    cell = spec.cell(row, column)
+    if column.reads in ("range", "distribution"):
+        ours, where = _of_searches(spec, column, cell.setting or "", files)
+        none = "not searched" if spec.searches else "no search"
+        none, kind = f"{none}: {cell.differs}" if spec.searches and cell.differs else none, None
+    else:
+        ours, where, kind = _of_experiment(column, cell, files)
+        none = "no experiment"
+    state = none if ours is None else _state(cell, ours, kind)
+    return SettingResult(row.label, column, cell.printed, cell.code, ours, where, state)
+
+
+def _of_experiment(
+    column: SettingColumn, cell: SettingCell, files: Files
+) -> tuple[str | None, str | None, str | None]:
+    """Our setting, where it was read, and where the experiment's settings come from."""
+    if cell.experiment is None or cell.setting is None:
+        return None, None, None
+    value = files.setting(cell.experiment, cell.setting)
+    ours = said(_use(value) if column.reads == "use" else value)
+    return ours, f"{cell.experiment}: {cell.setting}", files.provenance(cell.experiment)
+
+
+def _of_searches(
+    spec: SettingsSpec, column: SettingColumn, setting: str, files: Files
+) -> tuple[str | None, str | None]:
+    """All of our searches that draw this setting; where their ranges differ, each stands there once."""
+    found = {search: files.space(search, setting) for search in files.searches(spec.searches)}
+    texts = {search: _drawn(space, column.reads) for search, space in found.items() if space is not None}
+    if not texts:
+        return None, None
+    of = next(iter(texts)) if len(texts) == 1 else "searches"
+    return " or ".join(dict.fromkeys(texts.values())), f"{of}: {setting}"
+
+
+def _drawn(space: Any, reads: Reads) -> str:
+    if isinstance(space, list):
+        values = space if all(isinstance(v, int | float) and not isinstance(v, bool) for v in space) else None
+        named = [said(v) for v in values] if values else sorted({_use(v) for v in space}, reverse=True)
+        return f"{{{', '.join(named)}}}" if reads == "range" else "disc. uniform"
+    if reads == "range":
+        return f"[{said(space['low'])}, {said(space['high'])}]"
+    return "log uniform" if space.get("log") else "uniform"
+
+
+def _use(value: Any) -> str:
+    return "NO" if value is None or value is False else "YES"
+
+
+def said(value: Any) -> str:
+    """A value as papers write it.
+
+    Example:
+        >>> said(0.0026), said(0.21), said(128), said([1e-5, 0.5]), said(None)
+        ('2.6e-3', '0.21', '128', '[1e-5, 0.5]', 'none')
+    """
+    if isinstance(value, list):
+        return f"[{', '.join(map(said, value))}]"
+    if value is None or isinstance(value, bool | str):
+        return "none" if value is None else str(value)
+    if value == 0 or 0.01 <= abs(value) < 1e5:
+        return f"{value:.6g}"
+    mantissa, _, exponent = f"{value:.5e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def _state(cell: SettingCell, ours: str, kind: str | None) -> str:
+    """How ours stands to the paper, or where that prints nothing to the official code."""
+    as_code = cell.code is not None and compare(cell.code, ours) in ("same", "rounded")
+    if cell.printed is None:
+        beside = "" if cell.code is None else f": {'as' if as_code else 'other than'} in the official code"
+        return f"no printed value at hand{beside}"
+    word = compare(cell.printed, ours)
+    if word not in ("differs", "outside"):
+        return word
+    reason = cell.differs or ("as in the official code" if as_code else OURS.get(kind or ""))
+    return f"{word}: {reason}" if reason else word
+
+
+def compare(printed: str, ours: str) -> str:
+    """`same`, `rounded`, `differs`; of a number beside a printed range `inside` or `outside`.
+
+    Example:
+        >>> compare("2.6e-3", "0.0026"), compare("6.6e-4", "6.58e-4"), compare("[1e-2, 1e-1]", "0.016")
+        ('same', 'rounded', 'inside')
+    """
+    number = _number(ours)
+    if number is not None and (wanted := _number(printed)) is not None:
+        off = abs(wanted - number)
+        half_a_digit = Decimal(1).scaleb(int(wanted.as_tuple().exponent)) / 2
+        return "same" if not off else "rounded" if off <= half_a_digit else "differs"
+    if number is not None and (parts := _parts(printed)):
+        numbers = [n for n in map(_number, parts) if n is not None]
+        within = (
+            min(numbers) <= number <= max(numbers) if printed.strip().startswith("[") else number in numbers
+        )
+        return "inside" if within else "outside"
+    return "same" if _plain(printed) == _plain(ours) else "differs"
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
+
+
+def _parts(text: str) -> list[str]:
+    """What stands in [low, high] or {a, b}; nothing if it is neither."""
+    match = re.fullmatch(r"\[(.+)\]|\{(.+)\}", text.strip())
+    return [part.strip() for part in (match[1] or match[2]).split(",")] if match else []
+
+
+def _plain(text: str) -> Any:
+    """Ranges and sets by their numbers, anything else by its letters."""
+    parts = [part.casefold() if (n := _number(part)) is None else n for part in _parts(text)]
+    if not parts:
+        return text.casefold()
+    return ("set", frozenset(parts)) if text.strip().startswith("{") else ("range", tuple(parts))

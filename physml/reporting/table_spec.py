@@ -1,0 +1,262 @@
+"""What `conf/table/<id>.yaml` says: rows, their experiments and the published numbers. No torch, no hydra."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from physml.check import non_negative
+from physml.config.load import build, coerce
+from physml.config.yaml_file import read_yaml
+from physml.errors import ConfigError, near
+from physml.paths import CONF
+from physml.reporting.stats import Published
+
+Run = tuple[str, int, int]  # experiment, split, seed
+Kind = Literal["runs", "settings"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of a run: metric `test/rmse` is metrics.best.test.rmse of its record, times `scale`.
+
+    margin (in `unit`) or relative_margin (times the published value) widen the tolerance where the paper
+    prints no sd and n. decimals: how many are shown; by default two more than the paper prints.
+    """
+
+    key: str
+    metric: str
+    better: Literal["lower", "higher"]
+    protocol: Literal["official", "paper", "clean"]
+    label: str | None = None
+    scale: float = 1.0
+    unit: str = ""
+    margin: float = 0.0
+    relative_margin: float = 0.0
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"(test|valid)/\w+", self.metric):
+            raise ConfigError(f"metric must look like test/rmse; got {self.metric!r}.")
+        if not self.scale > 0:
+            raise ConfigError(f"scale must be positive; got {self.scale}.")
+        non_negative("margin", self.margin)
+        non_negative("relative_margin", self.relative_margin)
+        if self.margin and self.relative_margin:
+            raise ConfigError("margin and relative_margin exclude each other; got both.")
+
+    @property
+    def title(self) -> str:
+        return self.label or self.key
+
+
+@dataclass(frozen=True)
+class Cell:
+    experiment: str | None = None  # by default that of the row
+    published: Published | None = None
+    params: str | None = None  # by default that of the row
+    not_comparable: str | None = None  # the reason, where our settings or data are known to differ
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    params: str | int | None = None  # as printed
+    experiment: str | None = None
+    cells: dict[str, Cell] = field(default_factory=dict)
+    extra: bool = False  # given on the command line
+
+
+@dataclass(frozen=True)
+class Order:
+    """The row `better` beats each row of `than`, in one column."""
+
+    better: str
+    than: tuple[str, ...]
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Two rows are alike within ± margin, in the unit of the column."""
+
+    rows: tuple[str, ...]
+    margin: float
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        non_negative("margin", self.margin)
+        if len(self.rows) != 2:
+            raise ConfigError(f"rows of a tie must be two labels; got {len(self.rows)}.")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper concludes from the table, in words and as comparisons of rows."""
+
+    text: str
+    column: str | None = None  # for orders and ties that name none
+    order: tuple[Order, ...] = ()
+    ties: tuple[Tie, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    id: str
+    title: str
+    source: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    seeds: tuple[int, ...]
+    splits: tuple[int, ...] = (0,)
+    spread: Literal["runs", "splits"] = "runs"
+    claim: Claim | str | None = None
+    notes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        keys, labels = [c.key for c in self.columns], [r.label for r in self.rows]
+        for what, names in (("column", keys), ("row", labels)):
+            if not names:
+                raise ConfigError(f"a table needs at least one {what}; got none.")
+            if twice := [n for n in names if names.count(n) > 1]:
+                raise ConfigError(f"the {what} {twice[0]} stands there twice.")
+        for what, numbers in (("seeds", self.seeds), ("splits", self.splits)):
+            if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
+                raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
+        for row in self.rows:
+            for key in row.cells:
+                if key not in keys:
+                    raise ConfigError(f"row {row.label}: there is no column {key}. {near(key, keys)}")
+        for label, key in _claimed(self.claim):
+            if label not in labels:
+                raise ConfigError(f"claim: there is no row {label}. {near(label, labels)}")
+            if key not in keys:
+                raise ConfigError(f"claim: there is no column {key!r}. {near(key, keys)}")
+
+    def cell(self, row: Row, column: Column) -> Cell:
+        """The cell as it counts: what it leaves out is taken from its row."""
+        cell = row.cells.get(column.key, Cell())
+        params = cell.params if cell.params is not None else row.params
+        return dataclasses.replace(
+            cell, experiment=cell.experiment or row.experiment, params=None if params is None else str(params)
+        )
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run that the table wants, each once, in the order of the rows."""
+        return [(e, j, k) for e in experiments_of(self) for j in self.splits for k in self.seeds]
+
+
+def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
+    """Every row that a claim names, with the column it is compared in."""
+    if not isinstance(claim, Claim):
+        return []
+    named = []
+    for order in claim.order:
+        named += [(label, order.column or claim.column or "") for label in (order.better, *order.than)]
+    for tie in claim.ties:
+        named += [(label, tie.column or claim.column or "") for label in tie.rows]
+    return named
+
+
+def load_table(path: Path | str) -> TableSpec:
+    """The config of one table. ConfigError names file and key of whatever is wrong in it."""
+    path = Path(path)
+    if kind_of(path) != "runs":
+        raise ConfigError(f"{path.name} is a table of settings: it has no runs.")
+    content = {key: value for key, value in read_yaml(path).items() if key != "kind"}
+    return build(TableSpec, {"id": path.stem, **content}, path.name)
+
+
+def kind_of(path: Path) -> Kind:
+    """`runs`, the usual table of results; `settings`, one that is read from conf/ (`settings.py`)."""
+    kind: Kind = coerce(read_yaml(path).get("kind", "runs"), Kind, f"{path.name}: kind")
+    return kind
+
+
+def table_ids(folder: Path | None = None, kind: Kind | None = None) -> list[str]:
+    """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
+    found = (folder or CONF / "table").glob("*.yaml")
+    return sorted((p.stem for p in found if kind is None or kind_of(p) == kind), key=natural)
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A sort key under which lem-4 comes before lem-10."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
+    ]
+
+
+def find_id(name: str, known: Sequence[str], aliases: Mapping[str, str], paper: str, what: str) -> str:
+    """The id a person means: `lem-4`, `4` with the paper's name, or an alias such as thesis-5.4 or 5.4."""
+    bare = name.strip().removeprefix(f"{what}-")
+    for option in (bare, f"{paper}-{bare}"):
+        if option in known:
+            return option
+    for option in (bare, f"thesis-{bare}"):
+        if option in aliases:
+            return aliases[option]
+    raise ConfigError(f"there is no {what} {name!r}. {near(bare, [*known, *aliases])}")
+
+
+def find_table(name: str, paper: str = "lem", folder: Path | None = None) -> Path:
+    """The config of the table a person means by `4`, `lem-4`, `thesis-5.4` or `5.4`."""
+    folder = folder or CONF / "table"
+    known = table_ids(folder)
+    if name in known:
+        return folder / f"{name}.yaml"
+    aliases = {alias: i for i in known for alias in read_yaml(folder / f"{i}.yaml").get("aliases") or []}
+    return folder / f"{find_id(name, known, aliases, paper, 'table')}.yaml"
+
+
+def experiments_of(spec: TableSpec) -> list[str]:
+    """The experiments of a table, each once, in the order of the rows."""
+    cells = (spec.cell(row, column) for row in spec.rows for column in spec.columns)
+    return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment))
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0,1,2`, or `n5` for the first five.
+
+    Example:
+        >>> parse_seeds("n3"), parse_seeds("4,7")
+        ((0, 1, 2), (4, 7))
+    """
+    if match := re.fullmatch(r"n([1-9]\d*)", text.strip()):
+        return tuple(range(int(match[1])))
+    if not re.fullmatch(r"\d+(\s*,\s*\d+)*", text.strip()):
+        raise ConfigError(f"seeds must look like 0,1,2 or n5; got {text!r}.")
+    return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+
+
+def parse_row(text: str) -> Row:
+    """An extra row from the command line: one experiment for all columns, or one for each by its key.
+
+    Example:
+        >>> parse_row("label=Mine,experiment=./mine.yaml").experiment
+        './mine.yaml'
+        >>> sorted(parse_row("label=Mine,texas=./a.yaml,cornell=./b.yaml").cells)
+        ['cornell', 'texas']
+    """
+    label, *parts = re.split(r",(?=\w+=)", text.strip())
+    cells = dict(part.split("=", 1) for part in parts)
+    named = label.removeprefix("label=").strip()
+    if not (label.startswith("label=") and named and cells and all(cells.values())):
+        raise ConfigError(
+            "a row must look like label=Mine,experiment=./mine.yaml, or, where the columns differ in task, "
+            f"label=Mine,COLUMN=./a.yaml,COLUMN=./b.yaml; got {text!r}."
+        )
+    whole = cells.pop("experiment", None)
+    return Row(
+        named,
+        experiment=None if whole is None else whole.strip(),
+        cells={key: Cell(experiment=value.strip()) for key, value in cells.items()},
+        extra=True,
+    )
+
+
+def with_rows(spec: TableSpec, rows: Iterable[Row]) -> TableSpec:
+    return dataclasses.replace(spec, rows=(*spec.rows, *rows))

@@ -1,0 +1,128 @@
+"""Tasks on many graphs: a batch is some of them, as one graph of parts that no edge joins.
+
+Axes: G graphs of a set, B graphs of a batch, V nodes and E edge rows of the set, N nodes of a batch, D
+features, O outputs.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from physml.check import positive
+from physml.data.datasets import Arrays
+from physml.data.store import Store
+from physml.errors import DataError
+from physml.task.base import Part, Task
+from physml.task.batch import Batch
+
+
+class Runs:
+    """Where the rows of each graph lie among the rows of all, and which rows some graphs have.
+
+    offsets (G + 1,): rows offsets[g] to offsets[g + 1] are those of graph g.
+    """
+
+    def __init__(self, offsets: np.ndarray) -> None:
+        self._start = torch.from_numpy(np.ascontiguousarray(offsets[:-1], dtype=np.int64))
+        self._size = torch.from_numpy(np.diff(offsets).astype(np.int64))
+
+    def sizes(self, graphs: Tensor) -> Tensor:
+        return self._size[graphs]
+
+    def rows(self, graphs: Tensor) -> Tensor:
+        """The rows of `graphs` (B,), one graph after the other, in their order: (R,) int64."""
+        size = self._size[graphs]
+        first = torch.cumsum(size, 0) - size  # where each graph starts in the batch
+        shift = torch.repeat_interleave(self._start[graphs] - first, size)
+        return shift + torch.arange(len(shift))
+
+
+class ManyGraphs(Task):
+    """Graphs that lie in memory, on the device; a batch is any selection, shuffled in train.
+
+    A batch: input (N, D), edge_index (2, E_B) that counts nodes through the batch, batch (N,) the graph of
+    each node, from 0 on, index (B,) the positions of the graphs in their part; target (B,) or (B, O) where
+    labels belong to graphs, (N, O) where they belong to nodes.
+
+    A subclass sets `d_in`, `d_out`, `readout` and `protocol`, and calls `place` in `load`.
+    """
+
+    def place(
+        self,
+        x: np.ndarray,
+        arrays: Arrays,
+        target: np.ndarray,
+        parts: Mapping[Part, np.ndarray],
+        store: Store,
+    ) -> None:
+        """Take the graphs, and which of them belong to each part; DataError where they cannot be right.
+
+        Shapes: x (V, D) float32; arrays: edge_index, node_offsets and edge_offsets as `physml.data.graphs`
+        says; target (G, ...) or (V, ...), by `readout`; the graphs of each part (n,).
+        """
+        name, n_graphs = type(self).__name__, len(arrays["node_offsets"]) - 1
+        labelled = n_graphs if self.readout == "graph" else len(x)
+        if x.ndim != 2 or x.shape[1] != self.d_in or len(x) != arrays["node_offsets"][-1]:
+            raise DataError(
+                f"{name}: {arrays['node_offsets'][-1]} nodes need {self.d_in} features each; got {x.shape}."
+            )
+        if len(target) != labelled:
+            raise DataError(
+                f"{name}: expected {labelled} targets, one per {self.readout}; got {len(target)}."
+            )
+        if not np.diff(arrays["node_offsets"]).all():
+            empty = int(np.flatnonzero(np.diff(arrays["node_offsets"]) == 0)[0])
+            raise DataError(f"{name}: graph {empty} has no node. Leave it out of the set.")
+        for part, chosen in parts.items():
+            if not len(chosen):
+                raise DataError(f"{name}, part {part}: there are no graphs. Make the other parts smaller.")
+        self._x, self._target = torch.from_numpy(x), torch.from_numpy(target)
+        self._edges = torch.from_numpy(np.ascontiguousarray(arrays["edge_index"]))  # may be of a narrow type
+        self._nodes_of, self._edges_of = Runs(arrays["node_offsets"]), Runs(arrays["edge_offsets"])
+        self._graphs = {
+            part: torch.from_numpy(np.asarray(chosen, np.int64)) for part, chosen in parts.items()
+        }
+        self.sizes = {part: len(chosen) for part, chosen in parts.items()}
+        self._facts = {**self.data_facts(store), "n_nodes": len(x), "n_edges": arrays["edge_index"].shape[1]}
+
+    def to(self, device: str) -> None:
+        self._x, self._target = self._x.to(device), self._target.to(device)
+        self._edges = self._edges.to(device)
+
+    def steps_per_epoch(self, size: int) -> int:
+        return -(-self.sizes["train"] // size)
+
+    def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
+        positive("size", size)
+        n = self.sizes[part]
+        order = torch.arange(n) if rng is None or part != "train" else torch.randperm(n, generator=rng)
+        for index in order.split(size):
+            yield self.joined(self._graphs[part][index], index)
+
+    def joined(self, graphs: Tensor, index: Tensor | None = None) -> Batch:
+        """Graphs of the set, (B,), by number, as one batch."""
+        device = self._x.device
+        n_nodes, n_edges = self._nodes_of.sizes(graphs), self._edges_of.sizes(graphs)
+        nodes = self._nodes_of.rows(graphs).to(device)
+        shift = torch.repeat_interleave(torch.cumsum(n_nodes, 0) - n_nodes, n_edges).to(device)
+        edges = self._edges[:, self._edges_of.rows(graphs).to(device)].to(torch.int64)
+        return Batch(
+            input=self._x[nodes],
+            target=self._target[graphs.to(device) if self.readout == "graph" else nodes],
+            index=None if index is None else index.to(device),
+            edge_index=edges.add_(shift),
+            batch=torch.repeat_interleave(torch.arange(len(graphs)), n_nodes).to(device),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return self._facts
+
+
+def parts_in_order(n_graphs: np.ndarray) -> dict[Part, np.ndarray]:
+    """The first graphs train, the next ones validate, the rest tests: numbers (3,) -> graphs of each part."""
+    ends = np.cumsum(n_graphs)
+    train, valid, test = np.split(np.arange(ends[-1]), ends[:-1])
+    return {"train": train, "valid": valid, "test": test}

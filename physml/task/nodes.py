@@ -1,0 +1,212 @@
+"""Tasks on the nodes of one graph that is seen whole: some nodes train, others validate or test.
+
+Axes: N nodes, E edge rows, D features, C classes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from physml.check import has_shape, positive
+from physml.data.store import Store
+from physml.errors import DataError
+from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.batch import Batch
+from physml.task.trivial import score_reference
+
+RIDGE = 1.0  # weight of the squared map in the linear reference
+
+
+class OneGraph(Task):
+    """A batch is the whole graph; `index` says which of its nodes are of the part.
+
+    A subclass sets `d_out` and `protocol`, and calls `place` in `load`.
+    """
+
+    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "node"
+
+    def place(
+        self,
+        x: np.ndarray,
+        edge_index: np.ndarray,
+        y: np.ndarray,
+        split: Mapping[str, np.ndarray],
+        store: Store,
+    ) -> None:
+        """Take the graph and one split of its nodes; DataError where they cannot be right.
+
+        Shapes: x (N, D) float32, edge_index (2, E), y (N,), positions of the nodes of each part.
+        """
+        name = type(self).__name__
+        if x.ndim != 2 or len(x) != len(y):
+            raise DataError(f"{name}: {len(y)} nodes need features ({len(y)}, D); got {x.shape}.")
+        self.d_in = x.shape[1]
+        for part, nodes in split.items():
+            if not len(nodes):
+                raise DataError(f"{name}, part {part}: there are no nodes. Take another split.")
+        self._x, self._y = torch.from_numpy(x), torch.from_numpy(y)
+        self._edge_index = torch.from_numpy(np.ascontiguousarray(edge_index, dtype=np.int64))
+        self._nodes = {part: torch.from_numpy(nodes) for part, nodes in split.items()}
+        self.sizes = {part: len(nodes) for part, nodes in split.items()}
+        self.check_targets()
+        self._facts = {**self.data_facts(store), "n_nodes": len(y), "n_edges": edge_index.shape[1]}
+
+    def check_targets(self) -> None:
+        """DataError where the targets of some part can't be right. Called when all are placed."""
+
+    def to(self, device: str) -> None:
+        self._x, self._y = self._x.to(device), self._y.to(device)
+        self._edge_index = self._edge_index.to(device)
+        self._nodes = {part: nodes.to(device) for part, nodes in self._nodes.items()}
+
+    def steps_per_epoch(self, size: int) -> int:
+        return 1
+
+    def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
+        positive("size", size)
+        yield Batch(input=self._x, target=self._y, index=self._nodes[part], edge_index=self._edge_index)
+
+    def facts(self) -> dict[str, Any]:
+        return self._facts
+
+    def ridge(self, target: Tensor) -> Tensor:
+        """What a linear map of the features says of every node, fitted to `target` on train, edges unseen.
+
+        Ridge regression around the means of train, in float64, of weight `RIDGE`.
+        Shapes: target (N, O) -> (N, O).
+        """
+        x, nodes = self._x.double(), self._nodes["train"]
+        center, mean = x[nodes].mean(0), target[nodes].double().mean(0)
+        there = x[nodes] - center
+        kernel = there @ there.T
+        kernel.diagonal().add_(RIDGE)
+        weight = torch.linalg.solve(kernel, target[nodes].double() - mean)
+        return (x - center) @ (there.T @ weight) + mean
+
+
+class NodeClasses(OneGraph):
+    r"""One class for each node.
+
+    Loss: cross entropy of the C logits. Metrics: accuracy (a fraction) and cross_entropy (nats). And
+    noisy_cross_entropy, of valid alone: that of the outputs of the training step, so with dropout, and with
+    the weights before the step; official code that makes one forward pass per epoch selects by it.
+
+    Shapes: input (N, D), edge_index (2, E), target (N,) int64; output (N, C).
+    """
+
+    metric: ClassVar[str] = "accuracy"
+    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
+        "accuracy": "higher",
+        "cross_entropy": "lower",
+        "noisy_cross_entropy": "lower",
+    }
+
+    n_classes: int
+
+    def check_targets(self) -> None:
+        for part, nodes in self._nodes.items():
+            label = self._y[nodes]
+            if label.min() < 0 or label.max() >= self.n_classes:
+                raise DataError(
+                    f"{type(self).__name__}, part {part}: labels must be whole numbers from 0 to "
+                    f"{self.n_classes - 1}; got {label.min().item()} to {label.max().item()}."
+                )
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        has_shape("output", output, (len(batch.target), self.n_classes))
+        return F.cross_entropy(output[batch.index], batch.target[batch.index])
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        has_shape("output", output, (len(batch.target), self.n_classes))
+        logits, label = output.detach()[batch.index].double(), batch.target[batch.index]
+        nats = F.cross_entropy(logits, label, reduction="sum").item()
+        right = (logits.argmax(1) == label).sum().item()
+        return {"right_n": right, "cross_entropy_sum": nats, "n": len(label)}
+
+    def finish(self, sums: Sums) -> Metrics:
+        return {
+            "accuracy": sums["right_n"] / sums["n"],
+            "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
+        }
+
+    def aside(self, output: Tensor, batch: Batch) -> Metrics:
+        nodes = self._nodes["valid"]
+        return {"noisy_cross_entropy": F.cross_entropy(output[nodes], batch.target[nodes]).item()}
+
+    def references(self) -> dict[str, Metrics]:
+        """The label prior of train, whose answer is the majority class; a linear map of the features."""
+        label = self._y[self._nodes["train"]]
+        count = torch.bincount(label, minlength=self.n_classes).double()
+        prior = ((count + 1) / (count + 1).sum()).log()
+        known = F.one_hot(self._y.clamp(min=0), self.n_classes)
+        told = self.ridge(known).clamp(1e-3, 1).log()
+        return {
+            "majority class": score_reference(
+                self, lambda b: prior.to(b.input.device).expand(len(b.target), -1)
+            ),
+            "linear (features)": score_reference(self, lambda b: told),
+        }
+
+
+class NodeValues(OneGraph):
+    r"""One number for each node.
+
+    Loss: mean squared error. With :math:`e` that of a part, the metrics are
+
+    .. math:: \mathrm{mse} = e, \qquad \mathrm{nmse} = e \Big/ \tfrac1N \sum_{i=1}^N y_i, \qquad
+        \mathrm{nmse\_variance} = e / \mathrm{Var}(y\ \text{of the part})
+
+    nmse is what the official code of gradient gating calls so: the mean is taken over all nodes and not
+    squared, so it has the unit of y. By nmse_variance the best constant of a part scores 1 in any unit.
+
+    Shapes: input (N, D), edge_index (2, E), target (N,) float32; output (N, 1).
+    """
+
+    metric: ClassVar[str] = "nmse"
+    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
+        "nmse": "lower",
+        "nmse_variance": "lower",
+        "mse": "lower",
+    }
+
+    d_out: int = 1
+
+    def check_targets(self) -> None:
+        self._mean = self._y.double().mean().item()
+        if not torch.isfinite(self._y).all() or self._mean <= 0:
+            raise DataError(f"{type(self).__name__}: values must be finite, with a mean above 0.")
+        for part, nodes in self._nodes.items():
+            if (self._y[nodes] == self._y[nodes[0]]).all():
+                raise DataError(f"{type(self).__name__}, part {part}: all nodes have the same value.")
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        has_shape("output", output, (len(batch.target), 1))
+        return F.mse_loss(output[batch.index, 0], batch.target[batch.index])
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        has_shape("output", output, (len(batch.target), 1))
+        said, y = output.detach()[batch.index, 0].double(), batch.target[batch.index].double()
+        return {
+            "square_sum": (said - y).square().sum().item(),
+            "y_sum": y.sum().item(),
+            "y_square_sum": y.square().sum().item(),
+            "n": len(y),
+        }
+
+    def finish(self, sums: Sums) -> Metrics:
+        mse = sums["square_sum"] / sums["n"]
+        variance = sums["y_square_sum"] / sums["n"] - (sums["y_sum"] / sums["n"]) ** 2
+        return {"nmse": mse / self._mean, "nmse_variance": mse / variance, "mse": mse}
+
+    def references(self) -> dict[str, Metrics]:
+        """The mean of train, for every node; a linear map of the features."""
+        mean = self._y[self._nodes["train"]].double().mean()
+        told = self.ridge(self._y[:, None])
+        return {
+            "constant": score_reference(self, lambda b: mean.expand(len(b.target), 1)),
+            "linear (features)": score_reference(self, lambda b: told),
+        }

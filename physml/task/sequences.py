@@ -1,0 +1,205 @@
+"""Tasks whose sequences lie in memory, with one label or one number each.
+
+Axes: N items, B batch, T time, D features, C classes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from physml.check import has_shape, positive
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.batch import Batch
+from physml.task.trivial import score_reference
+
+# Inputs (N, T, D), or ids (N, T); targets (N,); and the true lengths (N,) of padded sequences.
+Items = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
+
+
+class InMemory(Task):
+    """Items of which a batch is any selection; the base of `Labelled` and `Valued`.
+
+    A subclass sets `d_in`, `d_out` and `protocol`, and calls `place` in `load`. It may override `prepare`,
+    which makes network inputs of what is stored, and `selections`, which says what the batches are made of.
+    """
+
+    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "last"
+
+    def place(self, parts: Mapping[Part, Items], store: Store) -> None:
+        """Take the data of one split; DataError where they cannot be right."""
+        self._items = {
+            part: (items[0], items[1], items[2] if len(items) == 3 else None) for part, items in parts.items()
+        }
+        self.sizes = {part: len(items[0]) for part, items in parts.items()}
+        for part, (x, y, lengths) in self._items.items():
+            name = f"{type(self).__name__}, part {part}"
+            if not len(x):
+                raise DataError(f"{name}: there are no items. Make the other parts smaller.")
+            if y.shape != (len(x),) or (lengths is not None and lengths.shape != (len(x),)):
+                raise DataError(
+                    f"{name}: {len(x)} inputs need as many targets and lengths; got {tuple(y.shape)}."
+                )
+            _check_input(name, x, self.d_in, self.tokens)
+        self._facts = self.data_facts(store)
+
+    def to(self, device: str) -> None:
+        self._items = {
+            part: tuple(t if t is None else t.to(device) for t in items)  # type: ignore[misc]
+            for part, items in self._items.items()
+        }
+
+    def steps_per_epoch(self, size: int) -> int:
+        return -(-self.sizes["train"] // size)
+
+    def selections(self, part: Part, size: int, rng: Generator | None) -> Iterator[Tensor]:
+        """Positions (B,) of the items of each batch: shuffled in train, else in order; all are used."""
+        n = self.sizes[part]
+        order = torch.arange(n) if rng is None or part != "train" else torch.randperm(n, generator=rng)
+        yield from order.split(size)
+
+    def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
+        positive("size", size)
+        x, y, lengths = self._items[part]
+        for index in self.selections(part, size, rng):
+            index = index.to(x.device)
+            input, n = x[index], None if lengths is None else lengths[index]
+            if n is not None:
+                input = input[:, : int(n.max())]
+            batch = self.prepare(Batch(input=input, target=y[index], index=index, lengths=n), part)
+            yield batch
+
+    def prepare(self, batch: Batch, part: Part) -> Batch:
+        """From stored items to network inputs: scaling, order of steps, padding. Here: as float32."""
+        if self.tokens or batch.input.dtype == torch.float32:
+            return batch
+        return replace(batch, input=batch.input.float())
+
+    def facts(self) -> dict[str, Any]:
+        return self._facts
+
+
+class Labelled(InMemory):
+    r"""Sequences with one class each.
+
+    Loss: cross entropy of the C logits; where `one_logit`, of a single one, :math:`-\log \sigma(\pm z)`.
+    Metrics: accuracy (a fraction) and cross_entropy (nats).
+
+    Shapes: input (B, T, D) or ids (B, T); target (B,) int64; output (B, C), or (B, 1) where `one_logit`.
+    """
+
+    metric: ClassVar[str] = "accuracy"
+    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"accuracy": "higher", "cross_entropy": "lower"}
+    one_logit: ClassVar[bool] = False
+
+    n_classes: int
+
+    def place(self, parts: Mapping[Part, Items], store: Store) -> None:
+        super().place(parts, store)
+        for part, (_, y, _) in self._items.items():
+            if y.dtype != torch.int64 or y.min() < 0 or y.max() >= self.n_classes:
+                raise DataError(
+                    f"{type(self).__name__}, part {part}: labels must be whole numbers from 0 to "
+                    f"{self.n_classes - 1}; got {y.dtype} from {y.min().item()} to {y.max().item()}."
+                )
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        return self._cross_entropy(output, batch.target, "mean")
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        output = output.detach().double()
+        nats = self._cross_entropy(output, batch.target, "sum").item()
+        answer = (output[:, 0] > 0).long() if self.one_logit else output.argmax(1)
+        right = (answer == batch.target).sum().item()
+        return {"right_n": right, "cross_entropy_sum": nats, "n": len(output)}
+
+    def finish(self, sums: Sums) -> Metrics:
+        return {
+            "accuracy": sums["right_n"] / sums["n"],
+            "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
+        }
+
+    def references(self) -> dict[str, Metrics]:
+        """The shares of the classes in train as the answer to all: the accuracy of the most frequent class.
+
+        A class that train lacks counts as half an item, for its cross entropy would be infinite.
+        """
+        y = self._items["train"][1]
+        logits = torch.bincount(y, minlength=self.n_classes).clamp(min=0.5).float().log().log_softmax(0)
+        if self.one_logit:
+            logits = (logits[1] - logits[0]).reshape(1)
+        return {"majority class": score_reference(self, lambda b: logits.expand(len(b.target), -1))}
+
+    def _cross_entropy(self, output: Tensor, target: Tensor, reduction: str) -> Tensor:
+        if self.one_logit:
+            has_shape("output", output, (len(target), 1))
+            return F.binary_cross_entropy_with_logits(
+                output[:, 0], target.to(output.dtype), reduction=reduction
+            )
+        has_shape("output", output, (len(target), self.n_classes))
+        return F.cross_entropy(output, target, reduction=reduction)
+
+
+class Valued(InMemory):
+    """Sequences with one number each. Loss: MSE. Metrics: rmse and mae, in the unit of the target.
+
+    Shapes: input (B, T, D); target (B, 1); output (B, 1).
+    """
+
+    metric: ClassVar[str] = "rmse"
+    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"rmse": "lower", "mae": "lower"}
+
+    def place(self, parts: Mapping[Part, Items], store: Store) -> None:
+        super().place(parts, store)
+        for part, (_, y, _) in self._items.items():
+            if not y.is_floating_point() or not torch.isfinite(y).all():
+                raise DataError(f"{type(self).__name__}, part {part}: targets must be finite numbers.")
+
+    def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
+        for batch in super().batches(part, size, rng):
+            yield replace(batch, target=batch.target.float().unsqueeze(1))
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        has_shape("output", output, tuple(batch.target.shape))
+        return F.mse_loss(output, batch.target)
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        has_shape("output", output, tuple(batch.target.shape))
+        error = output.detach().double() - batch.target.double()
+        return {
+            "square_sum": error.square().sum().item(),
+            "absolute_sum": error.abs().sum().item(),
+            "n": len(error),
+        }
+
+    def finish(self, sums: Sums) -> Metrics:
+        return {"rmse": (sums["square_sum"] / sums["n"]) ** 0.5, "mae": sums["absolute_sum"] / sums["n"]}
+
+    def references(self) -> dict[str, Metrics]:
+        """The mean of train as the answer to all."""
+        mean = self._items["train"][1].float().mean()
+        return {"constant": score_reference(self, lambda batch: mean.expand_as(batch.target))}
+
+
+def _check_input(name: str, x: Tensor, d_in: int, tokens: bool) -> None:
+    if tokens:
+        if x.dtype != torch.int64 or x.dim() != 2:
+            raise InputError(f"{name}: ids must be int64 with axes (N, T); got {x.dtype} {tuple(x.shape)}.")
+        if x.min() < 0 or x.max() >= d_in:
+            raise DataError(
+                f"{name}: ids must be from 0 to {d_in - 1}; got {x.min().item()} to {x.max().item()}."
+            )
+        return
+    if x.dim() != 3:
+        raise InputError(f"{name}: inputs must have axes (N, T, D); got {tuple(x.shape)}.")
+    if x.is_floating_point():
+        bad = ~torch.isfinite(x).flatten(1).all(1)
+        if bad.any():
+            raise DataError(
+                f"{name}: NaN or infinite values in {int(bad.sum())} items, first at {int(bad.nonzero()[0])}."
+            )

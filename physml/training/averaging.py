@@ -1,0 +1,110 @@
+"""Averages of weights along a run: a small object, chosen by `trainer.average`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from physml.errors import ConfigError
+from physml.training.selection import BestValid, Row
+
+
+class Average(Protocol):
+    """Once `active`, its weights are the ones that are evaluated, selected and kept."""
+
+    active: bool
+
+    def bind(self, metric: str, better: dict[str, str]) -> None: ...
+    def after_step(self, net: nn.Module) -> None: ...
+    def after_row(self, row: Row) -> None: ...
+    def put(self, net: nn.Module) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Triggered:
+    r"""The running mean of all weights, from a trigger on.
+
+    .. math:: \bar\theta_k = \bar\theta_{k-1} + (\theta_k - \bar\theta_{k-1}) / k, \qquad k = 1, 2, \dots
+
+    where k counts optimiser steps since the trigger: the first evaluation after which the validation metric
+    has not been strictly better for `epochs` epochs, or the end of epoch `latest`, whichever comes first.
+    Training itself goes on with the weights as they are.
+
+    Source: Melis, Dyer and Blunsom, https://arxiv.org/abs/1707.05589, and its code, lamb, which the results
+    of LEM on Penn Treebank rest on. It is averaged SGD with a trigger, of
+    Merity et al., https://arxiv.org/abs/1708.02182.
+
+    Args: epochs: without a better value; latest: epoch; either may be null, not both; metric: null, the
+    task's own.
+    """
+
+    def __init__(self, epochs: int | None, latest: int | None, metric: str | None) -> None:
+        if epochs is None and latest is None:
+            raise ConfigError("trainer.average: epochs and latest are both null, so it would never begin.")
+        for name, value in {"epochs": epochs, "latest": latest}.items():
+            if value is not None and value < 1:
+                raise ConfigError(f"trainer.average.{name} must be at least 1, or null; got {value}.")
+        self.epochs, self.latest = epochs, latest
+        self.best = BestValid(metric)
+        self.best.where = "trainer.average"
+        self.last_better = 0
+        self.active = False
+        self.n = 0
+        self.mean: dict[str, Tensor] = {}
+
+    def bind(self, metric: str, better: dict[str, str]) -> None:
+        self.best.bind(metric, better)
+
+    @torch.no_grad()
+    def after_step(self, net: nn.Module) -> None:
+        if not self.active:
+            return
+        self.n += 1
+        for name, p in net.named_parameters():
+            mean = self.mean[name].to(p.device) if self.n > 1 else p.detach().clone()
+            self.mean[name] = mean.lerp_(p, 1 / self.n)
+
+    def after_row(self, row: Row) -> None:
+        """Look at an evaluation; from the next step on the mean is taken, where this one is the trigger."""
+        if self.best.selected(row):
+            self.last_better = row["epoch"]
+        waited = self.epochs is not None and row["epoch"] - self.last_better >= self.epochs
+        late = self.latest is not None and row["epoch"] >= self.latest
+        self.active = self.active or waited or late
+
+    @torch.no_grad()
+    def put(self, net: nn.Module) -> None:
+        """The mean in place of the weights, where there is one."""
+        if self.n:
+            for name, p in net.named_parameters():
+                p.copy_(self.mean[name])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "best": self.best.state_dict(),
+            **{name: getattr(self, name) for name in ("last_better", "active", "n", "mean")},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best.load_state_dict(state["best"])
+        for name in ("last_better", "active", "n", "mean"):
+            setattr(self, name, state[name])
+
+
+@contextmanager
+def in_place(average: Average | None, net: nn.Module) -> Iterator[None]:
+    """Inside, the network has the averaged weights, where there are any; after it, its own again."""
+    if average is None or not average.active:
+        yield
+        return
+    own = {name: p.detach().clone() for name, p in net.named_parameters()}
+    average.put(net)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, p in net.named_parameters():
+                p.copy_(own[name])

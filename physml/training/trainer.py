@@ -1,0 +1,371 @@
+"""The one loop. It knows no task and no model by name."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from physml.config import build
+from physml.errors import ConfigError, DataError, Preempted, RecordError
+from physml.seeding import derive, stream
+from physml.task.base import Metrics, Part, Task
+from physml.task.batch import Batch
+from physml.training import selection
+from physml.training.averaging import Average, in_place
+from physml.training.evaluate import State, apply, detached, evaluate, outputs
+from physml.training.interrupt import Stop
+from physml.training.reporter import Reporter
+
+FINITE_CHECK_EVERY = 50  # steps; on a GPU every look at a loss waits for the device
+
+
+class Diverged(Exception):
+    """The loss is no longer a number."""
+
+
+class Trainer:
+    """Trains a network on a task, and can stop and go on at any step.
+
+    All randomness comes from streams of their own: "init" for weights, "dropout" for the global generator,
+    ("order", epoch) for training batches. So a resumed run repeats nothing and skips nothing.
+
+    save: called with the state to keep; stop: whether someone wants the run to stop.
+    """
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        task: Task,
+        device: str,
+        *,
+        report: Reporter,
+        save: Callable[[dict[str, Any]], None],
+        stop: Stop,
+        on_row: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.config, self.keys, self.task, self.device = config, config["trainer"], task, device
+        self.report, self.save, self.stop, self.on_row = report, save, stop, on_row
+        self.seed: int = config["seed"]
+        set_precision(config["precision"])
+        torch.manual_seed(derive(self.seed, "init"))
+        self.net: nn.Module = build.build_net(config, task).to(device)
+        self.optimizer = build.build_optimizer(config, self.net)
+        self.schedule = build.build_schedule(config, self.optimizer)
+        self.selector = build.construct(self.keys["select"], "trainer.select", config["plugins"])
+        self.selector.bind(task.metric, task.better)
+        self.scores_test: bool = config["runtime"]["score_test"]
+        if self.selector.needs_test and not self.scores_test:
+            raise ConfigError(
+                f"trainer.select={type(self.selector).__name__} looks at test data, which "
+                "runtime.score_test=false forbids. Set trainer.select._target_=physml.training.selection.BestValid."
+            )
+        stop_rule = self.keys["stop"]
+        self.stopper = build.construct(stop_rule, "trainer.stop", config["plugins"]) if stop_rule else None
+        if self.stopper:
+            self.stopper.bind(task.metric, task.better)
+        averaging = self.keys["average"]
+        self.average: Average | None = (
+            build.construct(averaging, "trainer.average", config["plugins"]) if averaging else None
+        )
+        if self.average:
+            self.average.bind(task.metric, task.better)
+        torch.manual_seed(derive(self.seed, "dropout"))
+        self.steps_per_epoch = task.steps_per_epoch(self.keys["batch_size"])
+        self.total_steps = self.keys["epochs"] * self.steps_per_epoch
+        if self.keys["max_steps"]:
+            self.total_steps = min(self.total_steps, self.keys["max_steps"])
+        self.epoch = 0  # whole epochs done
+        self.step = 0  # optimiser steps done
+        self.step_in_epoch = 0
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.state: State = None
+        self.aside: Metrics = {}  # of the last step
+        self.rows: list[dict[str, Any]] = []
+        self.kept: dict[str, Any] | None = None
+        self.stopped_early = False
+        self.train_s = 0.0
+        self.eval_s = 0.0
+        self.saved_at = time.monotonic()
+
+    # ------------------------------------------------------------------ the loop
+
+    def check_data(self) -> None:
+        """DataError now, not after hours, if the parts that will be evaluated hold NaN."""
+        parts: tuple[Part, ...] = ("valid", "test") if self.scores_test else ("valid",)
+        for part in parts:
+            seen = 0
+            for _ in finite(self._evaluated(part, 1), self.task, part):
+                self.stop.look()
+                seen += 1
+            if not seen:
+                self._refuse_without(part)
+
+    def _refuse_without(self, part: Part) -> None:
+        """ConfigError where a rule looks at a part that the task does not have."""
+        for key, rule in (("select", self.selector), ("stop", self.stopper), ("average", self.average)):
+            if rule is not None and not isinstance(rule, selection.Last | selection.BestTest):
+                raise ConfigError(
+                    f"{type(self.task).__name__} has no {part} items, which trainer.{key}="
+                    f"{type(rule).__name__} looks at. Hold some out, or set "
+                    "trainer.select._target_=physml.training.selection.Last."
+                )
+
+    def fit(self) -> None:
+        """Train to the end and save. Diverged and Preempted end it early; the latter saves too.
+
+        After it, the network has the averaged weights, where `trainer.average` has made any.
+        """
+        self.net.train()
+        try:
+            while not self.done:
+                self.stop.look()
+                self._epoch()
+                if self._due():
+                    self._save()
+        except Preempted:
+            self._save()
+            raise
+        self._save()
+        if self.average:
+            self.average.put(self.net)
+
+    @property
+    def done(self) -> bool:
+        """All epochs are closed, with their evaluations."""
+        return self.stopped_early or (self.step >= self.total_steps and self.step_in_epoch == 0)
+
+    @property
+    def _epoch_is_full(self) -> bool:
+        return self.step >= self.total_steps or self.step_in_epoch == self.steps_per_epoch
+
+    def _epoch(self) -> None:
+        if not self._epoch_is_full:  # else a run was stopped in the evaluation, which is made now
+            self._steps()
+        self._close_epoch()
+
+    def _steps(self) -> None:
+        began = time.monotonic()
+        rng = stream(self.seed, "order", self.epoch)
+        batches: Iterable[Batch] = self.task.batches("train", self.keys["batch_size"], rng)
+        if self.epoch == 0:
+            batches = finite(batches, self.task, "train")
+        for i, batch in enumerate(batches):
+            if i < self.step_in_epoch:
+                continue  # done before a stop; drawn again so that the generator stands where it stood
+            self._step(batch.to(self.device))
+            self.step_in_epoch = i + 1
+            self.step += 1
+            self.report.step(self.step)
+            if self.step_in_epoch % FINITE_CHECK_EVERY == 0:
+                self._finite()
+            if self._epoch_is_full:
+                break
+            began = self._between_steps(began)
+        self._finite()
+        self.train_s += time.monotonic() - began
+        if not self._epoch_is_full:
+            raise DataError(
+                f"{type(self.task).__name__}: an epoch has {self.step_in_epoch} batches, "
+                f"but steps_per_epoch says {self.steps_per_epoch}."
+            )
+
+    def _between_steps(self, began: float) -> float:
+        """A stop or a checkpoint in the middle of an epoch; the clock of training stands still meanwhile."""
+        if not self.stop.reason and not self._due():
+            return began
+        self.train_s += time.monotonic() - began
+        self.stop.look()
+        self._save()
+        return time.monotonic()
+
+    def _step(self, batch: Batch) -> None:
+        kind = torch.device(self.device).type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
+            output, state = apply(self.net, batch, self.state if batch.carry else None)
+            loss = self.task.loss(output, batch)
+        self.aside = self.task.aside(output.detach(), batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.keys["clip_norm"]:
+            nn.utils.clip_grad_norm_(self.net.parameters(), self.keys["clip_norm"])
+        self.optimizer.step()
+        if self.average:
+            self.average.after_step(self.net)
+        self.loss_sum += loss.detach()
+        self.state = detached(state) if batch.carry else None
+
+    def _finite(self) -> None:
+        if not math.isfinite(float(self.loss_sum)):
+            raise Diverged(f"the loss is not finite in epoch {self.epoch + 1}, by step {self.step}")
+
+    def _close_epoch(self) -> None:
+        """Evaluate, then count the epoch. A stop during the evaluation leaves the epoch open."""
+        loss = float(self.loss_sum) / self.step_in_epoch
+        epoch = self.epoch + 1
+        with in_place(self.average, self.net):
+            row = None
+            if self.step >= self.total_steps or epoch % self.keys["eval_every"] == 0:
+                row = self._evaluation(epoch, loss)
+            if row is not None and self.selector.selected(row):
+                self.kept = {"row": row, "weights": copied(self.net.state_dict())}
+        self.epoch = epoch
+        self.step_in_epoch = 0
+        self.loss_sum.zero_()
+        self.state = None
+        self._advance_schedule(row)
+        if row is None:
+            return
+        if self.average:
+            self.average.after_row(row)
+        self.stopped_early = bool(self.stopper and self.stopper.stops({**row, "next_lr": self._rate()}))
+        self.rows.append(row)
+        self.report.row(row)
+        self.on_row(row)
+
+    def _evaluation(self, epoch: int, loss: float) -> dict[str, Any]:
+        began = time.monotonic()
+        row: dict[str, Any] = {
+            "epoch": epoch,
+            "step": self.step,
+            "seconds": round(self.train_s, 3),
+            "lr": self._rate(),
+            "train/loss": loss,
+        }
+        row |= named("valid", {**self.metrics("valid", epoch), **self.aside})
+        every = self.keys["test_every"]
+        for_curve = every and (epoch % every == 0 or self.step >= self.total_steps)
+        if self.scores_test and (self.selector.needs_test or for_curve):
+            row |= named("test", self.metrics("test", epoch))
+        self.eval_s += time.monotonic() - began
+        return row
+
+    def _rate(self) -> float:
+        return self.optimizer.param_groups[0]["lr"]
+
+    def metrics(self, part: Part, epoch: int) -> Metrics:
+        """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
+        return evaluate(self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.look)
+
+    def calibrate(self) -> dict[str, float]:
+        """What the task finds on valid for the present weights, such as a temperature; mostly nothing."""
+        return self.task.calibrate(
+            lambda part: outputs(
+                self.net, self._evaluated(part, self.epoch), self.device, between=self.stop.look
+            )
+        )
+
+    def perturbed(self, epoch: int) -> Metrics:
+        """The task's own metric on each disturbed test part; the disturbance is the same in all runs."""
+        found = {}
+        for name in self.task.perturbations:
+            rng = stream(0, "perturb", name)
+            batches = (self.task.perturb(b, name, rng) for b in self._evaluated("test", epoch))
+            metrics = evaluate(self.net, self.task, batches, self.device, self.stop.look)
+            found[f"{self.task.metric}_{name}"] = metrics[self.task.metric]
+        return found
+
+    def _evaluated(self, part: Part, epoch: int) -> Iterator[Batch]:
+        rng = stream(self.seed, "eval", part, epoch)
+        return self.task.batches(part, self.keys["eval_batch_size"], rng)
+
+    def _advance_schedule(self, row: dict[str, Any] | None) -> None:
+        if self.schedule is None:
+            return
+        if isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            if row is not None:
+                self.schedule.step(row[f"valid/{self.task.metric}"])
+        else:
+            self.schedule.step()
+
+    # ------------------------------------------------------------------ stop and go on
+
+    def _due(self) -> bool:
+        return time.monotonic() - self.saved_at >= self.config["runtime"]["checkpoint_every_s"]
+
+    def _save(self) -> None:
+        self.save(self.state_dict())
+        self.saved_at = time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict() if self.schedule else None,
+            "selector": self.selector.state_dict(),
+            "stopper": self.stopper.state_dict() if self.stopper else None,
+            "average": self.average.state_dict() if self.average else None,
+            "rng": torch.get_rng_state(),
+            "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.startswith("cuda") else None,
+            "loss_sum": float(self.loss_sum),
+            **{name: getattr(self, name) for name in PLAIN_STATE},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """RecordError if the checkpoint was written by code that has changed since."""
+        try:
+            self._load(state)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            what = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise RecordError(
+                f"the checkpoint does not fit the code as it is now: {what}. "
+                "To train anew, start again with --force."
+            ) from error
+
+    def _load(self, state: dict[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.schedule:
+            self.schedule.load_state_dict(state["schedule"])
+        self.selector.load_state_dict(state["selector"])
+        if self.stopper:
+            self.stopper.load_state_dict(state["stopper"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
+        torch.set_rng_state(state["rng"])
+        if state["cuda_rng"] is not None and self.device.startswith("cuda"):
+            torch.cuda.set_rng_state(state["cuda_rng"], self.device)
+        self.loss_sum.fill_(state["loss_sum"])
+        for name in PLAIN_STATE:
+            setattr(self, name, state[name])
+        if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
+            self.optimizer._opt_called = True
+        self.state = moved(self.state, self.device)
+
+
+PLAIN_STATE = (
+    *("epoch", "step", "step_in_epoch", "state", "aside", "rows", "kept", "stopped_early"),
+    *("train_s", "eval_s"),
+)
+
+
+def named(part: str, metrics: Metrics) -> dict[str, float]:
+    return {f"{part}/{name}": float(value) for name, value in metrics.items()}
+
+
+def copied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
+
+
+def moved(state: State, device: str) -> State:
+    if isinstance(state, Tensor):
+        return state.to(device)
+    return tuple(moved(s, device) for s in state) if isinstance(state, tuple | list) else state
+
+
+def set_precision(precision: str) -> None:
+    """TF32 on or off for CUDA products and convolutions: GPUs differ in their default, records must not."""
+    allowed = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def finite(batches: Iterable[Batch], task: Task, part: Part) -> Iterator[Batch]:
+    """The same batches; DataError at the first one that holds NaN or infinite values."""
+    for batch in batches:
+        for name, tensor in (("inputs", batch.input), ("targets", batch.target)):
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise DataError(f"{type(task).__name__}: the {part} {name} hold NaN or infinite values.")
+        yield batch

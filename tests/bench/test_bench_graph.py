@@ -1,0 +1,95 @@
+"""`python -m physml.bench.graph`: both ways make the same network and as many epochs; one file is written."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from physml.bench import graph, graph_plain
+from physml.config.compose import compose
+from physml.execution.run_spec import checked_specs
+from physml.models.g2 import GradientGating
+from physml.models.graph_layers import MeanConvolution
+
+ROUND = {"clock_s": 8.0, "processor_s": 4.0, "loop_s": 2.0}
+
+
+def measured(experiment):
+    fast = {key: value / 4 for key, value in ROUND.items()}
+    return {
+        "experiment": experiment,
+        "epochs": 10,
+        "runs": 2,
+        "moment": graph.store.moment("cpu", 1),
+        "ways": {"plain": [ROUND], "physml": [fast]},
+    }
+
+
+def test_the_plain_network_of_gradient_gating_is_ours():
+    """The same numbers with the same weights, so that speed alone differs."""
+    keys = {"hidden": 6, "n_layers": 3, "p": 2.5, "aggregate": "mean", "conv": "sage", "own_gate": True}
+    keys |= {"input_dropout": 0.0, "out_dropout": 0.0}
+    plain = graph_plain.GatedNet(4, 3, keys)
+    ours = GradientGating(
+        MeanConvolution(6, 6),
+        3,
+        p=2.5,
+        activation="relu",
+        aggregate="mean",
+        gate_coupling=MeanConvolution(6, 6),
+    )
+    for theirs, mine in ((plain.conv, ours.forces[0].coupling), (plain.gate, ours.gates[0].coupling)):
+        mine.lin_l.load_state_dict(theirs.lin_l.state_dict())
+        mine.lin_r.load_state_dict(theirs.lin_r.state_dict())
+    x, edge_index = torch.randn(9, 4), torch.randint(0, 9, (2, 30))
+    with torch.no_grad():
+        want = plain(x, edge_index)
+        got = plain.decoder(ours(torch.relu(plain.encoder(x)), edge_index))
+    assert torch.allclose(got, want, atol=1e-5)
+
+
+def test_the_plain_run_trains_and_tells(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 5)).astype(np.float32), rng.integers(0, 3, 30)
+    parts = dict(zip(("train", "valid", "test"), np.arange(30).reshape(3, 10), strict=True))
+    np.savez(tmp_path / "data.npz", x=x, y=y, edge_index=rng.integers(0, 30, (2, 60)), **parts)
+    keys = {"hidden": 8, "n_layers": 2, "dt": 1.0, "alpha": 0.0, "gamma": 0.0, "dropout": 0.1}
+    job = {"net": "graphcon", "keys": {**keys, "input_dropout": 0.1}, "n_classes": 3, "epochs": 3, "seed": 0}
+    job |= {"data": str(tmp_path / "data.npz"), "lr": 0.01, "weight_decay": 0.0}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    assert graph_plain.main([str(tmp_path / "job.json")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    linear = sum(p.numel() for p in nn.Linear(8, 8).parameters())
+    assert told["parameters"] == 2 * linear + 5 * 8 + 8 + 8 * 3 + 3
+    assert told["loop_s"] > 0 and 0 <= told["best"][0] <= 1
+
+
+@pytest.mark.parametrize("name", list(graph.WORKLOADS))
+def test_workloads_are_experiments(name):
+    one = graph.WORKLOADS[name]
+    (spec,) = checked_specs([compose([f"experiment={one.experiment}", "trainer.stop=null"])])
+    assert one.conv in one.experiment
+    assert spec.config["trainer"]["epochs"] >= one.epochs
+    if name.startswith("squirrel"):
+        assert spec.config["model"]["p"] % 2 and spec.config["model"]["gate_coupling"]  # no quick power
+
+
+def test_a_file_is_written_and_workloads_are_kept(roots, monkeypatch, capsys):
+    monkeypatch.setattr(graph, "measure", lambda workload, *_: measured(workload.experiment))
+    assert graph.main(["--workload", "texas GraphCON-GCN"]) == 0
+    assert graph.main(["--workload", "chameleon G2-GCN"]) == 0
+    (path,) = (roots / "results" / "bench").glob("graph-*.json")
+    assert list(json.loads(path.read_text())["workloads"]) == ["texas GraphCON-GCN", "chameleon G2-GCN"]
+    said = capsys.readouterr().out
+    assert "900" in said and "3600" in said and "4.00" in said  # runs per hour, and their ratio
+    text = path.with_suffix(".md").read_text()
+    assert "make bench-graph" in text and "2 : 0.5" in text
+
+
+def test_networks_of_different_sizes_are_no_comparison(monkeypatch, tmp_path):
+    monkeypatch.setattr(graph, "_plain_run", lambda job: {"parameters": 7, "loop_s": 1.0})
+    assert graph._plain([tmp_path], 7)["loop_s"] == 1.0
+    with pytest.raises(graph.RunFailed, match="the plain network has 7 parameters, ours 8"):
+        graph._plain([tmp_path], 8)

@@ -1,0 +1,69 @@
+"""`python -m physml.bench.check_backends`: what it says, writes and returns."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from physml.bench import check_backends
+from physml.bench.workloads import WORKLOADS
+from physml.ops.lem import autograd
+
+
+def test_small_sizes_pass_and_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "errors.json"
+    chosen = ["--backend", "reference", "--backend", "torch", "--backend", "triton"]
+    assert check_backends.main(["--quick", *chosen, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "Not tried: triton: backend triton runs on a GPU; got a tensor on cpu." in printed
+    assert "All right." in printed
+    found = json.loads(out.read_text())
+    assert found["passed"]
+    assert {row["workload"] for row in found["rows"]} == {w.name for w in WORKLOADS}
+    assert {row["backend"] for row in found["rows"]} == {"reference", "torch"}
+    for row in found["rows"]:
+        assert 0 < row["gradient"] < 1e-5
+        assert row["repeats"] is (None if row["backend"] == "reference" else True)
+
+
+def test_a_wrong_gradient_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    right = autograd.lem
+
+    def wrong(u, y, *rest, **constants):
+        return right(u, y + 1e-3 * (y - y.detach()), *rest, **constants)  # the gradient of y 0.1 % too large
+
+    monkeypatch.setattr(autograd, "lem", wrong)
+    assert check_backends.main(["--quick", "--workload", "lem-fhn", "--backend", "torch"]) == 1
+    printed = capsys.readouterr().out
+    assert "y0" in printed
+    assert "FAIL" in printed
+
+
+def test_other_bits_the_second_time_fail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right, calls = autograd.lem, []
+
+    def wavering(u, *rest, **constants):
+        calls.append(1)
+        return right(u + 1e-7 * (len(calls) % 2), *rest, **constants)
+
+    monkeypatch.setattr(autograd, "lem", wavering)
+    assert check_backends.main(["--quick", "--workload", "lem-fhn", "--backend", "torch"]) == 1
+    assert "OTHER BITS THE SECOND TIME" in capsys.readouterr().out
+
+
+def test_what_is_not_a_number_fails() -> None:
+    assert check_backends.error(torch.tensor([1.0, float("nan")]), torch.ones(2)) == float("inf")
+
+
+def test_nothing_tried_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_backends.main(["--quick", "--workload", "lem-fhn", "--backend", "triton"]) == 1
+    assert "Nothing was tried." in capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_backends.main(["--device", "cuda"]) == 2
+    assert capsys.readouterr().out.count("\n") == 1

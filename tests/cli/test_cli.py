@@ -1,0 +1,438 @@
+"""The command line: exit codes, messages for people, what is imported, what is printed into pipes."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.cli import commands, console, main
+from physml.data.datasets import dataset_names
+from physml.data.store import Store
+from physml.errors import DataError
+from physml.paths import ROOT
+from physml.reporting.table_spec import experiments_of, find_table, load_table
+
+HEAVY = ("torch", "hydra", "omegaconf", "rich", "yaml", "numpy", "scipy", "optuna", "wandb", "matplotlib")
+TINY = ("model=lem", "task=adding", "profile=smoke", "trainer.epochs=1")
+Said = tuple[int, str, str]
+
+
+@pytest.fixture(scope="session")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compositions depend on conf/ alone; some tests want every one, 40 s of work the first time."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "composed"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composed: Path) -> Path:
+    """Results, work folders and caches of a test lie in its own folder, which is the working folder too."""
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "composed").symlink_to(composed)
+    for key, name in {"PHYSML_RESULTS": "results", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
+        monkeypatch.setenv(key, str(tmp_path / name))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def physml(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """A command in this process: exit code, output, errors."""
+
+    def call(*arguments: str) -> Said:
+        try:
+            code = main.main(list(arguments))
+        except SystemExit as end:  # argparse
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    """A command as a process of its own."""
+    start = ["-c", code] if code else ["-m", "physml"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *start, *arguments], env=environment, capture_output=True, text=True
+    )
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """The heavy packages that a command imports."""
+    code = (
+        "import sys\nfrom physml.cli.main import main\n"
+        "try:\n    end = main(sys.argv[1:])\nexcept SystemExit as error:\n    end = error.code\n"
+        "print('END', end, *sys.modules, file=sys.stderr)"
+    )
+    made = process(*arguments, code=code)
+    last = made.stderr.strip().splitlines()[-1].split()
+    assert last[:2] == ["END", "0"], made.stderr
+    return {name for name in HEAVY if name in last}
+
+
+# ---------------------------------------------------------------------------- wrong commands
+
+
+WRONG = [
+    (("rum",), "there is no rum. Did you mean run"),
+    ((), "required: COMMAND"),
+    (("run",), "no model is chosen. Add model=NAME. Known: .*lem"),
+    (("run", "model=lem"), "no task is chosen. Add task=NAME. Known: adding"),
+    (("run", "model=graphcon_gcn"), "no task is chosen. Add task=NAME. Known: adding"),
+    (
+        ("run", "model=g2_gcn", "task=psmnist"),
+        "model=g2_gcn does not fit task=psmnist: it needs net.hidden, a key of net=graph and net=graphs, "
+        "and the task brings net=sequence",
+    ),
+    (("run", "model=g2_gcn", "task=texas", "model.p=${net.foo}"), "'net.foo' not found"),
+    (("run", "model=lme", "task=adding"), "there is no model named lme. Did you mean lem"),
+    (("run", "model=lem", "task=ading"), "there is no task named ading. Did you mean adding"),
+    (
+        ("run", "experiment=lem/fitzhugh_nagumo-lme"),
+        "no experiment named .*Did you mean lem/fitzhugh_nagumo-lem",
+    ),
+    (("run", "experiment=./mine.yaml"), "there is no experiment file /.*mine.yaml"),
+    (("run", *TINY, "model.d_hiden=3"), "no config key model.d_hiden. Did you mean d_hidden"),
+    (("run", *TINY, "+model.d_hiden=3"), "model.d_hiden: LEM has no such argument. Did you mean d_hidden"),
+    (("run", *TINY, "seed=one"), "seed must be a whole number; got 'one'"),
+    (("run", *TINY, "seed"), "an override must be KEY=VALUE; got `seed`"),
+    (("run", *TINY, "model.dt=-1"), "dt must"),
+    (("run", *TINY, "optim.lr=-1"), "optim: Adam: Invalid learning rate"),
+    (("run", *TINY, "split=7"), "split=7"),
+    (("run", *TINY, "runtime.device=cud"), "runtime.device=cud is not a device"),
+    (("run", *TINY, "trainer.select.metric=mes"), "no config key trainer.select.metric"),
+    (("run", *TINY, "+trainer.select.metric=mes"), "no metric mes. Did you mean mse"),
+    (("run", *TINY, "plugins=[my_rnn.py]"), "there is no plugin file my_rnn.py in /"),
+    (("run", *TINY, "model._target_=os.system"), r"model\._target_=os.system is not allowed"),
+    (("run", "model=lem,lstm", "task=adding"), "needs -m"),
+    (("run", *TINY, "seed=0,1"), "several values need -m"),
+    (("run", *TINY, "hydra.run.dir=x"), "keys of hydra itself"),
+    (("run", "-m", *TINY, "optim.lr=interval(0,1)"), "-m takes lists and ranges"),
+    (("run", "-m", *TINY, "seed=0,1", "--jobs", "0"), "must be a whole number from 1 on; got '0'"),
+    (("run", *TINY, "--max-hours", "soon"), "must be a positive number of hours; got 'soon'"),
+    (("run", *TINY, "--plam"), "unrecognized arguments: --plam"),
+    (("table",), "name a table, e.g. physml table lem-4"),
+    (("table", "lem-44"), "there is no table 'lem-44'. Did you mean lem-4"),
+    (("table", "77"), "there is no table '77'"),
+    (("table", "lem-4", "--seeds", "a,b", "--no-run"), "seeds must look like 0,1,2 or n5; got 'a,b'"),
+    (("table", "lem-4", "--jobs", "two", "--no-run"), "must be a whole number from 1 on"),
+    (("table", "lem-4", "--max-hours", "-1", "--no-run"), "must be a positive number of hours"),
+    (("table", "lem-4", "--no-run", "--row", "mine.yaml"), "a row must look like label=Mine,experiment="),
+    (
+        ("table", "lem-4", "--no-run", "--row", "label=A,experiment=./a.yaml"),
+        "row A: there is no experiment file",
+    ),
+    (
+        ("table", "lem-4", "--no-run", "--row", "label=LEM,experiment=./a.yaml"),
+        "the row LEM stands there twice",
+    ),
+    (("table", "lem-4", "--no-run", "--yours", "nothing.json"), "nothing.json cannot be read: No such file"),
+    (("figure", "lem-fig-44"), "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),
+    (("list", "tabels"), "there is no tabels. Did you mean tables"),
+    (("data", "lst"), "there is no lst. Did you mean list"),
+    (("data",), "required: {list,get,check}$"),
+    (("data", "list", "ading"), "there is no data set or task ading. Did you mean adding"),
+    (("search", "fitzhugh"), "there is no search fitzhugh"),
+    (("diff", "a.json"), "required: RECORD"),
+    (("diff", "a.json", "b.json"), "a.json cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=[" ".join(a) for a, _ in WRONG])
+def test_a_wrong_command_is_told_what_to_do(
+    physml: Callable[..., Said], arguments: tuple[str, ...], says: str
+) -> None:
+    code, _, err = physml(*arguments)
+    assert code == 2
+    assert re.search(says, err), err
+    assert "Traceback" not in err
+    assert "None:" not in err
+    last = err.strip().splitlines()[-1]
+    assert re.match(r"error: |physml( \w+)?: error: ", last)
+
+
+@pytest.mark.parametrize("arguments", [("run", "model=lme", "task=adding"), ("table", "lem-44"), ("rum",)])
+def test_a_process_ends_with_the_same_code_and_no_traceback(arguments: tuple[str, ...]) -> None:
+    made = process(*arguments)
+    assert (made.returncode, made.stdout) == (2, "")
+    assert "Did you mean" in made.stderr
+    assert "Traceback" not in made.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_stop_before_anything_has_begun_is_one_line(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, own_roots: Path, number: int
+) -> None:
+    """Configs take a second to compose, and others' code in there must not swallow the stop."""
+
+    def compose(overrides: list[str]) -> None:
+        with contextlib.suppress(Exception):
+            os.kill(os.getpid(), number)
+            time.sleep(30)
+
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, usual)  # a shell starts what runs in the background deaf to Ctrl-C
+    try:
+        monkeypatch.setattr("physml.config.compose.compose", compose)
+        assert physml("run", *TINY) == (75, "", "stopped; start the same command again to go on.\n")
+        assert signal.getsignal(number) is usual
+    finally:
+        signal.signal(number, before)
+    assert [path.name for path in own_roots.iterdir()] == ["cache"]
+
+
+def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roots: Path) -> None:
+    physml("run", *TINY, "+model.d_hiden=3")
+    physml("run", "-m", *TINY, "seed=0,x")
+    left = [path for path in own_roots.rglob("*.json") if "composed" not in path.parts]
+    assert not left
+
+
+# ---------------------------------------------------------------------------- what is imported
+
+
+def test_help_imports_nothing_heavy_and_is_fast() -> None:
+    assert imported_by("--help") == set()
+    assert imported_by("run", "--help") == set()
+
+
+@pytest.mark.parametrize("arguments", [("list", "models"), ("list", "experiments"), ("--version",)])
+def test_lists_need_neither_torch_nor_hydra(arguments: tuple[str, ...]) -> None:
+    assert imported_by(*arguments) <= {"yaml"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("table", "lem-4", "--no-run"),
+        ("table", "--all"),
+        ("run", *TINY, "--cfg"),
+        ("figure", "lem-fig-4", "--no-run"),
+    ],
+)
+def test_what_only_reads_records_needs_no_torch(arguments: tuple[str, ...]) -> None:
+    found = imported_by(*arguments)
+    assert ("torch" in found) == ("--cfg" in arguments)  # classes are looked at where keys are checked
+
+
+@pytest.mark.parametrize("kind", ["models", "tasks", "tables", "figures", "experiments"])
+def test_every_list_has_a_line_for_each_config(physml: Callable[..., Said], kind: str) -> None:
+    code, out, err = physml("list", kind)
+    assert (code, err) == (0, "")
+    names = list((ROOT / "conf" / kind.removesuffix("s")).rglob("*.yaml"))
+    assert sum(not line.startswith(" ") for line in out.splitlines()) == len(names)
+
+
+# ---------------------------------------------------------------------------- run, --cfg, --plan, diff
+
+
+def test_cfg_shows_a_config_that_can_be_run_again(physml: Callable[..., Said], own_roots: Path) -> None:
+    import yaml
+
+    from physml.config.compose import compose
+    from physml.config.identity import identity
+
+    code, out, _ = physml("run", *TINY, "--cfg")
+    config = compose(list(TINY)).config
+    assert code == 0
+    assert out.startswith(f"# identity {identity(config)}\n")
+    assert yaml.safe_load(out) == config
+    assert not (own_roots / "results").exists()
+
+
+def test_cfg_shows_a_config_that_is_wrong_and_says_what_is(physml: Callable[..., Said]) -> None:
+    code, out, err = physml("run", *TINY, "+model.d_hiden=3", "--cfg")
+    assert code == 2
+    assert "d_hiden: 3" in out
+    assert "Did you mean d_hidden" in err
+
+
+def test_a_run_leaves_a_record_and_a_second_start_says_done(
+    physml: Callable[..., Said], own_roots: Path
+) -> None:
+    code, out, _ = physml("run", *TINY)
+    assert code == 0
+    (path,) = (own_roots / "results" / "runs" / "adhoc" / "adding-lem").glob("*.json")
+    assert out.startswith(f"finished: {path.relative_to(own_roots)}\n")
+    assert "mse" in out
+    before = path.read_bytes()
+    code, out, _ = physml("run", *TINY)
+    assert code == 0
+    assert out.startswith("finished already")
+    assert "--force trains it again" in out
+    assert path.read_bytes() == before
+    assert json.loads(before)["config"]["experiment"] is None
+
+
+def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roots: Path) -> None:
+    for seed in "01":
+        physml("run", *TINY, f"seed={seed}", f"model.d_hidden={3 + int(seed)}")
+    first, second = sorted(own_roots.rglob("*-seed?.json"), key=lambda path: path.stem[-1])
+    code, out, _ = physml("diff", str(first), str(second))
+    assert code == 0
+    assert "config.model.d_hidden: 3 | 4" in out
+    assert "config.seed: 0 | 1" in out
+    assert physml("diff", str(first), str(first))[1] == "no difference\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", [("run", "-m", *TINY, "seed=0,1"), ("table", "lem-9", "--smoke", "--seeds", "0")]
+)
+def test_plans_are_aligned_columns_that_nothing_is_cut_from(
+    physml: Callable[..., Said], own_roots: Path, command: tuple[str, ...]
+) -> None:
+    code, out, _ = physml(*command, "--plan")
+    assert code == 0
+    head, *rows, total = out.strip().splitlines()
+    assert head.split() == ["run", "ms", "per", "step", "hours", "state"]
+    assert len(rows) == (2 if command[0] == "run" else len(experiments_of(load_table(find_table("lem-9")))))
+    assert all(
+        re.match(r"\S+( \w{8})? split 0 seed [01] [ .\d]+$", row[: head.index("state")]) for row in rows
+    )
+    assert all(row[head.index("state") :].startswith("missing") for row in rows)
+    assert re.match(rf"{len(rows)} runs, {len(rows)} to do: \d+\.\d\d hours one after another$", total)
+    assert not list((own_roots / "results").rglob("*.json"))
+
+
+GET = "To get one: physml data get NAME"
+
+
+def test_data_list_is_whole_in_a_pipe(
+    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = {"data_seed": 1234, "sizes": {"train": 2, "test": 1}}
+    monkeypatch.delenv("PHYSML_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "110")
+    Store.from_env().generated("fitzhugh_nagumo", key, 1, lambda: {"a": np.ones(3)})
+    code, out, _ = physml("data", "list")
+    assert code == 0
+    kept = (
+        r" present +\S+ KiB (fitzhugh_nagumo-\w+\.npz): generated, data_seed 1234, sizes test 1 train 2 at "
+    )
+    assert re.search(kept + r"cache/generated/\1 ", " ".join(out.split()))
+    for start in ("adding\n", "fitzhugh_nagumo\n", "lorenz96\n", "mnist, licence: CC BY-SA 3.0\n"):
+        assert f"\n{start}" in out
+    assert re.search(r"\n  absent +9\.5 MiB  MNIST/raw/train-images-idx3-ubyte\.gz: training images\n", out)
+    here = f"0 of {len(dataset_names())} data sets at hand. {GET}\n"
+    assert out.endswith(f"{here}PHYSML_DATA, a folder of files that you have already, is not set.\n")
+
+
+@pytest.mark.parametrize("action", ["list", "check"])
+def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
+    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PHYSML_DATA", str(own_roots / "nowhere"))
+    code, out, _ = physml("data", action, "mnist", "uci_har", "imdb")
+    *lines, root, hint = out.splitlines()
+    assert code == 0 and max(map(len, lines)) <= 80
+    assert root == f"0 of 3 data sets at hand. {GET}"
+    assert hint == f"PHYSML_DATA={own_roots / 'nowhere'} is not there."
+
+
+def test_columns_are_aligned() -> None:
+    text = console.columns(("a", "bb"), [("ccc", "d"), ("", "e")])
+    assert text.splitlines() == ["a    bb", "ccc  d", "     e"]
+
+
+@pytest.mark.parametrize("alias", ["lem-4", "4", "thesis-5.4", "5.4", "table-4"])
+def test_a_table_answers_to_its_other_names(physml: Callable[..., Said], alias: str) -> None:
+    code, out, _ = physml("table", alias, "--no-run")
+    assert code == 0
+    assert out.startswith("lem-4: ")
+
+
+@pytest.mark.parametrize("arguments", [("table", "g2-4"), ("table", "lem-4"), ("figure", "lem-fig-4")])
+def test_results_that_cannot_be_written_are_said(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file"))
+    code, _, err = physml(*arguments, "--no-run")
+    assert code == 2
+    assert re.search(r"cannot be written: Not a directory\. .*set PHYSML_RESULTS to another folder", err)
+
+
+@pytest.mark.parametrize(("width", "between"), [(220, r".* "), (80, r".*\n +")])
+def test_tables_are_listed_with_their_state(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, own_roots: Path, width: int, between: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.delenv("PHYSML_DATA", raising=False)
+    code, out, _ = physml("table", "--all")
+    assert code == 0 and max(map(len, out.splitlines())) <= width
+    assert re.search(rf"^lem-4 +Test error on FitzHugh-Nagumo{between}\d+/\d+ runs", out, re.M)
+    assert re.search(r"^own-rates +Test RMSE[\s\S]+? \d+/\d+ runs; .*\d+ blocked", out, re.M)
+
+
+# ---------------------------------------------------------------------------- ends that are no answers
+
+
+@pytest.mark.parametrize("arguments", [("list", "experiments"), ("--help",), ("table", "lem-4", "--no-run")])
+def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -> None:
+    command = f"{sys.executable} -u -m physml {' '.join(arguments)} | head -1; exit ${{PIPESTATUS[0]}}"
+    made = subprocess.run(
+        ["bash", "-c", command], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (DataError("the file is gone."), 2, "error: the file is gone."),
+        (KeyboardInterrupt(), 75, "stopped; start the same command again to go on."),
+        (OSError(28, "No space left on device", "x.json"), 2, "error: x.json: No space left on device."),
+    ],
+)
+def test_errors_become_one_line_and_a_code(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, says: str
+) -> None:
+    def fail(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(commands, "diff", fail)
+    got, _, err = physml("diff", "a", "b")
+    assert got == code
+    assert re.fullmatch(says, err.strip())
+
+
+def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(commands, "diff", fail)
+    with pytest.raises(KeyError):
+        physml("diff", "a", "b")
+
+
+def test_a_run_that_fails_ends_with_one(
+    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own_roots / "failing_rnn.py").write_text(
+        "from torch import nn\n\n\nclass Failing(nn.Module):\n"
+        "    def __init__(self, d_in: int, d_hidden: int):\n        super().__init__()\n"
+        "        self.d_in, self.d_out = d_in, d_hidden\n        self.line = nn.Linear(d_in, d_hidden)\n\n"
+        "    def forward(self, u, state=None):\n        raise RuntimeError('no idea')\n"
+    )
+    target = ("plugins=[failing_rnn.py]", "model=own", "model._target_=failing_rnn.Failing")
+    code, out, _ = physml("run", *target, "task=adding", "profile=smoke")
+    assert code == 1
+    assert out.startswith("failed: ")
+    assert "reason: RuntimeError: no idea" in out

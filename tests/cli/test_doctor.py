@@ -1,0 +1,154 @@
+"""`physml doctor`: what it finds on this machine, and on machines where something is missing."""
+
+import importlib
+import importlib.metadata
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from physml.cli import doctor
+from physml.cli.doctor import Row
+
+
+def rows(topic: str) -> dict[str, Row]:
+    return {row.name: row for row in doctor.findings(topic)}
+
+
+@pytest.fixture(autouse=True)
+def plain_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings of the person who runs the tests."""
+    for name in ("PHYSML_DATA", "WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "results"))
+
+
+def test_the_report_of_a_working_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor.main() == 0
+    out = capsys.readouterr().out
+    for topic in doctor.CHECKS:
+        assert f"\n{topic}\n" in f"\n{out}"
+    assert "the check failed" not in out
+    assert out.rstrip().endswith("Nothing is missing.")
+
+
+def test_versions_are_those_installed() -> None:
+    assert rows("packages")["torch"].value.startswith(importlib.metadata.version("torch").partition("+")[0])
+
+
+def test_every_dependency_has_a_tested_version() -> None:
+    tested = doctor._tested()
+    assert [name for name in rows("packages") if doctor._normal(name) not in tested] == []
+
+
+def test_another_version_than_the_tested_one_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_tested", lambda: {"numpy": "0.1"})
+    row = rows("packages")["numpy"]
+    assert row.state == "note"
+    assert "the tested version is 0.1" in row.value
+
+
+def test_a_missing_package_is_missing_and_a_missing_tool_of_developers_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name in ("scipy", "ruff"):
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = rows("packages")
+    assert (found["scipy"].state, found["ruff"].state) == ("missing", "note")
+    assert "make setup" in found["scipy"].hint
+    assert "[dev]" in found["ruff"].hint
+    assert doctor.text(list(found.values())).endswith("1 missing, marked with !")
+
+
+@pytest.mark.parametrize("name", ["torch", "torchvision"])
+def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    real = importlib.import_module
+
+    def import_module(wanted: str) -> object:
+        if wanted == name:
+            raise RuntimeError("operator torchvision::nms does not exist\nand much more")
+        return real(wanted)
+
+    monkeypatch.setattr(doctor, "importlib", SimpleNamespace(import_module=import_module))
+    row = {row.name: row for row in doctor._torch()}[name]
+    assert row.state == "missing"
+    assert "nms does not exist" in row.value
+    assert "\n" not in row.value
+
+
+def test_a_check_that_breaks_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> dict[str, str]:
+        raise OSError("constraints.txt is gone")
+
+    monkeypatch.setattr(doctor, "_tested", broken)
+    (row,) = doctor.findings("packages")
+    assert "OSError: constraints.txt is gone" in row.value
+
+
+def test_without_a_compiler_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert [(row.name, row.state) for row in doctor._compilers()] == [("C", "note")]
+
+
+def test_backends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = rows("backends")
+    assert found["torch"].state == "ok"
+    if shutil.which("cc"):
+        assert found["native"].value == f"compiled at first use, kept in {tmp_path / 'cache' / 'native'}"
+    monkeypatch.setenv("CC", "/nonexistent")
+    row = rows("backends")["native"]
+    assert row.state == "note"
+    assert row.value == "no C compiler: CC=/nonexistent is not there"
+
+
+def test_data_roots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert rows("data")["PHYSML_DATA"].state == "note"
+    (tmp_path / "cache" / "generated").mkdir(parents=True)
+    (tmp_path / "cache" / "generated" / "adding.npz").write_bytes(b"x" * 2048)
+    assert "1 files, 2 KiB" in rows("data")["cache"].value
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "none"))
+    assert rows("data")["PHYSML_DATA"].state == "missing"
+
+
+def test_little_disk_and_folders_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3 * 2**20))
+    row = rows("disk")["results"]
+    assert (row.state, row.value.partition(" free")[0]) == ("note", "3.0 MiB")
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
+    row = rows("disk")["cache"]
+    assert row.state == "missing"
+    assert "PHYSML_CACHE" in row.hint
+
+
+def test_the_tracker_is_offline_unless_someone_is_logged_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert rows("tracker")["W&B"].value == "offline: not logged in"
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password key\n", encoding="utf-8")
+    (tmp_path / ".netrc").chmod(0o600)
+    assert rows("tracker")["W&B"].value.startswith("online")
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
+    assert rows("tracker")["W&B"].value.startswith("offline")  # logged in elsewhere
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    value = rows("tracker")["W&B"].value
+    assert value.startswith("online")
+    assert "xxx" not in value
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert rows("tracker")["W&B"].value == "offline: WANDB_MODE says so"
+
+
+def test_the_exit_code_says_whether_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "CHECKS", {"a": lambda: iter([Row("a", "b", "c", "missing", "Get it.")])})
+    assert doctor.main() == 1
+    assert "! b  c\n       Get it." in capsys.readouterr().out

@@ -1,0 +1,131 @@
+"""What `physml list` shows: every file of conf/, described from its source alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from physml.cli import inventory
+from physml.errors import ConfigError
+from physml.paths import CONF, ROOT
+
+GROUPS = {
+    "models": "model",
+    "tasks": "task",
+    "tables": "table",
+    "experiments": "experiment",
+    "figures": "figure",
+}
+
+
+@pytest.mark.parametrize("kind", inventory.KINDS)
+def test_every_config_is_listed_and_described(kind: str) -> None:
+    folder = CONF / GROUPS[kind]
+    files = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")}
+    found = inventory.entries(kind)
+    assert {entry.name for entry in found} == files
+    assert all(entry.about for entry in found)
+
+
+def test_a_class_is_described_by_its_docstring_and_a_template_by_its_comment() -> None:
+    models = {entry.name: entry for entry in inventory.models()}
+    assert models["lem"].about.startswith("Two states per unit")
+    assert models["lem"].target == "physml.models.lem.LEM"
+    assert models["own"].target is None
+    assert "plugins=[my_rnn.py]" in models["own"].about
+
+
+@pytest.mark.parametrize("kind", ["models", "tasks"])
+def test_configs_of_one_class_are_told_apart(kind: str) -> None:
+    told = [entry.about for entry in inventory.entries(kind)]
+    assert sorted(told) == sorted(set(told))
+    assert not any(":math:" in about for about in told)
+
+
+def test_a_table_shows_its_title_and_its_other_names() -> None:
+    tables = {entry.name: entry for entry in inventory.tables()}
+    assert "FitzHugh-Nagumo" in tables["lem-4"].about
+    assert "thesis-5.4" in tables["lem-4"].facts
+
+
+def test_an_experiment_shows_model_task_and_provenance() -> None:
+    experiments = {entry.name: entry for entry in inventory.experiments()}
+    entry = experiments["lem/fitzhugh_nagumo-lem"]
+    assert entry.about.startswith("lem on fitzhugh_nagumo; ")
+    assert entry.facts == "official-code"
+
+
+def test_numbers_in_names_are_sorted_as_numbers(own_conf: Path) -> None:
+    for name in ("lem-10", "lem-9", "cornn-2"):
+        (own_conf / "table" / f"{name}.yaml").write_text("title: T\n", encoding="utf-8")
+    assert [entry.name for entry in inventory.tables()] == ["cornn-2", "lem-9", "lem-10"]
+
+
+@pytest.mark.parametrize("content", ["title: [", "just words", ""])
+def test_a_damaged_config_is_named(own_conf: Path, content: str) -> None:
+    (own_conf / "table" / "lem-4.yaml").write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"lem-4\.yaml"):
+        inventory.tables()
+
+
+def test_a_table_without_a_title_is_refused(own_conf: Path) -> None:
+    (own_conf / "table" / "lem-4.yaml").write_text("seeds: [0]\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="title"):
+        inventory.tables()
+
+
+def test_nothing_there_is_said(own_conf: Path) -> None:
+    assert inventory.text(inventory.figures()) == "none yet"
+
+
+def test_an_unknown_kind_gets_a_near_name() -> None:
+    with pytest.raises(ConfigError, match="tables"):
+        inventory.entries("table")
+
+
+def test_long_descriptions_go_on_below_themselves() -> None:
+    found = [inventory.Entry("a", "word " * 30, "searched-here"), inventory.Entry("longer", "short")]
+    lines = inventory.text(found, width=60).splitlines()
+    assert lines[0].startswith("a       word")
+    assert lines[1].startswith("        word")
+    assert max(map(len, lines)) <= 60
+    assert lines[-2].endswith("[searched-here]")
+    assert lines[-1] == "longer  short"
+
+
+def test_lines_below_are_wrapped_and_hang() -> None:
+    entry = inventory.Entry("task", "about", below=("data: mnist", "  linear: " + "rmse 0.1, " * 12))
+    lines = inventory.text([entry], width=60).splitlines()
+    assert lines[1] == "      data: mnist" and lines[2].startswith("        linear: rmse 0.1, ")
+    assert all(line.startswith("            ") for line in lines[3:]) and len(lines) > 4
+    assert max(map(len, lines)) <= 60
+
+
+def test_listing_imports_neither_torch_nor_hydra() -> None:
+    code = (
+        "import sys\nfrom physml import listing\n"
+        "for kind in listing.KINDS: listing.entries(kind)\n"
+        "print([name for name in ('torch', 'hydra', 'omegaconf', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.fixture
+def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for group in GROUPS.values():
+        (tmp_path / group).mkdir()
+    monkeypatch.setattr(inventory, "CONF", tmp_path)
+    return tmp_path
+
+
+def test_a_part_of_the_name_or_a_wildcard_narrows_a_list() -> None:
+    names = [entry.name for entry in inventory.entries("experiments", "g2/texas")]
+    assert "g2/texas-gcn" in names and all(name.startswith("g2/texas") for name in names)
+    some = [entry.name for entry in inventory.entries("experiments", "lem/*-short")]
+    assert some and all(name.startswith("lem/") and "-short" in name for name in some)
+    both = [entry.name for entry in inventory.entries("experiments", "texas graphcon")]
+    assert both and all("graphcon" in name and "texas" in name for name in both)
+    with pytest.raises(ConfigError, match=r"^none of the \d+ models has graphcom in its name\. Did you mean"):
+        inventory.entries("models", "graphcom")

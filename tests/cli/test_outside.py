@@ -1,0 +1,267 @@
+"""From a folder that is not the repository: a model of one's own, as a run and as a row; rows that break."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from physml.cli import main
+from physml.config.compose import Composed, compose
+from physml.execution import requested_runs
+from physml.execution.run_spec import spec_of
+from physml.paths import ROOT
+from physml.reporting.table_spec import experiments_of, find_table, load_table
+
+MY_RNN = '''"""A leaky average of a driven tanh."""
+
+import torch
+from torch import Tensor, nn
+
+
+class MyRNN(nn.Module):
+    def __init__(self, d_in: int, d_hidden: int, *, leak: float = 0.1) -> None:
+        super().__init__()
+        self.d_in, self.d_out, self.leak = d_in, d_hidden, leak
+        self.drive = nn.Linear(d_in, d_hidden)
+
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+        y = u.new_zeros(u.shape[0], self.d_out) if state is None else state[0]
+        path = []
+        for push in torch.tanh(self.drive(u)).unbind(1):
+            y = (1 - self.leak) * y + self.leak * push
+            path.append(y)
+        return torch.stack(path, 1), (y,)
+'''
+MINE = """# @package _global_
+defaults:
+  - override /model: own
+  - override /task: fitzhugh_nagumo
+plugins: [my_rnn.py]
+model: {_target_: my_rnn.MyRNN, d_hidden: 16, leak: 0.2, smoke: {d_hidden: 3}}
+trainer: {epochs: 400, batch_size: 32}
+optim: {lr: 3.0e-3}
+"""
+TABLE = ("table", "lem-4", "--smoke", "--seeds", "0", "--row", "label=Mine,experiment=./mine.yaml")
+Physml = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "my_rnn.py").write_text(MY_RNN)
+    (folder / "mine.yaml").write_text(MINE)
+    return folder
+
+
+@pytest.fixture
+def physml(folder: Path, tmp_path: Path) -> Physml:
+    """A command in that folder, as a process of its own; results go to `out` beside it."""
+    roots = {"PHYSML_RESULTS": "out", "PHYSML_CACHE": "cache"}
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("PHYSML_")},
+        **{key: str(tmp_path / name) for key, name in roots.items()},
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "220",
+    }
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "physml", *arguments]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+    return call
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.rglob("*-split*-seed*.json"))]
+
+
+def row_of(out: str, label: str) -> str:
+    return next(line for line in out.splitlines() if line.startswith(f"{label} "))
+
+
+@pytest.mark.slow
+def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
+    physml: Physml, folder: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "out" / "runs"
+    target = ("plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=fitzhugh_nagumo", "profile=smoke")
+    made = physml("run", *target, "model.d_hidden=3", "+model.leak=0.2")
+    assert made.returncode == 0, made.stderr
+    (record,) = records(runs / "adhoc" / "fitzhugh_nagumo-myrnn")
+    assert record["config"]["model"] == {"_target_": "my_rnn.MyRNN", "d_hidden": 3, "leak": 0.2}
+    assert record["config"]["plugins"] == [str(folder / "my_rnn.py")]
+
+    made = physml(*TABLE)
+    assert made.returncode == 0, made.stderr
+    assert re.search(r"none printed +\d+\.\d", row_of(made.stdout, "Mine"))
+    assert "missing" in row_of(made.stdout, "LEM"), "a row of the paper is not trained for a row of one's own"
+    (mine,) = records(runs / "adhoc" / "mine")
+    assert (mine["status"], mine["experiment"], mine["config"]["model"]["d_hidden"]) == (
+        "finished",
+        "./mine.yaml",
+        3,
+    )
+    assert not (runs / "lem").exists()
+
+    (folder / "my_rnn.py").write_text(MY_RNN.replace("torch.tanh(", "torch.sin("))
+    stale = physml(*TABLE, "--no-run")
+    assert stale.returncode == 0
+    assert "stale" in row_of(stale.stdout, "Mine")
+    assert physml(*TABLE).returncode == 0
+    first, second = records(runs / "adhoc" / "mine")
+    assert first["identity"] != second["identity"]
+    assert first["metrics"] != second["metrics"]
+    assert not list(folder.rglob("*.json")), "results go where PHYSML_RESULTS says"
+    assert (
+        subprocess.run(
+            ["git", "status", "--porcelain", "results/runs"], cwd=ROOT, capture_output=True, text=True
+        ).stdout.count("mine")
+        == 0
+    )
+
+
+def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PHYSML_RESULTS", raising=False)
+    monkeypatch.chdir(folder)
+    for overrides, name in (
+        (["experiment=./mine.yaml"], "mine"),
+        (["plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=adding"], "adding-myrnn"),
+    ):
+        spec = spec_of(compose(overrides))
+        assert spec.record_path.parent == ROOT / "results" / "runs" / "adhoc" / name
+        ignored = subprocess.run(["git", "check-ignore", "-q", str(spec.record_path)], cwd=ROOT)
+        assert ignored.returncode in (0, 128), "128: not a git checkout"
+
+
+def test_plugins_are_found_beside_the_experiment_file(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    composed = compose([f"experiment={folder.name}/mine.yaml"])
+    assert composed.config["plugins"] == [str(folder / "my_rnn.py")]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        (
+            "mine.yaml",
+            "leak: 0.2",
+            "laek: 0.2",
+            "row Mine: model.laek: MyRNN has no such argument. Did you mean leak",
+        ),
+        (
+            "mine.yaml",
+            "my_rnn.MyRNN",
+            "my_rnn.MyRN",
+            "row Mine: .*my_rnn.py has no class MyRN. Did you mean MyRNN",
+        ),
+        ("mine.yaml", "[my_rnn.py]", "[other.py]", "row Mine: there is no plugin file other.py"),
+        ("mine.yaml", "# @package", "# package", "row Mine: .*line 1 must be exactly"),
+        ("my_rnn.py", "y = (1", "y = = (1", "row Mine: .*my_rnn.py: line 17: invalid syntax"),
+        (
+            "my_rnn.py",
+            "import torch\n",
+            "import troch\n",
+            "row Mine: .*my_rnn.py .*line 3: ModuleNotFoundError",
+        ),
+    ],
+)
+def test_a_mistake_in_a_row_of_ones_own_is_told_before_anything_is_trained(
+    physml: Physml, folder: Path, tmp_path: Path, file: str, old: str, new: str, says: str
+) -> None:
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new, 1))
+    made = physml(*TABLE)
+    assert made.returncode == 2
+    assert re.search(says, made.stderr), made.stderr
+    assert "Traceback" not in made.stderr
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+# ---------------------------------------------------------------------------- rows that cannot be made
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for key, name in {"PHYSML_RESULTS": "out", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
+        monkeypatch.setenv(key, str(tmp_path / name))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("COLUMNS", "220")
+    return tmp_path / "out"
+
+
+@pytest.mark.slow
+def test_rows_that_cannot_be_made_leave_the_others_alone(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the rows of lem-9, one has a misspelt key, one asks for a device that is not there."""
+
+    def spoilt(overrides: list[str]) -> Composed:
+        composed = compose(overrides)
+        if "experiment=lem/fitzhugh_nagumo-lstm" in overrides:
+            composed.config["model"]["d_hiden"] = 3
+        if "experiment=lem/fitzhugh_nagumo-lem_singlescale" in overrides:
+            composed.config["runtime"]["device"] = "abacus"
+        return composed
+
+    monkeypatch.setattr(requested_runs, "compose", spoilt)
+    assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--jobs", "2"]) == 2
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(
+        r"LSTM .*blocked \((\w)\).* \(\1\) model\.d_hiden: LSTM has no such argument\. Did you", out
+    )
+    assert re.search(r"blocked \((\w)\).* \(\1\) runtime\.device=abacus is not a device of torch", out)
+    made = {r["experiment"]: r for r in records(inside)}
+    spoilt_ones = {"lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-lem_singlescale"}
+    assert set(made) == set(experiments_of(load_table(find_table("lem-9")))) - spoilt_ones
+    assert {r["status"] for r in made.values()} == {"finished"}
+    value = made["lem/fitzhugh_nagumo-lem"]["metrics"]["best"]["test"]["rmse"] * 100
+    assert f" {value:.3g}"[:4] in out
+    assert "smoke run: tiny sizes" in (inside / "smoke" / "tables" / "lem-9.md").read_text(encoding="utf-8")
+    assert not (inside / "tables").exists(), "the place of tables with results"
+
+
+def test_a_damaged_record_is_told_in_its_row(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = inside / "runs" / "lem" / "fitzhugh_nagumo-lem" / "0a1b2c3d-split0-seed0.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"schema": 1, ')
+    assert main.main(["table", "lem-9", "--smoke", "--no-run"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"blocked \((\w)\).* \(\1\) \S*0a1b2c3d-split0-seed0\.json is damaged", out)
+    assert "LSTM" in out
+
+
+def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spoilt(overrides: list[str]) -> Composed:
+        composed = compose(overrides)
+        composed.config["optim"]["weigth_decay"] = 0.1
+        return composed
+
+    monkeypatch.setattr(requested_runs, "compose", spoilt)
+    assert main.main(["table", "lem-9", "--smoke", "--plan"]) == 2
+    out = capsys.readouterr().out
+    assert "0 runs, 0 to do" in out
+    told = out.count("cannot be run: optim.weigth_decay: Adam has no such argument. Did you mean")
+    assert told == len(experiments_of(load_table(find_table("lem-9"))))
+
+
+def test_the_example_of_the_how_to_is_the_one_tested_here() -> None:
+    text = (ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8")
+    assert MY_RNN in text
+    assert MINE.replace(", smoke: {d_hidden: 3}", "") in text
+    assert shutil.which("git") is not None

@@ -1,0 +1,74 @@
+"""`physml list tasks`: sizes and trivial references, measured on data that are at hand, never made up."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from physml.cli import inventory, main, task_facts
+from physml.data.readers.har import UCI_HAR
+from physml.errors import DataError
+from physml.paths import ROOT
+
+
+@pytest.fixture(autouse=True)
+def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for key in ("RESULTS", "RUNS", "CACHE", "DATA"):
+        monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
+    monkeypatch.setattr("physml.cli.task_facts.results_roots", lambda: [tmp_path / "results"])
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def below(task: str) -> list[str]:
+    (entry,) = [entry for entry in inventory.tasks() if entry.name == task]
+    return list(entry.below)
+
+
+def test_what_was_not_measured_is_not_said(roots: Path) -> None:
+    assert below("lorenz96") == ["protocols: paper", "not measured yet: physml list tasks --measure lorenz96"]
+    data, protocols = below("har2")
+    assert data.startswith("data: uci_har (absent: UCI HAR Dataset.zip missing, get it with")
+    assert protocols.startswith("protocols: paper")
+
+
+def test_sizes_and_references_are_those_of_the_data(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    UCI_HAR.fixture(roots / "data")
+    assert main.main(["list", "tasks", "--measure", "har2", "--verify", "off"]) == 0
+    made = json.loads((roots / "results/tasks/har2.json").read_text())
+    assert [one["protocol"] for one in made["measured"]] == list(task_facts.settings("har2"))
+    first = made["measured"][0]
+    accuracy = first["references"]["majority class"]["accuracy"]
+    lines = below("har2")
+    assert f"train {first['sizes']['train']}, " in lines[1] and lines[1].endswith("[unverified data]")
+    assert lines[2].startswith(f"  majority class: accuracy {accuracy:.4g}")
+    assert lines[2].strip() in capsys.readouterr().out
+
+
+def test_large_scores_are_whole_numbers() -> None:
+    one = {"protocol": "paper", "sizes": {"test": 1}, "d_in": 1, "d_out": 1, "data": {}}
+    one["references"] = {"uniform": {"perplexity": 1e4, "bpc": 5.64386}}
+    assert list(task_facts._lines_of(one))[1] == "  uniform: perplexity 10,000, bpc 5.644"
+
+
+def test_absent_data_are_told_and_nothing_is_kept(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DataError, match=r"har2: data absent: UCI HAR Dataset\.zip missing"):
+        task_facts.measure("har2", "bytes")
+    assert main.main(["list", "tasks", "--measure", "har2"]) == 2
+    assert "not measured" in capsys.readouterr().err
+    assert not (roots / "results").exists()
+
+
+def test_what_was_measured_before_a_change_is_not_shown(roots: Path) -> None:
+    file = task_facts.file_of(roots / "results", "lorenz96")
+    file.parent.mkdir(parents=True)
+    config = task_facts._plain("lorenz96") | {"forcing": 7.0}
+    file.write_text(json.dumps({"config": config, "measured": []}))
+    assert below("lorenz96")[-1].startswith("measured before it was changed")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results/tasks").glob("*.json")), ids=lambda path: path.stem)
+def test_what_is_kept_fits_the_tasks_of_today(path: Path) -> None:
+    found = json.loads(path.read_text())
+    assert found["config"] == task_facts._plain(path.stem), f"physml list tasks --measure {path.stem}"
+    assert {one["protocol"] for one in found["measured"]} <= set(task_facts.settings(path.stem))

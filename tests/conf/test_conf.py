@@ -1,0 +1,468 @@
+"""Contracts over every file of conf/: it composes, is checked, builds, takes a step, names every argument."""
+
+import copy
+import functools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from physml.config import build
+from physml.config.compose import GROUPS, HEADER, compose, names
+from physml.config.resolve import resolve
+from physml.config.schema import checked
+from physml.config.yaml_file import read_yaml
+from physml.data.store import Store
+from physml.errors import ConfigError, PhysmlError
+from physml.execution import search
+from physml.paths import CONF
+from physml.reporting import figure_spec, table_spec
+from physml.seeding import stream
+from physml.training.evaluate import apply
+
+FILES = sorted(path.relative_to(CONF).as_posix() for path in CONF.rglob("*.yaml"))
+MODELS = [name for name in names("model") if name != "own"]
+TASKS = [name for name in names("task") if name != "own"]
+BASE = ("model=lem", "task=adding", "profile=smoke", "tracker=none")
+BASE_OF_GRAPHS = ("model=gcn", "task=texas", "profile=smoke", "tracker=none")
+BASE_OF_MANY_GRAPHS = ("model=gcn", "task=zinc", "profile=smoke", "tracker=none")
+
+# Arguments that a config need not name: they choose how torch computes, not what.
+EXEMPT = {
+    "optim": {
+        "params",
+        "foreach",
+        "maximize",
+        "capturable",
+        "differentiable",
+        "fused",
+        "decoupled_weight_decay",
+    },
+    "model": {"d_in"},
+    "net": {"layer", "d_in", "d_out", "readout", "tokens", "vectors"},
+    "task": set(),
+}
+OURS = {"optim": {"lr_factors"}, "model": {"smoke"}, "net": set(), "task": {"smoke", "datasets", "defaults"}}
+
+
+def config_of(*overrides: str) -> dict[str, Any]:
+    return copy.deepcopy(_composed(overrides))
+
+
+@functools.cache
+def _composed(overrides: tuple[str, ...]) -> dict[str, Any]:
+    return compose(list(overrides)).config
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+LOADED: dict[tuple[str, str], Any] = {}
+
+
+def loaded(config: dict[str, Any], store: Store) -> Any:
+    """The task of a config with its data. Equal tasks are loaded once: a step leaves no trace in them."""
+    key = (json.dumps([config["task"], config["split"]], sort_keys=True), str(store.cache))
+    if key not in LOADED:
+        LOADED[key] = build.build_task(config)
+        LOADED[key].load(store, config["split"])
+    return LOADED[key]
+
+
+def takes_a_step(config: dict[str, Any], store: Store) -> None:
+    """Builds task, net, optimizer and schedule; one step moves the weights and has a finite loss."""
+    config = checked(config)
+    task = loaded(config, store)
+    torch.manual_seed(0)
+    net = build.build_net(config, task)
+    optimizer = build.build_optimizer(config, net)
+    build.build_schedule(config, optimizer)
+    batch = next(iter(task.batches("train", config["trainer"]["batch_size"], stream(0, "order", 0))))
+    before = [p.detach().clone() for p in net.parameters()]
+    output, _ = apply(net, batch, None)
+    loss = task.loss(output, batch)
+    loss.backward()
+    optimizer.step()
+    assert torch.isfinite(loss)
+    assert any(not torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    assert all(torch.isfinite(p).all() for p in net.parameters())
+
+
+def build_node(group: str, name: str) -> dict[str, Any]:
+    return read_yaml(CONF / group / f"{name}.yaml")
+
+
+@functools.cache
+def of_graphs(group: str, name: str) -> bool:
+    cls = resolve(build_node(group, name)["_target_"])
+    return cls.readout in ("node", "graph") if group == "task" else build.passes_messages(cls)
+
+
+# ---------------------------------------------------------------------------- composes, builds, takes a step
+
+
+def base_of(group: str, name: str) -> tuple[str, ...]:
+    """Overrides of a small run of which a file of conf/ can be a part."""
+    if group == "net" and build_node(group, name).get("pool"):
+        return BASE_OF_MANY_GRAPHS
+    graphs = group in ("model", "net", "task") and of_graphs(group, name)
+    return BASE_OF_GRAPHS if graphs else BASE
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [(m, t) for m in MODELS for t in TASKS if of_graphs("model", m) == of_graphs("task", t)],
+)
+def test_every_model_takes_a_step_on_every_task_of_its_kind(model: str, task: str, store: Store) -> None:
+    """The whole grid in one process; `make smoke` runs a part of it, as a person would."""
+    of_ids = resolve(build_node("task", task)["_target_"]).tokens
+    embedding = ["net.embedding=5"] if of_ids else []
+    config = config_of(f"model={model_of_kind(model)}", f"task={task}", "profile=smoke", *embedding)
+    config["model"] = config_of(
+        f"model={model}", *[o for o in base_of("model", model) if not o.startswith("model=")]
+    )["model"]
+    takes_a_step(config, store)
+
+
+def model_of_kind(model: str) -> str:
+    return "gcn" if of_graphs("model", model) else "lem"
+
+
+@pytest.mark.parametrize(("model", "task"), [("gcn", "adding"), ("lem", "texas")])
+def test_a_model_of_the_other_kind_is_refused(model: str, task: str, store: Store) -> None:
+    config = checked(config_of(f"model={model_of_kind(model)}", f"task={task}", "profile=smoke"))
+    with pytest.raises(ConfigError, match=r"^model=\w+ does not take the (sequences|graphs) that \w+ gives"):
+        build.build_net(config, loaded(config, store))
+
+
+def test_half_precision_on_graphs_is_refused_before_training(store: Store) -> None:
+    config = checked(config_of("model=gcn", "task=texas", "precision=bf16", "profile=smoke"))
+    with pytest.raises(ConfigError, match=r"precision=bf16 is not there for networks on graphs"):
+        build.build_net(config, loaded(config, store))
+
+
+@pytest.mark.parametrize(("net", "task"), [("graph", "adding"), ("sequence", "texas")])
+def test_a_net_of_the_other_kind_is_refused(net: str, task: str, store: Store) -> None:
+    config = checked(config_of("model=gcn", f"task={task}", f"net={net}", "profile=smoke"))
+    with pytest.raises(ConfigError, match=r"^net=\w+ does not take .* Set net=(sequence|graph)\.$"):
+        build.build_net(config, loaded(config, store))
+
+
+@pytest.mark.parametrize("name", names("experiment"))
+def test_every_experiment_takes_a_step(name: str, store: Store) -> None:
+    takes_a_step(config_of(f"experiment={name}", "profile=smoke"), store)
+
+
+@pytest.mark.parametrize("name", names("experiment"))
+def test_every_experiment_is_sound_at_full_size_and_says_where_it_comes_from(name: str) -> None:
+    config = checked(config_of(f"experiment={name}"))
+    assert config["provenance"]["kind"] in ("paper", "official-code", "searched-here", "own")
+    assert config["provenance"]["source"]
+    assert config["experiment"] == name
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [(g, n) for g in ("net", "trainer", "optim", "runtime", "tracker", "profile") for n in names(g)],
+)
+def test_every_choice_of_the_other_groups_takes_a_step(group: str, name: str, store: Store) -> None:
+    small = () if group == "net" and of_graphs(group, name) else ("task.length=10",)
+    config = config_of(*base_of(group, name)[:2], f"{group}={name}", *small)
+    takes_a_step({**config, "profile": "smoke"}, store)
+
+
+@pytest.mark.parametrize("name", table_spec.table_ids(kind="runs"))
+def test_every_table_names_experiments_that_are_there(name: str) -> None:
+    spec = table_spec.load_table(CONF / "table" / f"{name}.yaml")
+    cells = [(column, spec.cell(row, column).experiment) for row in spec.rows for column in spec.columns]
+    for column, experiment in cells:
+        if experiment is not None:
+            better = resolve(config_of(f"experiment={experiment}")["task"]["_target_"]).better
+            metric = column.metric.partition("/")[2]
+            assert metric in better
+            assert column.better == better[metric]
+
+
+@pytest.mark.parametrize("name", [path.stem for path in (CONF / "figure").glob("*.yaml")])
+def test_every_figure_names_experiments_that_are_there(name: str) -> None:
+    spec = figure_spec.load_figure(figure_spec.find_figure(name))
+    assert {experiment for experiment, _, _ in spec.runs} <= set(names("experiment"))
+
+
+@pytest.mark.parametrize("name", search.search_ids())
+def test_every_search_varies_keys_that_are_there(name: str) -> None:
+    spec = search.load_search(name)
+    point = {key: value["low"] if isinstance(value, dict) else value[0] for key, value in spec.space.items()}
+    trial = search.trial_spec(spec, 0, point)
+    assert trial.config["runtime"]["score_test"] is False
+    better = resolve(trial.config["task"]["_target_"]).better
+    assert better[spec.metric] == spec.better
+
+
+# ---------------------------------------------------------------------------- what a file must say
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_first_line_says_what_a_file_is(file: str) -> None:
+    first, second = (CONF / file).read_text(encoding="utf-8").split("\n")[:2]
+    if file.startswith(("experiment/", "profile/")):
+        assert first == HEADER, "any other first line makes Hydra ignore the package, and so the values"
+    else:
+        assert re.match(r"# \w.{8,}", first)
+        assert "@package" not in first + second
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_file_names_a_place_of_one_machine(file: str) -> None:
+    text = (CONF / file).read_text(encoding="utf-8")
+    assert not re.search(r"(^|[\s:\[{,\"'=(])(~/|/\w+/|[A-Za-z]:\\)", text), "an absolute path"
+
+
+def nodes() -> list[tuple[str, str]]:
+    return [(group, name) for group in EXEMPT for name in names(group) if name != "own"]
+
+
+@pytest.mark.parametrize(("group", "name"), nodes())
+def test_a_config_names_every_argument_of_its_class(group: str, name: str) -> None:
+    """So that no number hides in a default of the code, where a change would not be seen."""
+    config = build_node(group, name)
+    known = set(build.arguments(resolve(config["_target_"])))
+    assert set(config) - {"_target_"} - OURS[group] == known - EXEMPT[group]
+
+
+@pytest.mark.parametrize(("group", "name"), [(g, n) for g, n in nodes() if g in ("model", "task")])
+def test_the_version_in_the_source_is_that_of_the_class(group: str, name: str) -> None:
+    """Identities read `version` from the source; a base in another file would hide it."""
+    from physml.config.class_source import read_class
+
+    target = build_node(group, name)["_target_"]
+    assert read_class(target).version == resolve(target).version
+
+
+# ---------------------------------------------------------------------------- a misspelt key
+
+
+def keys(node: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every key of a config; the names in `lr_factors` are patterns, checked when the net is there."""
+    for key, value in node.items():
+        yield (*where, key)
+        if isinstance(value, dict) and key != "lr_factors":
+            yield from keys(value, (*where, key))
+
+
+def misspelt(word: str) -> str:
+    return word[:-2] + word[-1] + word[-2] if len(set(word[-2:])) == 2 else word + word[-1]
+
+
+def with_misspelt(config: dict[str, Any], where: tuple[str, ...]) -> dict[str, Any]:
+    config = copy.deepcopy(config)
+    node = config
+    for key in where[:-1]:
+        node = node[key]
+    node[misspelt(where[-1])] = node[where[-1]]
+    return config
+
+
+def rich_config() -> dict[str, Any]:
+    """Nothing in it is null that may hold keys."""
+    return config_of(
+        "experiment=lem/fitzhugh_nagumo-lem-dt2",
+        "+trainer.select.metric=rmse",
+        "+trainer.stop={_target_:physml.training.selection.Patience,epochs:3,metric:null}",
+        "+trainer.schedule={_target_:torch.optim.lr_scheduler.StepLR,step_size:3,gamma:0.1}",
+        "+trainer.average={_target_:physml.training.averaging.Triggered,epochs:3,latest:9,metric:null}",
+    )
+
+
+@pytest.mark.parametrize("where", sorted(keys(rich_config())), ids=".".join)
+def test_a_misspelt_key_is_refused_wherever_it_stands(where: tuple[str, ...]) -> None:
+    checked(rich_config())
+    with pytest.raises(ConfigError, match=re.escape(misspelt(where[-1]))):
+        checked(with_misspelt(rich_config(), where))
+
+
+@pytest.mark.parametrize("name", [*MODELS, *TASKS, *names("optim"), *names("net"), *names("tracker")])
+def test_every_file_refuses_every_misspelt_key(name: str) -> None:
+    group = next(g for g in ("model", "task", "optim", "net", "tracker") if name in names(g))
+    base = [o for o in base_of(group, name) if not o.startswith(f"{group}=")]
+    config = config_of(*base, f"{group}={name}")
+    for where in keys({group: config[group]}):
+        if where != (group, "_target_") and len(where) > 1:
+            with pytest.raises(ConfigError, match=re.escape(misspelt(where[-1]))):
+                checked(with_misspelt(config, where))
+
+
+def run_checked(*overrides: str) -> None:
+    checked(compose([*overrides]).config)
+
+
+MISSPELT = [
+    ("modle", "model"),
+    ("sede", "seed"),
+    ("model.d_hiden", "d_hidden"),
+    ("net.n_layer", "n_layers"),
+    ("task.lenght", "length"),
+    ("trainer.epoch", "epochs"),
+    ("trainer.select.metrc", "metric"),
+    ("trainer.selct._target_", "select"),
+    ("optim.weigth_decay", "weight_decay"),
+    ("optim.lr_factor", "lr_factors"),
+    ("runtime.thread", "threads"),
+    ("tracker.projct", "project"),
+    ("provenance.sorce", "source"),
+]
+
+
+def base_for(key: str) -> list[str]:
+    return ["experiment=lem/fitzhugh_nagumo-lem"] if "provenance" in key else ["model=lem", "task=adding"]
+
+
+def value_for(key: str) -> str:
+    return "physml.training.selection.Last" if key.endswith("_target_") else "1"
+
+
+@pytest.mark.parametrize(("key", "meant"), MISSPELT)
+def test_a_misspelt_override_is_refused_with_a_near_name(key: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(key)) as refusal:
+        run_checked(*base_for(key), f"{key}={value_for(key)}")
+    if key != "trainer.select.metrc":  # the default rule names no metric, so nothing near is there
+        assert f"Did you mean {meant}" in str(refusal.value)
+
+
+@pytest.mark.parametrize(("key", "meant"), MISSPELT)
+def test_a_misspelt_key_that_is_added_is_refused_with_a_near_name(key: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"{re.escape(key.partition('._')[0])}.*Did you mean {meant}"):
+        run_checked(*base_for(key), f"+{key}={value_for(key)}")
+
+
+def written(folder: Path, body: str, name: str = "mine.yaml") -> Path:
+    path = folder / name
+    path.write_text(f"{HEADER}\ndefaults:\n  - override /model: lem\n  - override /task: adding\n{body}")
+    return path
+
+
+@pytest.mark.parametrize(("key", "meant"), MISSPELT)
+def test_a_misspelt_key_in_an_experiment_file_is_refused_with_a_near_name(
+    tmp_path: Path, key: str, meant: str
+) -> None:
+    parents = key.split(".")
+    body = "".join(f"{'  ' * depth}{part}:\n" for depth, part in enumerate(parents))
+    body = f"{body.rstrip()} {value_for(key)}\n"
+    if "provenance" in key:
+        body = "provenance:\n  kind: own\n  source: mine\n  sorce: 1\n"
+    with pytest.raises(ConfigError, match=f"Did you mean {meant}"):
+        run_checked(f"experiment={written(tmp_path, body)}")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("model: {smoke: {d_hiden: 3}}\n", "model.smoke.d_hiden.*Did you mean d_hidden"),
+        ("trainer: {epochs: 3}\ntrainer: {epochs: 4}\n", "trainer stands there twice.*line 6"),
+        ("model: 5\n", "model must hold keys and values; got 5"),
+        ("trainer: {select: 5}\n", "trainer.select must hold keys and values; got 5"),
+        ("trainer: {schedule: 5}\n", "trainer.schedule must hold keys and values; got 5"),
+        ("optim: {lr: [}\n", "is no valid YAML.*line 5"),
+        ("plugins: mine.py\n", "plugins must be a list"),
+        ("model: {dt: '${seeed}'}\n", "model.dt: .*seeed.* not found"),
+        ("provenance: {kind: papr, source: x}\n", "provenance.kind must be one of.*Did you mean paper"),
+        ("precision: fp16\n", "precision must be one of 'fp32', 'tf32', 'bf16'"),
+    ],
+)
+def test_what_is_wrong_in_an_experiment_file_is_told(tmp_path: Path, body: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        run_checked(f"experiment={written(tmp_path, body)}")
+
+
+@pytest.mark.parametrize(
+    ("first", "says"), [("# mine", "line 1 must be exactly"), ("defaults:", "line 1 must be exactly")]
+)
+def test_an_experiment_file_that_hydra_would_ignore_is_refused(tmp_path: Path, first: str, says: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{first}\n# @package _global_\nseed: 3\n" if first.startswith("#") else f"{first} []\n")
+    with pytest.raises(ConfigError, match=says):
+        compose([f"experiment={path}"])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("override /modle: lem", "no config group modle. Did you mean model"),
+        ("override /model: lme", "no config model/lme. Did you mean lem"),
+    ],
+)
+def test_misspelt_names_in_the_defaults_of_an_experiment_file_are_told(
+    tmp_path: Path, line: str, says: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{HEADER}\ndefaults:\n  - {line}\n")
+    with pytest.raises(ConfigError, match=f"{re.escape(str(path))}: .*{says}"):
+        compose([f"experiment={path}"])
+
+
+# ---------------------------------------------------------------------------- values and precedence
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("seed=x", "seed must be a whole number; got 'x'"),
+        ("seed=1.5", "seed must be a whole number"),
+        ("seed=-1", "seed must not be negative"),
+        ("split=-1", "split must not be negative"),
+        ("trainer.epochs=0", "trainer.epochs must be positive"),
+        ("trainer.batch_size=true", "trainer.batch_size must be a whole number"),
+        ("trainer.max_steps=none", "must be a whole number.*Write null for none"),
+        ("trainer.epochs=null", "must be a whole number; got None. It must have a value"),
+        ("optim.lr=fast", "optim.lr must be a number"),
+        ("optim.lr=nan", "optim.lr must be"),
+        ("optim.lr=-1", "negative|Invalid learning rate"),
+        ("optim.betas=[0.9]", "optim.betas must have 2 entries"),
+        ("model.multiscale=1", "model.multiscale must be true or false"),
+        ("model.d_hidden='16'", "model.d_hidden must be a whole number"),
+        ("runtime.threads=0", "runtime.threads must be positive"),
+        ("profile=smok", "no profile named smok. Did you mean smoke"),
+        ("tracker.mode=offlin", "tracker.mode must be one of.*Did you mean offline"),
+        ("optim.lr_factors=0.1", "optim.lr_factors must hold keys and values"),
+        ("optim.lr_factors={b:fast}", "optim.lr_factors.b must be a number"),
+        ("optim.lr_factors={b:-1}", "optim.lr_factors.b must not be negative"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(override: str, says: str, store: Store) -> None:
+    with pytest.raises(PhysmlError, match=says):
+        takes_a_step(compose(["model=lem", "task=adding", "profile=smoke", override]).config, store)
+
+
+def test_smoke_sizes_hold_whatever_the_experiment_says_but_not_what_was_typed() -> None:
+    config = config_of("experiment=cornn/adding-500-cornn", "profile=smoke")
+    assert (config["trainer"]["epochs"], config["model"]["d_hidden"], config["task"]["length"]) == (2, 4, 10)
+    config = config_of(
+        "experiment=cornn/adding-500-cornn", "profile=smoke", "model.d_hidden=7", "trainer.epochs=3"
+    )
+    assert (config["trainer"]["epochs"], config["model"]["d_hidden"]) == (3, 7)
+    full = config_of("experiment=cornn/adding-500-cornn")
+    assert full["task"]["length"] == 500
+    assert "smoke" not in full["model"]
+
+
+def test_interpolations_are_resolved(tmp_path: Path) -> None:
+    path = written(tmp_path, "model: {d_hidden: '${trainer.batch_size}'}\ntrainer: {batch_size: 17}\n")
+    assert compose([f"experiment={path}"]).config["model"]["d_hidden"] == 17
+
+
+@pytest.mark.parametrize("name", ["a b.yaml", "ä,ö=.yaml", "plain.yml"])
+def test_an_experiment_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    composed = compose([f"experiment={written(tmp_path, 'seed: 3', name)}"])
+    assert composed.config["seed"] == 3
+    assert composed.config["experiment"] == composed.choices["experiment"] == f"./{name}"
+
+
+def test_every_folder_of_conf_is_known() -> None:
+    folders = {path.name for path in CONF.iterdir() if path.is_dir()}
+    assert folders == {*GROUPS, "table", "figure", "search", "dataset"}

@@ -1,0 +1,172 @@
+"""Numbers that must not change in silence: identities of all experiments, first losses of all models.
+
+`python tests/conf/test_golden.py` rewrites tests/golden/identities.json and first_losses.json; with names such as
+experiment=lem/adding-500-lem it computes only the losses of these and of what is new. Look at the diff
+before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
+"""
+
+import csv
+import gzip
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from physml import files
+from physml.config import build
+from physml.config.build import passes_messages
+from physml.config.compose import Composed, compose, names
+from physml.config.identity import identity
+from physml.config.resolve import resolve
+from physml.config.schema import checked
+from physml.config.yaml_file import read_yaml
+from physml.execution.run import perform
+from physml.execution.run_spec import spec_of
+from physml.paths import CONF
+
+NEAR = 1e-5  # a relative difference that is none
+GOLDEN = Path(__file__).parents[1] / "golden"
+REWRITE = "If the change is meant: python tests/conf/test_golden.py"
+TINY = (
+    "profile=smoke",
+    "trainer.epochs=3",
+    "trainer.max_steps=9",
+    "trainer.eval_every=1",
+    "runtime.device=cpu",
+    "runtime.backend=torch",  # the same on machines with and without a C compiler
+)
+
+
+def task_for(model: str) -> str:
+    """A task of the kind that the model is for."""
+    cls = resolve(read_yaml(CONF / "model" / f"{model}.yaml")["_target_"])
+    return "task=texas" if passes_messages(cls) else "task=adding"
+
+
+RUNS: dict[str, tuple[str, ...]] = {
+    **{f"experiment={name}": (f"experiment={name}",) for name in names("experiment")},
+    **{f"model={name}": (f"model={name}", task_for(name)) for name in names("model") if name != "own"},
+}
+
+
+def identities() -> dict[str, str]:
+    return {name: identity(compose([f"experiment={name}"]).config) for name in names("experiment")}
+
+
+class Silent:
+    """Shows no progress."""
+
+    def start(self, *_: Any) -> None: ...
+    def step(self, *_: Any) -> None: ...
+    def row(self, *_: Any) -> None: ...
+    def close(self, *_: Any) -> None: ...
+
+
+def first_losses(overrides: tuple[str, ...]) -> list[float]:
+    """The mean training losses of three tiny epochs, by the real loop on the CPU in float32.
+
+    They are computed, also where an earlier call has left its record.
+    """
+    composed = compose([*overrides, *TINY])
+    spec = spec_of(Composed(checked(composed.config), composed.choices), adhoc=True)  # where is no matter
+    made = perform(spec, Silent(), force=True)
+    assert made["status"] == "finished"
+    with gzip.open(Path(made["path"]).with_name(made["curve"]), "rt") as file:
+        return [float(row["train/loss"]) for row in csv.DictReader(file)]
+
+
+def written(name: str) -> dict[str, Any]:
+    return json.loads((GOLDEN / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def own_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        set_roots(tmp_path_factory.mktemp("golden"), patch.setenv)
+        yield
+
+
+def set_roots(folder: Path, setenv: Any) -> None:
+    for key, name in {"PHYSML_RESULTS": "results", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
+        setenv(key, str(folder / name))
+
+
+def test_no_identity_has_changed() -> None:
+    golden, now = written("identities.json"), identities()
+    changed = sorted(name for name in {*golden, *now} if golden.get(name) != now.get(name))
+    assert not changed, f"new identities: old records of these become stale. {REWRITE}"
+
+
+def test_golden_losses_are_of_what_is_in_conf() -> None:
+    assert set(written("first_losses.json")) == set(RUNS), REWRITE
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_roots")
+@pytest.mark.parametrize("name", RUNS)
+def test_no_first_loss_has_changed(name: str) -> None:
+    wanted, losses = written("first_losses.json")[name], first_losses(RUNS[name])
+    if losses == pytest.approx(wanted, rel=NEAR):
+        return
+    off = np.abs(np.subtract(losses, wanted)) / 3  # processors round differently, and some losses feel it
+    assert np.all(off <= spread(RUNS[name], losses)), (
+        f"the numerics of {name} have changed, from {wanted} to {losses}, by more than rounding explains: "
+        f"raise `version` of its model, task or trainer. {REWRITE}"
+    )
+
+
+def spread(overrides: tuple[str, ...], losses: list[float]) -> np.ndarray:
+    """How far the losses move when each weight is a little off at the start: the furthest of six tries."""
+    moved = []
+    for seed in range(6):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(build, "build_net", nudged(seed))
+            moved.append(first_losses(overrides))
+    return np.abs(np.subtract(moved, losses)).max(0)
+
+
+def nudged(seed: int) -> Callable[..., nn.Module]:
+    """`build_net` with its weights off by about NEAR of themselves."""
+
+    def made(*given: Any, whole: Callable[..., nn.Module] = build.build_net) -> nn.Module:
+        net = whole(*given)
+        draws = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for weight in net.parameters():
+                weight.mul_(1 + NEAR * torch.randn(weight.shape, generator=draws))
+        return net
+
+    return made
+
+
+@pytest.mark.usefixtures("own_roots")
+@pytest.mark.parametrize("name", ["experiment=lem/fitzhugh_nagumo-lem", "experiment=g2/wisconsin-g2_sage"])
+def test_a_loss_off_by_a_hundredth_is_more_than_rounding(name: str) -> None:
+    losses = first_losses(RUNS[name])
+    assert np.all(3 * spread(RUNS[name], losses) < 0.01 * np.abs(losses))
+
+
+def rewrite(only: list[str]) -> None:
+    """All identities, and the losses of `only` (`experiment=lem/adding-500-lem`), or of everything."""
+    files.write_text(GOLDEN / "identities.json", json.dumps(identities(), indent=1) + "\n")
+    kept = written("first_losses.json") if only else {}
+    with tempfile.TemporaryDirectory(prefix="physml-golden-") as name:
+        set_roots(Path(name), os.environ.__setitem__)
+        losses = {
+            key: kept[key] if key in kept and key not in only else first_losses(overrides)
+            for key, overrides in RUNS.items()
+        }
+    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(values)}" for key, values in losses.items())
+    files.write_text(GOLDEN / "first_losses.json", f"{{\n{lines}\n}}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(rewrite(sys.argv[1:]))

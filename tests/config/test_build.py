@@ -1,0 +1,630 @@
+"""The one place where config becomes objects: what may be named, how values are coerced, what is built."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import nn
+
+from physml.config import build
+from physml.config.build import check, construct
+from physml.config.compose import compose
+from physml.config.load import coerce
+from physml.config.resolve import refuse_foreign, resolve
+from physml.config.schema import checked
+from physml.errors import ConfigError
+from physml.paths import ROOT, TASKS
+
+FOREIGN = [
+    "os.system",
+    "builtins.eval",
+    "builtins.exec",
+    "subprocess.Popen",
+    "pickle.Unpickler",
+    "importlib.import_module",
+    "torch.hub.load",
+    "torch.load",
+    "torch.jit.ScriptModule",
+    "torch_geometric.data.Data",
+    "scipy.linalg.lu",
+    "physmlx.models.lem.LEM",
+    "torch.nnx.Linear",
+    "tasksx.adding.Adding",
+    "physml",
+    "LEM",
+    "",
+    ".LEM",
+]
+# The name lies in the allow-list, what it leads to does not.
+ALIASES = [
+    "physml.execution.planning.subprocess.Popen",
+    "physml.records.provenance.subprocess",
+    "physml.execution.planning.RunSpec.to_json",
+    "physml.config.compose.tempfile.TemporaryDirectory",
+    "physml.config.compose.Path",
+    "physml.models.lem.nn.Module",
+    "physml.models.lem.Tensor",
+    "physml.files.write_text",
+    "physml.config.build.__loader__",
+    "physml.config.build.__class__",
+    "torch.nn.modules.module.OrderedDict",
+    "torch.nn.functional.linear",
+    "torch.nn.init.uniform_",
+    "torch.optim.Adam.step",
+    "torch.nn.Module.__init__.__globals__",
+    "tasks.adding.hashlib",
+    "tasks.adding.EVAL_SEED",
+    "tasks.adding.Tensor",
+    "tasks...Adding",
+]
+
+
+def run_config(*overrides: str) -> dict[str, Any]:
+    return compose(["model=lem", "task=adding", "profile=smoke", *overrides]).config
+
+
+# ---------------------------------------------------------------------------- what may be named
+
+
+@pytest.mark.parametrize("target", [*FOREIGN, *ALIASES])
+def test_nothing_outside_the_allow_list_is_a_class_for_us(target: str) -> None:
+    with pytest.raises(ConfigError):
+        resolve(target)
+
+
+@pytest.mark.parametrize("target", [None, 5, ["os.system"], {"a": 1}, True])
+def test_a_target_must_be_text(target: Any) -> None:
+    with pytest.raises(ConfigError, match=r"must name a class as module.Class"):
+        check({"_target_": target}, "model")
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("physml.models.lem.LEM", "LEM"),
+        ("tasks.adding.Adding", "Adding"),
+        ("torch.nn.Linear", "Linear"),
+        ("torch.optim.Adam", "Adam"),
+        ("torch.optim.lr_scheduler.StepLR", "StepLR"),
+    ],
+)
+def test_what_is_allowed_is_found(target: str, name: str) -> None:
+    assert resolve(target).__name__ == name
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("physml.models.lem.LME", "physml.models.lem has no class LME. Did you mean LEM"),
+        ("physml.models.lme.LEM", "no module physml.models.lme. Did you mean physml.models.lem"),
+        ("tasks.addding.Adding", "no module tasks.addding. Did you mean tasks.adding"),
+        ("torch.optim.Adm", "Did you mean Adam"),
+        ("os.system", "not allowed. Allowed are physml, tasks, torch.nn"),
+    ],
+)
+def test_a_wrong_name_is_told(target: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        resolve(target)
+
+
+def poisoned(config: dict[str, Any], where: str, target: str) -> dict[str, Any]:
+    """The config with a node that names `target` put where `where` says, inside dicts and lists."""
+    *parents, last = where.split(".")
+    node: Any = config
+    for parent in parents:
+        node = node[parent]
+    node[last] = {"_target_": target}
+    return config
+
+
+PLACES = [
+    "model",
+    "net",
+    "task",
+    "optim",
+    "arrays",
+    "trainer.select",
+    "trainer.stop",
+    "trainer.schedule",
+    "model.clip",
+    "model.dt",
+    "net.encoder",
+    "task.length",
+    "optim.lr",
+    "optim.lr_factors",
+    "tracker.tags",
+    "provenance",
+]
+
+
+@pytest.mark.parametrize("target", ["os.system", "physml.execution.planning.subprocess.Popen"])
+@pytest.mark.parametrize("where", PLACES)
+def test_foreign_code_is_refused_wherever_it_is_named(where: str, target: str) -> None:
+    with pytest.raises(ConfigError):
+        checked(poisoned(run_config(), where, target))
+
+
+@pytest.mark.parametrize("value", [[{"_target_": "os.system"}], [[{"a": {"_target_": "os.system"}}]]])
+@pytest.mark.parametrize("where", ["model.clip", "optim.betas", "net.encoder", "tracker.tags"])
+def test_foreign_code_is_refused_inside_lists(where: str, value: Any) -> None:
+    config = run_config()
+    section, key = where.split(".")
+    config[section][key] = value
+    with pytest.raises(ConfigError, match=r"os.system is not allowed"):
+        checked(config)
+
+
+def test_the_place_of_a_foreign_name_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"trainer.schedule.a\[1\]._target_=os.system"):
+        refuse_foreign({"trainer": {"schedule": {"a": [1, {"_target_": "os.system"}]}}})
+
+
+LOUD = """
+from pathlib import Path
+
+from torch import nn
+
+Path(__file__).with_suffix(".imported").touch()
+
+
+class Loud(nn.Module):
+    def __init__(self, d_in: int, d_hidden: int = 3, part: object = None) -> None:
+        super().__init__()
+        Path(__file__).with_suffix(".built").touch()
+"""
+
+
+@pytest.fixture
+def loud(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A plugin that leaves a file when it is imported, another when it is built; its name is its own."""
+    name = "loud_" + "".join(c if c.isalnum() else "_" for c in request.node.name)
+    path = tmp_path / f"{name}.py"
+    path.write_text(LOUD)
+    return path
+
+
+def loud_config(path: Path) -> dict[str, Any]:
+    return run_config(f"plugins=[{path}]", "model=own", f"model._target_={path.stem}.Loud")
+
+
+def test_the_whole_tree_is_looked_at_before_a_plugin_is_imported(loud: Path) -> None:
+    config = loud_config(loud)
+    config["trainer"]["schedule"] = {"_target_": "os.system", "command": "true"}
+    with pytest.raises(ConfigError, match=r"os.system"):
+        checked(config)
+    assert not loud.with_suffix(".imported").exists()
+
+
+def test_checking_a_config_builds_nothing_of_it(loud: Path) -> None:
+    config = loud_config(loud)
+    config["model"]["part"] = {"_target_": f"{loud.stem}.Loud", "d_in": 2}
+    checked(config)
+    assert loud.with_suffix(".imported").exists()
+    assert not loud.with_suffix(".built").exists()
+    built = construct(config["model"], "model", config["plugins"], d_in=1)
+    assert loud.with_suffix(".built").exists()
+    assert type(built).__name__ == "Loud"
+
+
+def test_nodes_inside_arguments_and_lists_are_built(tmp_path: Path) -> None:
+    path = tmp_path / "nest_of_parts.py"
+    path.write_text(
+        "class Nest:\n"
+        "    def __init__(self, *, parts: list, one: object, size: float):\n"
+        "        self.parts, self.one, self.size = parts, one, size\n"
+    )
+    leaf = {"_target_": "nest_of_parts.Nest", "parts": [], "one": 1, "size": 2}
+    nest = construct(
+        {"_target_": "nest_of_parts.Nest", "parts": [leaf, 5, [leaf]], "one": leaf, "size": 1},
+        "x",
+        [str(path)],
+    )
+    assert [type(p).__name__ for p in (nest.parts[0], nest.one, nest.parts[2][0])] == ["Nest"] * 3
+    assert isinstance(nest.one.size, float)
+    bad = leaf | {"siez": 1}
+    with pytest.raises(ConfigError, match=r"x.parts\[1\].siez: Nest has no such argument. Did you mean size"):
+        check({"_target_": "nest_of_parts.Nest", "parts": [1, bad], "one": 1, "size": 1}, "x", [str(path)])
+
+
+@pytest.mark.parametrize(
+    ("where", "target", "says"),
+    [
+        ("model", "torch.optim.Adam", "model: Adam does not belong here: it has no forward"),
+        ("optim", "torch.nn.ReLU", "optim: ReLU does not belong here: it has no step"),
+        ("task", "physml.models.lem.LEM", "task: LEM does not belong here: it has no load"),
+        (
+            "trainer.select",
+            "physml.training.selection.Patience",
+            "trainer.select: Patience does not belong here",
+        ),
+        ("trainer.stop", "physml.training.selection.Last", "trainer.stop: Last does not belong here"),
+        ("task", "physml.task.base.Task", "task: Task is a base class"),
+    ],
+)
+def test_a_class_in_the_wrong_place_is_told(where: str, target: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        checked(poisoned(run_config(), where, target))
+
+
+# ---------------------------------------------------------------------------- plugins
+
+
+def plugin(folder: Path, name: str, text: str) -> str:
+    path = folder / f"{name}.py"
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+SMALL = """
+class Small:
+    def __init__(self, n: int = 1):
+        self.n = n
+"""
+
+
+def test_a_plugin_is_loaded_from_its_file_once(tmp_path: Path) -> None:
+    path = plugin(tmp_path, "small_plugin", SMALL)
+    one, two = (resolve("small_plugin.Small", [path]) for _ in range(2))
+    assert one is two
+    assert sys.modules["small_plugin"].__file__ == path
+    assert not (tmp_path / "__pycache__").exists(), "cached code could be older than the file"
+
+
+def test_a_plugin_that_was_edited_after_its_import_is_refused(tmp_path: Path) -> None:
+    path = plugin(tmp_path, "edited_plugin", SMALL)
+    resolve("edited_plugin.Small", [path])
+    plugin(tmp_path, "edited_plugin", SMALL + "\n# edited\n")
+    with pytest.raises(ConfigError, match="has changed since it was imported"):
+        resolve("edited_plugin.Small", [path])
+
+
+@pytest.mark.parametrize("name", ["torch", "numpy", "json", "physml", "tasks", "statistics", "omegaconf"])
+def test_a_plugin_may_not_take_the_name_of_a_package(tmp_path: Path, name: str) -> None:
+    path = plugin(tmp_path, name, SMALL)
+    before = sys.modules.get(name)
+    with pytest.raises(ConfigError, match=f"the plugin {name}.py has the name of .* Rename the file"):
+        resolve(f"{name}.Small", [path])
+    assert sys.modules.get(name) is before
+
+
+def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    paths = [plugin(tmp_path, "twin", SMALL), plugin(tmp_path / "sub", "twin", SMALL)]
+    with pytest.raises(ConfigError, match=r"two plugins are named twin.py. Rename one"):
+        run_config(f"plugins=[{','.join(paths)}]")
+
+
+def test_a_later_plugin_may_import_an_earlier_one(tmp_path: Path) -> None:
+    first = plugin(tmp_path, "earlier_plugin", SMALL)
+    second = plugin(
+        tmp_path, "later_plugin", "from earlier_plugin import Small\n\n\nclass Big(Small):\n    pass\n"
+    )
+    assert resolve("later_plugin.Big", [first, second]).__name__ == "Big"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = 1\ny = = 2\n", "line 2: SyntaxError"),
+        ("import math\n\nmath.no_such_thing\n", "line 3: AttributeError"),
+        ("\nraise SystemExit(3)\n", "line 2: SystemExit"),
+        ("import no_such_module_anywhere\n", "line 1: ModuleNotFoundError"),
+        ("x = '\x00'\n", "cannot be imported"),
+    ],
+)
+def test_a_broken_plugin_is_told_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    path = plugin(tmp_path, "broken_plugin", text)
+    with pytest.raises(ConfigError, match=says) as refusal:
+        resolve("broken_plugin.Small", [path])
+    assert path in str(refusal.value)
+    assert "broken_plugin" not in sys.modules
+
+
+def test_a_syntax_error_in_a_plugin_is_told_with_its_line_before_it_is_run(tmp_path: Path) -> None:
+    from physml.config.identity import identity
+
+    path = plugin(tmp_path, "wrong_syntax", "class Small:\n    def\n")
+    with pytest.raises(ConfigError, match=r"wrong_syntax.py: line 2: "):
+        identity(run_config(f"plugins=[{path}]", "model=own", "model._target_=wrong_syntax.Small"))
+
+
+def test_a_plugin_leads_to_no_foreign_class(tmp_path: Path) -> None:
+    path = plugin(tmp_path, "leading_out", "from subprocess import Popen\n\nfrom torch.nn import GRU\n")
+    with pytest.raises(ConfigError, match="comes from subprocess"):
+        resolve("leading_out.Popen", [path])
+    assert resolve("leading_out.GRU", [path]) is nn.GRU
+
+
+@pytest.mark.parametrize("name", ["no_such_file.py", "my-rnn.py", "notes.txt"])
+def test_a_plugin_must_be_a_python_file(tmp_path: Path, name: str) -> None:
+    if not name.startswith("no"):
+        (tmp_path / name).write_text(SMALL)
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(ConfigError, match=r"no plugin file|must be a Python file with a plain name"):
+        run_config(f"plugins=['{tmp_path / name}']")
+
+
+# ---------------------------------------------------------------------------- hostile working folders
+
+HOSTILE = """
+from pathlib import Path
+
+Path(__file__).with_suffix(".was_imported").touch()
+raise SystemExit("a file of the working folder was imported")
+"""
+NAMES = (
+    "torch",
+    "numpy",
+    "yaml",
+    "hydra",
+    "omegaconf",
+    "argparse",
+    "difflib",
+    "json",
+    "adding",
+    "lem",
+    "tempfile",
+)
+STUB = "import sys\nfrom physml.cli.main import main\nsys.exit(main())\n"  # what pip writes for the console script
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "tasks").mkdir(parents=True)
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(HOSTILE)
+    for name in ("__init__", "adding"):
+        (folder / "tasks" / f"{name}.py").write_text(HOSTILE)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["module", "script"])
+def test_nothing_of_the_working_folder_is_imported(hostile: Path, tmp_path: Path, way: str) -> None:
+    script = tmp_path / "bin" / "physml"
+    script.parent.mkdir()
+    script.write_text(STUB)
+    start = ["-m", "physml"] if way == "module" else [str(script)]
+    made = subprocess.run(
+        [sys.executable, *start, "run", "model=lem", "task=adding", "profile=smoke", "trainer.epochs=1"],
+        cwd=hostile,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    assert "finished" in made.stdout
+    assert not list(hostile.rglob("*.was_imported"))
+    assert len(list((tmp_path / "results" / "runs").rglob("*-seed0.json"))) == 1
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """physml importable, as an installation makes it; records, caches and work in `folder`."""
+    roots = {"PHYSML_RESULTS": "results", "PHYSML_CACHE": "cache", "PHYSML_RUNS": "runs"}
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("PHYSML_")},
+        **{key: str(folder / name) for key, name in roots.items()},
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def test_tasks_are_those_of_the_checkout_even_when_others_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "__init__.py").write_text("")
+    (tmp_path / "tasks" / "adding.py").write_text("class Adding:\n    pass\n")
+    kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "tasks"}
+    for name in kept:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    import tasks.adding
+
+    assert tasks.adding.__file__ == str(tmp_path / "tasks" / "adding.py")
+    try:
+        assert sys.modules[resolve("tasks.adding.Adding").__module__].__file__ == str(TASKS / "adding.py")
+    finally:
+        for name in [n for n in sys.modules if n.partition(".")[0] == "tasks"]:
+            del sys.modules[name]
+        sys.modules.update(kept)
+
+
+# ---------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "wanted"),
+    [
+        (1, float, 1.0),
+        (2.0, int, 2),
+        (True, bool, True),
+        ("a", str, "a"),
+        (None, int | None, None),
+        (3.0, int | None, 3),
+        (1, float | None, 1.0),
+        (1, Any, 1),
+        (1, int | float, 1),
+        (1.5, int | float, 1.5),
+        (2.0, Literal[1, 2], 2),
+        ("a", Literal["a", "b"], "a"),
+        ([1, 2.0], tuple[float, float], (1.0, 2.0)),
+        ([1, 2], tuple[float, ...], (1.0, 2.0)),
+        ([1, 2], list[float], [1.0, 2.0]),
+        ([1, 2], Sequence[float], [1.0, 2.0]),
+        ([[1], [2.0]], list[list[int]], [[1], [2]]),
+        ([[1, 2], [3]], tuple[tuple[float, ...], ...], ((1.0, 2.0), (3.0,))),
+        (1, float | Sequence[float], 1.0),
+        ([1], float | Sequence[float], [1.0]),
+        ({"a": 1}, dict[str, float], {"a": 1.0}),
+        ({"a": 1}, Mapping[str, float] | None, {"a": 1.0}),
+        ([1], list, [1]),
+        ([1], tuple, (1,)),
+        ({"a": 1}, dict, {"a": 1}),
+        (None, None, None),
+        (0.1, float | torch.Tensor, 0.1),
+    ],
+)
+def test_values_become_what_their_annotation_says(value: Any, hint: Any, wanted: Any) -> None:
+    got = coerce(value, hint, "x")
+    assert got == wanted
+    assert type(got) is type(wanted)
+    if isinstance(wanted, list | tuple):
+        assert list(map(type, got)) == list(map(type, wanted))
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("1", float),
+        ("1", int),
+        (1.5, int),
+        (True, int),
+        (True, float),
+        (1, bool),
+        (0, bool),
+        ("true", bool),
+        (1, str),
+        (None, int),
+        (None, str),
+        (None, list[int]),
+        (float("nan"), float),
+        (float("inf"), float),
+        (float("inf"), int),
+        (True, Literal[1, 2]),
+        (1, Literal[True]),
+        ("c", Literal["a", "b"]),
+        ("ab", list[str]),
+        (3, list[int]),
+        ([1, "2"], list[int]),
+        ([1, 2, 3], tuple[float, float]),
+        ([1, [2]], list[int]),
+        ({"a": 1}, list[int]),
+        ([1], dict[str, int]),
+        ({"a": "b"}, dict[str, int]),
+        ({1: 2}, dict[str, int]),
+        ("fast", float | torch.Tensor),
+        ("fast", torch.Tensor),
+        ("fast", int | float | None),
+        (0, None),
+    ],
+)
+def test_values_of_another_kind_are_refused_by_name(value: Any, hint: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the\.place.* must "):
+        coerce(value, hint, "the.place")
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        ({"d_hidden": 4}, "model needs a _target_"),
+        (5, "model needs a _target_, the class to build; got 5"),
+        ({"_target_": "physml.models.lem.LEM"}, "LEM needs d_hidden, dt"),
+        ({"_target_": "physml.models.lem.LEM", "d_in": 3}, "model.d_in: LEM has no such argument"),
+        ({"_target_": "physml.models.lem.LEM", "d_hiden": 3}, "Did you mean d_hidden"),
+        ({"_target_": "torch.nn.LSTM", "hidden_size": 3}, "model.hidden_size: LSTM has no such argument"),
+    ],
+)
+def test_a_node_that_cannot_be_built_is_told(node: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check(node, "model", given=("d_in",))
+
+
+def test_what_torch_says_of_a_value_is_told_with_its_place() -> None:
+    config = run_config("optim.lr=-1")
+    with pytest.raises(ConfigError, match="optim: Adam: Invalid learning rate"):
+        build.build_optimizer(config, nn.Linear(1, 1))
+
+
+# ---------------------------------------------------------------------------- optimizer groups
+
+
+def optimizer(factors: dict[str, float] | None, net: nn.Module, **changes: Any) -> torch.optim.Optimizer:
+    config = run_config("optim.lr=0.5")
+    config["optim"] |= {"lr_factors": factors} | changes
+    return build.build_optimizer(config, net)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
+def test_torch_updates_in_one_pass_what_it_would_parameter_by_parameter(name: str) -> None:
+    found = []
+    for said in ({}, {"foreach": False}):
+        torch.manual_seed(0)
+        net = nn.Linear(5, 3).double()
+        node = {"_target_": f"torch.optim.{name}", "lr": 0.01, "weight_decay": 0.1, "lr_factors": None}
+        made = build.build_optimizer({**run_config(), "optim": node | said}, net)
+        assert bool(made.defaults["fused"]) == (not said)
+        for _ in range(5):
+            made.zero_grad()
+            net(torch.arange(10.0).view(2, 5).double()).square().sum().backward()
+            made.step()
+        found.append([p.detach() for p in net.parameters()])
+    torch.testing.assert_close(*found)
+
+
+def test_an_optimizer_of_others_and_complex_weights_are_left_as_they_are() -> None:
+    net = nn.Linear(2, 2)
+    assert not optimizer(None, nn.Linear(2, 2, dtype=torch.complex64)).defaults["fused"]
+    config = run_config()
+    config["optim"] = {"_target_": "torch.optim.Adamax", "lr": 0.01, "lr_factors": None}
+    assert "fused" not in build.build_optimizer(config, net).defaults
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 3), nn.Linear(3, 1)
+        self.frozen = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+
+def rates(made: torch.optim.Optimizer, net: nn.Module) -> dict[str, float]:
+    rate = {id(p): group["lr"] for group in made.param_groups for p in group["params"]}
+    return {name: rate[id(p)] for name, p in net.named_parameters() if id(p) in rate}
+
+
+def test_without_factors_there_is_one_group_of_all_trainable_parameters() -> None:
+    net = Two()
+    made = optimizer(None, net)
+    assert len(made.param_groups) == 1
+    assert rates(made, net) == dict.fromkeys(("a.weight", "a.bias", "b.weight", "b.bias"), 0.5)
+
+
+def test_factors_give_groups_of_their_own_and_the_first_pattern_counts() -> None:
+    net = Two()
+    made = optimizer({"a.weight": 0.1, "a.*": 2, "b.bias": 0}, net)
+    assert rates(made, net) == {"a.weight": 0.05, "a.bias": 1.0, "b.weight": 0.5, "b.bias": 0.0}
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    net.b(net.a(torch.ones(1, 2))).sum().backward()
+    made.step()
+    moved = {name for name, p in net.named_parameters() if not torch.equal(p, before[name])}
+    assert "b.bias" not in moved
+    assert {"a.bias", "b.weight"} <= moved
+
+
+def test_all_parameters_may_be_named() -> None:
+    net = Two()
+    assert set(rates(optimizer({"*": 0.5}, net), net).values()) == {0.25}
+
+
+@pytest.mark.parametrize("pattern", ["a.wieght", "frozen", "A.*"])
+def test_a_pattern_that_fits_no_parameter_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigError, match=f"no parameter is left for {pattern}"):
+        optimizer({pattern: 0.1}, Two())
+
+
+def test_a_pattern_behind_a_wider_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no parameter is left for a.weight"):
+        optimizer({"a.*": 0.1, "a.weight": 0.2}, Two())
+
+
+@pytest.mark.parametrize("factor", ["fast", -1, None, True])
+def test_a_factor_must_be_a_number(factor: Any) -> None:
+    with pytest.raises(ConfigError, match=r"optim.lr_factors.a\.\*? "):
+        optimizer({"a.*": factor}, Two())

@@ -1,0 +1,258 @@
+"""Identities: what moves them and what must not, and that two configs never share a record."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from physml.config import class_source
+from physml.config import identity as identities
+from physml.config.compose import Composed, compose
+from physml.config.identity import canonical, identity, payload
+from physml.errors import ConfigError, RunFailed
+from physml.execution.run import existing
+from physml.execution.run_spec import spec_of
+from physml.records import record
+
+PLUGIN = """
+from torch import nn
+
+
+class MyRNN(nn.Module):
+    version = 1
+
+    def __init__(self, d_in: int, d_hidden: int, *, clip: float | None = 1.0, skip: int | None = None):
+        super().__init__()
+"""
+
+
+def config_of(*overrides: str) -> dict[str, Any]:
+    return compose(["model=lem", "task=adding", *overrides]).config
+
+
+BASE = config_of()
+KEY = identity(BASE)
+
+
+def changed(**sections: dict[str, Any]) -> str:
+    config = copy.deepcopy(BASE)
+    for section, values in sections.items():
+        config[section] |= values
+    return identity(config)
+
+
+def test_an_identity_is_eight_hex_digits() -> None:
+    assert len(KEY) == 8
+    assert int(KEY, 16) >= 0
+
+
+@pytest.mark.parametrize("one", [1, 1.0])
+def test_whole_numbers_are_equal_to_their_floats(one: float) -> None:
+    assert changed(model={"dt": one}) == KEY
+    assert config_of("model.dt=1") == config_of("model.dt=1.0")
+    assert identity(config_of("model.dt=1")) == KEY
+
+
+def test_true_is_not_one() -> None:
+    assert changed(model={"biases": True}) != KEY
+
+
+def turned(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: turned(value) for key, value in reversed(node.items())}
+    return node
+
+
+def test_the_order_of_keys_does_not_matter() -> None:
+    assert identity(turned(BASE)) == KEY
+
+
+def test_lists_and_tuples_are_alike_and_their_order_matters() -> None:
+    assert changed(optim={"betas": (0.9, 0.999)}) == KEY
+    assert changed(optim={"betas": [0.999, 0.9]}) != KEY
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [("trainer", "new"), ("optim", "new"), ("net", "new"), ("task", "new")]
+)
+def test_a_new_option_that_is_null_keeps_old_identities(section: str, key: str) -> None:
+    assert changed(**{section: {key: None}}) == KEY
+    assert changed(**{section: {key: 1}}) != KEY
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "seed=7",
+        "runtime.device=cpu",
+        "runtime.threads=2",
+        "runtime.backend=native",
+        "runtime.deterministic=true",
+        "runtime.checkpoint_every_s=1",
+        "runtime.save_model=true",
+        "tracker=none",
+        "tracker.project=other",
+        "model.backend=reference",
+        "model.backend=native",
+        "split=3",
+        "short=half the steps",
+        "n_parameters_printed=1k",
+        "arrays={_target_:physml.training.collectors.TimeScales,n:3}",
+    ],
+)
+def test_what_cannot_move_a_number_is_not_in_the_identity(override: str) -> None:
+    assert identity(config_of(override)) == KEY
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model=cornn",
+        "model.d_hidden=17",
+        "model.dt=0.999",
+        "model.multiscale=false",
+        "model.chrono=10",
+        "net.n_layers=2",
+        "net.readout_init=kaiming_normal",
+        "task.length=501",
+        "task.protocol=official",
+        "trainer.epochs=101",
+        "trainer.batch_size=33",
+        "trainer.clip_norm=1",
+        "trainer.select._target_=physml.training.selection.Last",
+        "+trainer.schedule={_target_:torch.optim.lr_scheduler.StepLR,step_size:3,gamma:0.1}",
+        "+trainer.stop={_target_:physml.training.selection.Patience,epochs:3,metric:null}",
+        "optim=adamw",
+        "optim.lr=1.0001e-3",
+        "+optim.lr_factors={b:0.1}",
+        "precision=bf16",
+        "profile=smoke",
+    ],
+)
+def test_what_can_move_a_number_moves_the_identity(override: str) -> None:
+    assert identity(config_of(override)) != KEY
+
+
+@pytest.mark.parametrize(
+    "target", ["physml.models.lem.LEM", "physml.models.rnn.SequenceModel", "tasks.adding.Adding"]
+)
+def test_a_raised_version_moves_the_identity(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    def raised(name: str) -> class_source.ClassSource:
+        found = class_source.read_class(name)
+        return dataclasses.replace(found, version=found.version + 1) if name == target else found
+
+    monkeypatch.setattr(identities, "read_class", raised)
+    assert identity(BASE) != KEY
+
+
+def test_a_raised_version_of_the_trainer_moves_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identities, "TRAINER_VERSION", identities.TRAINER_VERSION + 1)
+    assert identity(BASE) != KEY
+
+
+def with_plugin(path: Path, *overrides: str) -> str:
+    given = [f"plugins=[{path}]", "model=own", f"model._target_={path.stem}.MyRNN", "task=adding", *overrides]
+    return identity(compose(given).config)
+
+
+def test_an_edited_plugin_is_another_setting(tmp_path: Path) -> None:
+    path = tmp_path / "my_rnn.py"
+    path.write_text(PLUGIN)
+    before = with_plugin(path)
+    assert with_plugin(path) == before
+    path.write_text(PLUGIN + "\n# a comment is an edit, too\n")
+    assert with_plugin(path) != before
+
+
+def test_a_plugin_means_the_same_wherever_it_lies(tmp_path: Path) -> None:
+    keys = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "my_rnn.py"
+        path.write_text(PLUGIN)
+        keys.add(with_plugin(path))
+    assert len(keys) == 1
+
+
+def test_null_counts_where_the_class_takes_something_else_by_default(tmp_path: Path) -> None:
+    """`clip` is 1.0 when left out and nothing when null; `skip` is null either way."""
+    path = tmp_path / "my_rnn.py"
+    path.write_text(PLUGIN)
+    assert with_plugin(path, "+model.clip=null") != with_plugin(path)
+    assert with_plugin(path, "+model.skip=null") == with_plugin(path)
+
+
+def test_the_backend_of_a_plugin_may_be_anything(tmp_path: Path) -> None:
+    path = tmp_path / "my_rnn.py"
+    path.write_text(PLUGIN.replace("clip: float", "backend: str = 'a', clip: float"))
+    assert with_plugin(path, "+model.backend=b") != with_plugin(path)
+
+
+def test_interpolations_are_resolved_before_hashing(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    head = "# @package _global_\ndefaults:\n  - override /model: lem\n  - override /task: adding\n"
+    path.write_text(f"{head}model: {{d_hidden: '${{trainer.batch_size}}'}}\n")
+    by_reference = identity(compose([f"experiment={path}"]).config)
+    assert by_reference == identity(config_of("model.d_hidden=32"))
+    assert by_reference != identity(compose([f"experiment={path}", "trainer.batch_size=16"]).config)
+
+
+def test_a_number_that_is_not_finite_has_no_identity() -> None:
+    with pytest.raises(ConfigError, match="not finite"):
+        changed(optim={"lr": float("inf")})
+
+
+def test_what_is_hashed_goes_through_json_unchanged() -> None:
+    assert json.loads(json.dumps(payload(BASE))) == payload(BASE)
+    assert canonical({"a": None, "b": [1.0, None, {"c": None}]}) == {"b": [1, None, {}]}
+
+
+# ---------------------------------------------------------------------------- where a run belongs
+
+
+def spec(*overrides: str):
+    return spec_of(compose(["experiment=lem/fitzhugh_nagumo-lem", *overrides]))
+
+
+@pytest.mark.parametrize(
+    "overrides", [(), ("seed=4",), ("runtime.threads=2",), ("tracker=none",), ("optim.lr=0.00904",)]
+)
+def test_an_untouched_experiment_has_its_own_folder(overrides: tuple[str, ...]) -> None:
+    assert spec(*overrides).place.folder == "lem/fitzhugh_nagumo-lem"
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model.dt=0.5", "runtime.score_test=false", "short=x", "trainer.epochs=1", "n_parameters_printed=2k"],
+)
+def test_a_touched_experiment_is_kept_out_of_its_folder(override: str) -> None:
+    assert spec(override).place.folder == "adhoc/lem/fitzhugh_nagumo-lem"
+
+
+def test_a_smoke_run_is_kept_out_of_the_checkouts_records(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PHYSML_RESULTS", raising=False)
+    assert spec("profile=smoke").place.folder == "adhoc/lem/fitzhugh_nagumo-lem"
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    assert spec("profile=smoke").place.folder == "lem/fitzhugh_nagumo-lem"
+
+
+def test_two_configs_never_share_a_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    one = spec("seed=99")
+    kept = dict.fromkeys(record.REQUIRED) | {"schema": record.SCHEMA, "identity": one.place.identity}
+    kept |= {"status": "finished", "config": one.config, "seed": 99, "split": 0}
+    record.write(one.record_path, kept | {"hashed": payload(one.config)})
+    assert existing(one) is not None
+    record.write(one.record_path, kept | {"hashed": payload(BASE)})
+    with pytest.raises(RunFailed, match="same identity but another config"):
+        existing(one)
+
+
+def test_names_of_records_do_not_depend_on_where_results_lie() -> None:
+    composed = Composed(BASE, dict.fromkeys(("model", "task"), "x") | {"experiment": None})
+    assert str(spec_of(composed).place.relative) == f"runs/adhoc/x-x/{KEY}-split0-seed0.json"

@@ -1,0 +1,65 @@
+"""A part of a config that names its class replaces what is there, instead of being mixed with it."""
+
+from pathlib import Path
+
+import pytest
+
+from physml.config.compose import HEADER, compose
+from physml.errors import ConfigError
+
+GRAPH = ("model=graphcon_gcn", "task=texas")
+GCN = "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: '${net.hidden}'}"
+
+
+def test_a_coupling_of_another_class_has_its_own_arguments_alone() -> None:
+    config = compose([*GRAPH, GCN, "net.hidden=32"]).config
+    assert config["model"]["coupling"] == {
+        "_target_": "torch_geometric.nn.GCNConv",
+        "in_channels": 64,
+        "out_channels": 32,
+    }
+    assert config["model"]["n_layers"] == compose([*GRAPH]).config["model"]["n_layers"]
+
+
+def test_what_follows_it_changes_it() -> None:
+    config = compose([*GRAPH, GCN, "model.coupling.in_channels=7"]).config
+    assert config["model"]["coupling"]["in_channels"] == 7
+
+
+def test_a_part_may_come_where_there_was_none() -> None:
+    stop = {"_target_": "physml.training.selection.Patience", "epochs": 20, "metric": None}
+    config = compose(
+        [*GRAPH, "trainer.stop={_target_: physml.training.selection.Patience, epochs: 20, metric: null}"]
+    ).config
+    assert config["trainer"]["stop"] == stop
+
+
+def test_a_misspelt_part_is_refused_with_a_near_name() -> None:
+    with pytest.raises(ConfigError, match=r"no config key model\.couplin\. Did you mean coupling\?"):
+        compose([*GRAPH, GCN.replace("coupling", "couplin")])
+
+
+def test_no_experiment_is_said_by_null() -> None:
+    assert compose(["experiment=null", *GRAPH]) == compose([*GRAPH])
+
+
+@pytest.mark.parametrize("text", ["it's", "a\\", "\\'", "x: {y}, [#]", ""])
+def test_a_part_of_a_file_stands_as_it_is_written(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    quoted = text.replace("'", "''")
+    file.write_text(
+        f"{HEADER}\ndefaults:\n  - override /model: graphcon_gcn\n  - override /task: texas\n"
+        "net: {hidden: 16}\nmodel:\n  n_layers: 3\n  coupling:\n    _target_: my_gnn.MyGNN\n"
+        f"    d_in: '${{net.hidden}}'\n    leak: 1.0e-7\n"
+        f"    name: '{quoted}'\n    some: [1, null, {{a: true}}]\n"
+    )
+    assert compose([f"experiment={file}"]).config["model"]["coupling"] == {
+        "_target_": "my_gnn.MyGNN",
+        "d_in": 16,
+        "leak": 1e-7,
+        "name": text,
+        "some": [1, None, {"a": True}],
+    }
+    changed = compose([f"experiment={file}", "model.coupling.leak=0.5", "net.hidden=8"]).config["model"]
+    assert changed["coupling"]["leak"] == 0.5 and changed["coupling"]["d_in"] == 8
+    assert changed["n_layers"] == 3

@@ -1,0 +1,378 @@
+"""Downloads: resumed, compared before they get their name, address after address; what `data` says."""
+
+import hashlib
+import logging
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.cli import main
+from physml.data import catalogue, download, verify
+from physml.data.cache import Generated
+from physml.data.datasets import Content, DataFile, DataSet, Upstream
+from physml.data.store import Store
+from physml.errors import ConfigError, DataError
+
+CONTENT = bytes(range(256)) * 4000  # about a MiB
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+NOWHERE = "http://127.0.0.1:9/none"
+
+
+class Served:
+    """A file server on this machine, with faults on demand: nothing leaves it."""
+
+    def __init__(self) -> None:
+        self.content = CONTENT
+        self.version = '"1"'
+        self.ranges = True  # whether it can send the rest of a file
+        self.cuts: list[int] = []  # after how many bytes the next answers end
+        self.asked: list[str | None] = []  # the Range of each request
+        self.url = ""
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        wanted = request.headers.get("Range")
+        self.asked.append(wanted)
+        condition = request.headers.get("If-Range")
+        start = 0
+        if wanted and self.ranges and condition in (None, self.version):
+            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            if start >= len(self.content):
+                request.send_response(416)
+                request.send_header("Content-Range", f"bytes */{len(self.content)}")
+                request.send_header("Content-Length", "0")
+                request.end_headers()
+                return
+            request.send_response(206)
+            request.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
+        else:
+            request.send_response(200)
+        body = self.content[start:]
+        request.send_header("ETag", self.version)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body[: self.cuts.pop(0)] if self.cuts else body)
+
+
+@pytest.fixture
+def server(monkeypatch) -> Iterator[Served]:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    served = Served()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            served.answer(self)
+
+        def log_message(self, *_) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        served.url = f"http://127.0.0.1:{http.server_port}/set.bin"
+        yield served
+        http.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data", tmp_path / "cache")
+
+
+def dataset(*urls: str, sha256: str | None = SHA256, size: int | None = len(CONTENT), **keys) -> Upstream:
+    file = DataFile("set/set.bin", "all", urls or (NOWHERE,), size, sha256, hash_source="a test", **keys)
+    return Upstream("Set", "https://x.org", "CC0", (file,), Content(), "set")
+
+
+def target(store: Store) -> Path:
+    return store.cache / "files/set/set.bin"
+
+
+def part(store: Store) -> Path:
+    return target(store).with_name("set.bin.part")
+
+
+def begun(store: Store, content: bytes) -> None:
+    part(store).parent.mkdir(parents=True, exist_ok=True)
+    part(store).write_bytes(content)
+
+
+def left(store: Store) -> set[str]:
+    return {path.name for path in target(store).parent.iterdir() if not path.name.endswith(".lock")}
+
+
+# ---------------------------------------------------------------------------- whole downloads
+
+
+def test_downloaded_once_into_the_cache(server, store) -> None:
+    assert download.get(dataset(server.url), store) == [target(store)]
+    assert target(store).read_bytes() == CONTENT and left(store) == {"set.bin"}
+    assert download.get(dataset(NOWHERE), store) == []
+
+
+def test_a_file_below_the_data_root_is_used_without_network(store) -> None:
+    path = store.data / "set/set.bin"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    assert download.get(dataset(), store) == []
+
+
+def test_the_next_address_is_tried(server, store) -> None:
+    download.get(dataset(NOWHERE, server.url), store)
+    assert target(store).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (CONTENT[::-1], "sha256 is .*, expected"),
+        (CONTENT[:-1], "it sent 1023999 bytes, expected 1024000"),
+        (b"<!DOCTYPE html><p>moved</p>", "it sent a web page"),
+    ],
+)
+def test_what_is_not_the_file_is_refused_and_not_kept(server, store, content, says) -> None:
+    server.content = content
+    with pytest.raises(DataError, match=f"{server.url}: {says}"):
+        download.get(dataset(server.url), store)
+    assert left(store) == set()
+
+
+def test_without_network_the_message_has_all_one_needs(server, store) -> None:
+    gone = f"{server.url}/gone"
+    server.answer = lambda request: request.send_error(404)  # type: ignore[method-assign]
+    with pytest.raises(DataError) as caught:
+        download.get(dataset(NOWHERE, gone), store)
+    first, *lines = str(caught.value).splitlines()
+    for told in ("set/set.bin", SHA256, "PHYSML_DATA", str(store.data), str(target(store))):
+        assert told in first
+    assert lines == [f"  {NOWHERE}: connection refused", f"  {gone}: HTTP 404 Not Found"]
+
+
+def test_without_a_published_checksum_the_first_download_is_pinned(server, store, caplog) -> None:
+    unhashed = dataset(server.url, sha256=None, size=None)
+    download.get(unhashed, store)
+    (record,) = [r for r in caplog.records if r.name.startswith("physml") and r.levelno >= logging.WARNING]
+    assert "unverified" in record.getMessage() and SHA256 in record.getMessage()
+    target(store).write_bytes(CONTENT[::-1])
+    with pytest.raises(DataError, match="first seen here"):
+        verify.verified(unhashed, store)
+
+
+def test_a_member_comes_from_its_archive_where_it_has_no_address_of_its_own(server, store, tmp_path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("top/n.txt", "1 2")
+    server.content = (tmp_path / "a.zip").read_bytes()
+    files = (
+        DataFile("n.txt", "numbers", inside="a.zip"),
+        DataFile("a.zip", "all", (server.url,), optional=True),
+    )
+    found = Upstream("Set", "https://x.org", "CC0", files, name="set")
+    download.get(found, store)
+    assert verify.missing(found, store) == []
+    assert verify.FoundFiles(found, store).path("n.txt").read_text() == "1 2"
+
+
+def test_a_data_set_that_readers_do_without_is_got_when_it_is_asked_for(server, store) -> None:
+    found = dataset(server.url, optional=True)
+    assert verify.missing(found, store) == []
+    assert download.get(found, store) == [target(store)] and download.get(found, store) == []
+
+
+# ---------------------------------------------------------------------------- halves
+
+
+def test_a_cut_connection_is_taken_up_where_it_ended(server, store) -> None:
+    server.cuts = [5 * download.CHUNK, 2 * download.CHUNK]
+    download.get(dataset(server.url), store)
+    assert target(store).read_bytes() == CONTENT
+    assert server.asked == [None, f"bytes={5 * download.CHUNK}-", f"bytes={7 * download.CHUNK}-"]
+
+
+def test_a_stopped_download_is_kept_and_goes_on_next_time(server, store, monkeypatch) -> None:
+    class Stopping:
+        def advance(self, n: int) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(download, "CHUNK", 100_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(download, "_Silent", Stopping)
+        with pytest.raises(KeyboardInterrupt):
+            download.get(dataset(server.url), store)
+    assert part(store).stat().st_size == 100_000
+    download.get(dataset(server.url), store)
+    assert server.asked == [None, "bytes=100000-"] and target(store).read_bytes() == CONTENT
+    assert left(store) == {"set.bin"}
+
+
+def test_a_server_that_cannot_send_the_rest_sends_all(server, store) -> None:
+    begun(store, CONTENT[:1000])
+    server.ranges = False
+    download.get(dataset(server.url), store)
+    assert target(store).read_bytes() == CONTENT and len(server.asked) == 1
+
+
+def test_a_file_that_changed_meanwhile_is_sent_anew(server, store) -> None:
+    server.cuts = [download.CHUNK, 0]
+    unhashed = dataset(server.url, sha256=None, size=None)
+    with pytest.raises(DataError, match="connection ended too early"):
+        download.get(unhashed, store)
+    server.content, server.version = CONTENT[::-1], '"2"'
+    download.get(unhashed, store)
+    assert server.asked[-1] == f"bytes={download.CHUNK}-" and target(store).read_bytes() == CONTENT[::-1]
+
+
+def test_half_of_another_file_is_thrown_away(server, store) -> None:
+    begun(store, b"x" * 1000)
+    download.get(dataset(server.url), store)
+    assert server.asked == ["bytes=1000-", None] and target(store).read_bytes() == CONTENT
+
+
+def test_without_a_checksum_half_a_file_of_unknown_origin_is_not_used(server, store) -> None:
+    begun(store, CONTENT[:1000])
+    download.get(dataset(server.url, sha256=None), store)
+    assert server.asked == [None] and target(store).read_bytes() == CONTENT
+
+
+def test_a_part_that_is_whole_is_used(server, store) -> None:
+    begun(store, CONTENT)
+    download.get(dataset(server.url), store)
+    assert server.asked == ["bytes=1024000-"] and target(store).read_bytes() == CONTENT
+
+
+def test_a_part_that_is_too_long_is_thrown_away(server, store) -> None:
+    begun(store, CONTENT + b"x")
+    with pytest.raises(DataError, match="shorter than what was downloaded before"):
+        download.get(dataset(server.url), store)
+    download.get(dataset(server.url), store)
+    assert target(store).read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_said_before_it_is_full(server, store, monkeypatch) -> None:
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(
+        DataError, match=r"the disk is full .*1 MiB are to come, 0 MiB are free.*PHYSML_CACHE"
+    ):
+        download.get(dataset(server.url), store)
+
+
+def test_two_at_once_download_once(server, store) -> None:
+    both = [threading.Thread(target=download.get, args=(dataset(server.url), store)) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert server.asked == [None] and target(store).read_bytes() == CONTENT
+
+
+# ---------------------------------------------------------------------------- physml data list, get, check
+
+
+@pytest.fixture
+def known(server, monkeypatch) -> Upstream:
+    """The catalogue with one data set of one file, and one task that generates its data."""
+    found = dataset(server.url)
+    use(monkeypatch, found)
+    return found
+
+
+def use(monkeypatch, found: Upstream) -> None:
+    monkeypatch.setattr(catalogue, "upstream", lambda name: found)
+    monkeypatch.setattr(catalogue, "dataset_names", lambda: ["set"])
+    monkeypatch.setattr(catalogue, "task_datasets", lambda: {"reads": ["set"], "noise": []})
+    monkeypatch.setattr(DataSet, "upstream", property(lambda _: found))
+    source = Generated("noise", {"n": 3}, 1, lambda: {"a": np.ones(3)})
+    task = type("Task", (), {"sources": lambda _: [source]})()
+    monkeypatch.setattr(catalogue, "_built", lambda tasks: [task] if tasks else [])
+
+
+def states(rows) -> dict[str, str]:
+    return {row.dataset: row.state for row in rows}
+
+
+def test_list_get_check(known, store) -> None:
+    chosen = catalogue.choose([])
+    before = {"set": "absent", "noise": "made when used"}
+    assert states(catalogue.list_data(chosen, store)) == before
+    assert states(catalogue.check_data(chosen, store)) == before
+    assert not store.cache.exists()
+    assert states(catalogue.get_data(chosen, store)) == {"set": "sound", "noise": "sound"}
+    rows = catalogue.list_data(chosen, store)
+    assert states(rows) == {"set": "present", "noise": "present"}
+    for row in rows:
+        assert row.path and row.size == row.path.stat().st_size
+        row.path.write_bytes(row.path.read_bytes()[:-30])
+    damaged = catalogue.check_data(chosen, store)
+    assert states(damaged) == {"set": "damaged", "noise": "damaged"} and all(row.note for row in damaged)
+
+
+def test_a_change_that_keeps_size_and_time_is_seen_by_check(known, store) -> None:
+    import os
+
+    (path,) = download.get(known, store)
+    times = path.stat()
+    path.write_bytes(CONTENT[::-1])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert states(catalogue.check_data(catalogue.choose(["set"]), store)) == {"set": "damaged"}
+
+
+def test_names_are_of_data_sets_or_of_tasks(known) -> None:
+    assert catalogue.choose(["reads"]) == catalogue.choose(["set"]) == catalogue.Chosen(("set",), ())
+    assert catalogue.choose(["noise"]) == catalogue.Chosen((), ("noise",))
+    with pytest.raises(ConfigError, match=r"no data set or task raeds\. Did you mean reads"):
+        catalogue.choose(["raeds"])
+
+
+def test_names_may_stand_behind_options() -> None:
+    options = main.parsed(["data", "check", "--verify", "content", "mnist", "ptb"])
+    assert (options.names, options.verify) == (["mnist", "ptb"], "content")
+
+
+def reads_text(monkeypatch, text: str) -> None:
+    """A reader that takes only files that begin with `text`."""
+
+    def read(files) -> dict[str, np.ndarray]:
+        content = files.path("set/set.bin").read_bytes()
+        if not content.startswith(text.encode()):
+            raise DataError("set/set.bin: it does not begin as it should.")
+        return {"x": np.array(sorted(content))}
+
+    made = DataSet("set", 1, read, lambda _: None, lambda arrays: [arrays["x"].tobytes()])
+    monkeypatch.setattr(catalogue, "reader", lambda _: made)
+
+
+def test_without_a_checksum_a_file_is_unverified_once_it_can_be_read(store, monkeypatch) -> None:
+    use(monkeypatch, dataset(sha256=None, size=None))
+    reads_text(monkeypatch, "good")
+    path = store.data / "set/set.bin"
+    path.parent.mkdir(parents=True)
+    for content, state in ((b"bad", "damaged"), (b"", "damaged"), (b"good", "unverified")):
+        path.write_bytes(content)
+        (row,) = catalogue.check_data(catalogue.choose(["set"]), store)
+        assert row.state == state and row.note
+    path.write_bytes(b"good too")
+    (row,) = catalogue.check_data(catalogue.choose(["set"]), store)
+    assert row.state == "damaged" and "first seen here" in row.note
+
+
+def test_other_bytes_of_the_same_content_are_content_verified(store, monkeypatch) -> None:
+    content = hashlib.sha256(hashlib.sha256(np.array(sorted(b"good")).tobytes()).digest()).hexdigest()
+    found = dataset()
+    use(monkeypatch, Upstream("Set", "https://x.org", "CC0", found.files, Content(content, "a test"), "set"))
+    reads_text(monkeypatch, "go")
+    path = store.data / "set/set.bin"
+    path.parent.mkdir(parents=True)
+    for text, verified, state in (
+        (b"good", "bytes", "damaged"),
+        (b"good", "content", "content-verified"),
+        (b"goodd", "content", "damaged"),
+        (b"goodd", "off", "unverified"),
+    ):
+        path.write_bytes(text)
+        (row,) = catalogue.check_data(catalogue.choose(["set"]), Store(store.data, store.cache, verified))
+        assert row.state == state, row.note

@@ -1,0 +1,62 @@
+"""The shipped index files are what their script draws; damage is told."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from physml.data import splits
+from physml.errors import DataError
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "make_indices.py"
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_indices", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MADE = script().INDICES
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_file_is_what_its_script_draws(name):
+    assert np.array_equal(splits.load_index(name), MADE[name]())
+    assert (splits.FOLDER / f"{name}.npy").read_bytes() == script().content(MADE[name]())
+
+
+def test_every_file_is_made_by_the_script():
+    assert {path.stem for path in splits.FOLDER.glob("*.npy")} == set(MADE)
+    assert len(splits.SUMS.read_text().splitlines()) == len(MADE)
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "index"
+    shutil.copytree(splits.FOLDER, folder)
+    monkeypatch.setattr(splits, "FOLDER", folder)
+    monkeypatch.setattr(splits, "SUMS", folder / "SHA256SUMS")
+    return folder
+
+
+def test_a_changed_file_is_refused_by_name(copy):
+    path = copy / "psmnist-torch-5544.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"psmnist-torch-5544\.npy is damaged"):
+        splits.load_index("psmnist-torch-5544")
+
+
+def test_a_missing_file_and_an_unknown_name_are_told(copy):
+    (copy / "mnist-valid-3000.npy").unlink()
+    with pytest.raises(DataError, match=r"mnist-valid-3000\.npy cannot be read"):
+        splits.load_index("mnist-valid-3000")
+    with pytest.raises(DataError, match=r"no index mnist-valid-300\. .*mnist-valid-3000"):
+        splits.load_index("mnist-valid-300")

@@ -1,0 +1,158 @@
+"""What the run-wide choice of a backend does to a run, and what the record says of it."""
+
+import json
+import shutil
+import signal
+from typing import get_args, get_type_hints
+
+import pytest
+import run_harness as h
+import torch
+
+from physml import paths
+from physml.cli import main
+from physml.config import build
+from physml.config.schema import RuntimeKeys
+from physml.errors import InputError
+from physml.execution import cost_probe, planning, scheduler
+from physml.ops import backend
+from physml.training import trainer
+
+
+def lem(*overrides, **arguments):
+    return [o for o in h.odd("model=lem", *overrides, **arguments) if o != "model=lstm"]
+
+
+def log_of(spec):
+    return (spec.work_folder / "log.txt").read_text()
+
+
+def test_the_config_knows_the_names_of_the_dispatcher():
+    assert get_args(get_type_hints(RuntimeKeys)["backend"]) == backend.CHOICES
+
+
+@pytest.mark.parametrize("name", ["reference", "torch"])
+def test_the_record_says_what_ran(name):
+    spec = h.spec_of(lem(f"runtime.backend={name}"))
+    before = backend.ran()
+    assert h.make(spec)["backend"] == name
+    assert log_of(spec) == ""
+    assert backend.ran() == before
+
+
+def test_a_layers_own_backend_goes_first():
+    assert (
+        h.make(h.spec_of(lem("model.backend=reference", "runtime.backend=torch")))["backend"] == "reference"
+    )
+
+
+def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
+    spec = h.spec_of(h.odd("runtime.backend=native"))
+    made = h.make(spec)
+    assert (made["status"], made["backend"]) == ("finished", "torch")
+    (line,) = log_of(spec).splitlines()
+    assert "runtime.backend=native: this net has a single backend, plain torch, which has run." in line
+
+
+def test_a_layer_without_a_keyword_hears_the_wish_too():
+    overrides = [o for o in h.odd("model=fastrnn", "runtime.backend=reference") if o != "model=lstm"]
+    spec = h.spec_of(overrides)
+    assert h.make(spec)["backend"] == "reference"
+    assert log_of(spec) == ""
+
+
+def test_a_fall_back_is_one_line_in_the_log():
+    """Triton needs a GPU: on a CPU the wish for it is not fulfilled."""
+    spec = h.spec_of(lem("runtime.backend=triton", "runtime.device=cpu"))
+    made = h.make(spec)
+    assert made["status"] == "finished" and "triton" not in made["backend"]
+    assert len([line for line in log_of(spec).splitlines() if "lem: runtime.backend=triton: " in line]) == 1
+
+
+def test_without_a_compiler_a_run_ends_with_one_line_more(monkeypatch, capsys):
+    """LEM computes in C where it can; where it can't, the same run is made by torch."""
+    monkeypatch.setenv("CC", "/nonexistent")
+    spec = h.spec_of(lem("runtime.device=cpu"))
+    assert main.main(["run", *lem("runtime.device=cpu")]) == 0
+    assert json.loads(spec.record_path.read_text())["backend"] == "torch"
+    (line,) = log_of(spec).splitlines()
+    assert line.endswith("lem: no C compiler: CC=/nonexistent is not there. Backend torch computes it.")
+
+
+def test_a_layer_that_demands_c_says_why_there_is_none(monkeypatch, capsys):
+    monkeypatch.setenv("CC", "/nonexistent")
+    assert main.main(["run", *lem("model.backend=native", "runtime.device=cpu")]) == 2
+    assert "lem with backend='native': no C compiler" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_runs_that_start_at_once_compile_once(forked):
+    specs = h.specs_of(lem("seed=0,1", "runtime.device=cpu"))
+    outcome = scheduler.carry_out(planning.plan(specs), jobs=2)
+    assert outcome.exit_code == 0
+    assert [json.loads(spec.record_path.read_text())["backend"] for spec in specs] == ["native"] * 2
+    assert [log_of(spec) for spec in specs] == ["", ""]
+    assert len(list((paths.cache_root() / "native").glob("lem-float-*.so"))) == 1
+
+
+def test_a_layer_that_demands_what_cannot_be_done_stops_the_run(capsys):
+    assert main.main(["run", *lem("model.backend=triton", "runtime.device=cpu")]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: lem with backend='triton': ")
+    assert error.endswith("Use backend='auto', the fastest that can.")
+
+
+def test_numbers_hardly_depend_on_the_backend():
+    specs = [h.spec_of(lem(f"runtime.backend={name}")) for name in ("reference", "torch")]
+    assert specs[0].place == specs[1].place
+    one, other = (h.make(spec, force=True)["metrics"]["last"]["test"]["mse"] for spec in specs)
+    assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_a_run_that_went_on_with_another_backend_tells_both():
+    slow = h.spec_of(lem("runtime.backend=reference", "runtime.checkpoint_every_s=0", step_s=0.05))
+    process = h.start(slow)
+    h.until(lambda: h.steps_done(slow) > 0)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75
+    assert h.make(h.spec_of(lem("runtime.backend=torch", step_s=0.05)))["backend"] == "reference+torch"
+
+
+def test_the_probe_times_the_backend_that_will_run(monkeypatch):
+    chosen = []
+    real = backend.Op._chosen
+
+    def watched(self, *arguments):
+        chosen.append(real(self, *arguments))
+        return chosen[-1]
+
+    monkeypatch.setattr(backend.Op, "_chosen", watched)
+    cost_probe.probe(h.spec_of(lem("runtime.backend=reference")).config)
+    assert set(chosen) == {"reference"}
+
+
+def test_a_misspelt_backend_is_refused_before_anything_is_built():
+    with pytest.raises(InputError, match=r"runtime\.backend must be one of .*Did you mean native"):
+        h.spec_of(lem("runtime.backend=natve"))
+
+
+def test_the_least_numbers_are_zero_in_training_and_nowhere_else(monkeypatch):
+    """Gates that shut are full of them, and a processor takes a hundred times as long for each."""
+    seen = []
+
+    def least() -> float:
+        return float(torch.tensor(1e-30) * torch.tensor(1e-10))
+
+    def build_net(config, task, whole=build.build_net):
+        seen.append(least())
+        return whole(config, task)
+
+    def fit(self, whole=trainer.Trainer.fit):
+        seen.append(least())
+        whole(self)
+
+    monkeypatch.setattr(build, "build_net", build_net)
+    monkeypatch.setattr(trainer.Trainer, "fit", fit)
+    h.make(h.spec_of(h.odd()))
+    before, training = seen
+    assert before > 0.0 and training == 0.0 and least() > 0.0

@@ -1,0 +1,152 @@
+"""What goes wrong in a run: bad data stop it with exit code 2, all else becomes its status and reason."""
+
+import json
+
+import pytest
+import run_harness as h
+import torch
+
+from physml.cli import main
+from physml.errors import ConfigError, DataError
+from physml.execution.run import explained
+
+
+def run(overrides, *flags):
+    return main.main(["run", *overrides, *flags])
+
+
+def record(overrides):
+    return json.loads(h.spec_of(overrides).record_path.read_text())
+
+
+def test_a_loss_that_is_not_a_number_is_divergence(capsys):
+    overrides = h.odd(trouble="nan_loss", at=6)
+    assert run(overrides) == 1
+    made = record(overrides)
+    assert made["status"] == "diverged"
+    assert made["reason"] == "the loss is not finite in epoch 2, by step 8"
+    assert made["metrics"]["last"] is None and made["metrics"]["best"]["test"]["mse"] < 10
+    assert made["selected"]["epoch"] == 1 and made["references"]
+    assert run(overrides) == 1
+    assert "diverged already" in capsys.readouterr().out
+    assert record(overrides) == made  # not trained again
+    assert run(overrides, "--force") == 1
+    assert record(overrides)["reason"] == made["reason"]
+
+
+def test_an_endless_learning_rate_is_divergence():
+    overrides = h.odd("optim=sgd", "optim.lr=1e30", "optim.momentum=0.9")
+    assert run(overrides) == 1
+    assert record(overrides)["status"] == "diverged"
+
+
+def test_no_finite_number_on_valid_is_divergence():
+    overrides = h.odd(trouble="nan_score")
+    assert run(overrides) == 1
+    made = record(overrides)
+    assert (made["status"], made["reason"]) == ("diverged", "no evaluation on valid gave a finite number")
+    assert made["metrics"]["best"] is None and made["selected"] is None
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("nan_train", "Odd: the train inputs hold NaN or infinite values."),
+        ("nan_valid", "Odd: the valid inputs hold NaN or infinite values."),
+        ("few_batches", "Odd: an epoch has 4 batches, but steps_per_epoch says 5."),
+    ],
+)
+def test_bad_data_are_told_and_nothing_is_recorded(trouble, said, capsys):
+    overrides = h.odd(trouble=trouble)
+    assert run(overrides) == 2
+    assert f"error: {said}" in capsys.readouterr().err
+    assert not h.spec_of(overrides).record_path.exists()
+
+
+def test_nan_on_valid_is_told_before_training():
+    spec = h.spec_of(h.odd(trouble="nan_valid", step_s=60.0))
+    with pytest.raises(DataError):
+        h.make(spec)
+
+
+def test_out_of_memory_is_a_status_and_is_tried_again(monkeypatch, capsys):
+    overrides = h.odd(trouble="memory", at=5)
+    assert run(overrides) == 1
+    made = record(overrides)
+    assert made["status"] == "failed"
+    assert made["reason"] == "out of memory: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert "failed: " in capsys.readouterr().out
+    with monkeypatch.context() as context:
+        context.setattr(h.task_class("Odd"), "at", property(lambda _: 100, lambda *_: None), raising=False)
+        assert run(overrides) == 0
+    assert record(overrides)["status"] == "finished"
+    assert run(overrides) == 0  # done
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("18 GiB"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+    ],
+)
+def test_every_kind_of_out_of_memory_is_known(error):
+    assert explained(error).startswith("out of memory: ")
+
+
+def test_other_errors_are_called_by_their_name():
+    assert explained(RuntimeError("sizes do not match\nmore lines")) == "RuntimeError: sizes do not match"
+
+
+def test_a_mistake_in_an_own_model_is_a_status():
+    overrides = h.odd("model=own", "model._target_=odd_tasks.Broken")
+    overrides = [o for o in overrides if o != "model=lstm"]
+    assert run(overrides) == 1
+    made = record(overrides)
+    assert made["status"] == "failed" and made["reason"].startswith("RuntimeError: ")
+    assert "Traceback" in (h.spec_of(overrides).work_folder / "log.txt").read_text()
+    assert made["n_parameters"] == 2 * 5 + 5 + 1
+
+
+def test_data_that_cannot_be_made_are_a_status():
+    overrides = h.odd(trouble="load")
+    assert run(overrides) == 1
+    made = record(overrides)
+    assert (made["status"], made["reason"]) == ("failed", "RuntimeError: the data cannot be made")
+    assert made["n_parameters"] is None and made["cost"] is None
+
+
+def test_a_split_that_is_not_there(capsys):
+    assert run(h.odd("split=2")) == 2
+    assert "Odd has 2 split(s), counted from 0; split=2 is not there." in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run(h.odd("runtime.device=cuda")) == 2
+    assert "sees no CUDA device. Use runtime.device=cpu." in capsys.readouterr().err
+    assert run(h.odd("runtime.device=toaster")) == 2
+    assert "runtime.device=toaster is not a device of torch" in capsys.readouterr().err
+
+
+def test_selection_on_test_cannot_be_asked_for_where_test_is_not_scored():
+    spec = h.spec_of(
+        h.odd("trainer.select._target_=physml.training.selection.BestTest", "runtime.score_test=false")
+    )
+    with pytest.raises(ConfigError, match="BestTest looks at test data"):
+        h.make(spec)
+
+
+def test_a_file_that_is_not_there_is_bad_input_not_a_failed_run(monkeypatch, capsys):
+    """What a task says with DataError, such as missing data, reaches the person as it is."""
+
+    def load(*_):
+        raise DataError("eigenworms.ts: not found. Run `physml data get eigenworms`.")
+
+    overrides = h.odd()
+    monkeypatch.setattr(h.task_class("Odd"), "load", load)
+    assert run(overrides) == 2
+    assert "error: eigenworms.ts: not found." in capsys.readouterr().err

@@ -1,0 +1,266 @@
+"""Files are whole or not there; damaged and foreign ones are told from good ones; full disks lose nothing."""
+
+import contextlib
+import json
+import signal
+import subprocess
+
+import pytest
+import run_child
+import run_harness as h
+
+from physml import files
+from physml.cli import main
+from physml.errors import DataError, RecordError, RunFailed
+from physml.records import record
+from physml.training import checkpoint
+
+SAVING = ["net.dropout=0.2", "runtime.checkpoint_every_s=0"]
+
+# ---------------------------------------------------------------------------- atomic files
+
+
+@pytest.mark.parametrize("old", [None, "old"])
+def test_a_writer_killed_in_the_middle_leaves_the_old_file_or_none(old, tmp_path):
+    path, begun = tmp_path / "file", tmp_path / "begun"
+    if old:
+        path.write_text(old)
+    process = h.Started(run_child.write_slowly, [str(path), str(begun)], tmp_path / "output")
+    h.until(begun.exists)
+    process.kill()
+    process.wait()
+    assert (path.read_text() if path.exists() else None) == old
+    (left,) = tmp_path.glob(".file.*.tmp")
+    assert left.read_text() == "half"
+    files.sweep(path)
+    assert not left.exists()
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    files.write_text(tmp_path / "file", "old")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write_json(tmp_path / "file", {"a": float("nan")})
+
+    def fill(file):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        files.write(tmp_path / "file", fill)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
+
+
+# ---------------------------------------------------------------------------- checkpoints
+
+
+def damaged(how, data):
+    return {
+        "truncated": data[: len(data) // 2],
+        "empty": b"",
+        "one bit": data[:200] + bytes([data[200] ^ 1]) + data[201:],
+        "foreign": b"PK\x03\x04 something else",
+    }[how]
+
+
+DAMAGES = ["truncated", "empty", "one bit", "foreign"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_the_older_checkpoint_steps_in_for_a_damaged_one(how, tmp_path, caplog):
+    for step in (1, 2, 3):
+        checkpoint.save(tmp_path, {"identity": "aaaaaaaa", "step": step})
+    assert checkpoint.load(tmp_path, "aaaaaaaa")["step"] == 3
+    last, previous = (tmp_path / name for name in checkpoint.NAMES)
+    last.write_bytes(damaged(how, last.read_bytes()))
+    assert checkpoint.load(tmp_path, "aaaaaaaa")["step"] == 2
+    assert f"{last} is damaged and is not used" in caplog.text
+    previous.write_bytes(damaged(how, previous.read_bytes()))
+    assert checkpoint.load(tmp_path, "aaaaaaaa") is None
+    assert f"no checkpoint in {tmp_path} can be used: the run starts from scratch" in caplog.text
+
+
+def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
+    how = "truncated"
+    healthy = h.make(h.spec_of(h.odd(*SAVING)))
+    spec = h.spec_of(h.odd(*SAVING, "runtime.score_test=true", step_s=0.02))
+    process = h.start(spec)
+    h.until(lambda: h.steps_done(spec) >= 3)
+    process.kill()
+    process.wait()
+    last, previous = (spec.work_folder / name for name in checkpoint.NAMES)
+    last.write_bytes(damaged(how, last.read_bytes()))
+    state = checkpoint.load(spec.work_folder, spec.place.identity)
+    before = state["trainer"]["step"]
+    assert before >= 1
+    going_on = h.start(spec)
+    h.until(lambda: h.steps_done(spec) > before + 1)
+    going_on.kill()
+    going_on.wait()
+    assert f"{last} is damaged and is not used" in (spec.work_folder / "log.txt").read_text()
+    assert f"continuing at step {before}" in going_on.text()
+    for path in (last, previous):
+        path.write_bytes(damaged(how, path.read_bytes()))
+    assert h.start(spec).wait() == 0
+    log = (spec.work_folder / "log.txt").read_text()
+    assert f"{previous} is damaged and is not used" in log
+    assert f"no checkpoint in {spec.work_folder} can be used: the run starts from scratch" in log
+    made = record.read(spec.record_path)
+    assert made["metrics"] == healthy["metrics"]
+
+
+def test_a_checkpoint_of_another_setting_is_not_used(tmp_path, caplog):
+    checkpoint.save(tmp_path, {"identity": "aaaaaaaa"})
+    assert checkpoint.load(tmp_path, "bbbbbbbb") is None
+    assert "belongs to another setting and is not used" in caplog.text
+    assert checkpoint.load(tmp_path, "aaaaaaaa") == {"identity": "aaaaaaaa"}
+
+
+def test_a_checkpoint_runs_no_foreign_code(tmp_path, caplog):
+    checkpoint.save(tmp_path, {"identity": "aaaaaaaa", "state": pytest.raises})
+    assert checkpoint.load(tmp_path, "aaaaaaaa") is None
+    assert "weights_only" in caplog.text.lower() or "unsupported" in caplog.text.lower()
+
+
+# ---------------------------------------------------------------------------- records
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lambda text: text[:500], "is damaged"),
+        (lambda text: "", "is damaged"),
+        (lambda text: "[1, 2]", "is not a record of physml"),
+        (lambda text: '{"schema": 1, "seed": 0}', "it has no experiment, identity, split, status"),
+        (lambda text: text.replace('"schema": 1', '"schema": "one"'), "its schema is 'one'"),
+        (lambda text: text.replace('"schema": 1', '"schema": 2'), "has schema 2; this physml reads up to 1"),
+    ],
+    ids=["truncated", "empty", "a list", "keys missing", "schema of another kind", "newer schema"],
+)
+def test_a_record_that_cannot_be_used_is_named(content, said, capsys):
+    overrides = h.odd()
+    path = h.spec_of(overrides).record_path
+    h.make(h.spec_of(overrides))
+    path.write_text(content(path.read_text()))
+    capsys.readouterr()
+    assert main.main(["run", *overrides]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and str(path) in error and said in error
+    assert main.main(["diff", str(path), str(path)]) == 2
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"missing\.json cannot be read: No such file"):
+        record.read(tmp_path / "missing.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(RecordError, match=r"binary\.json is damaged"):
+        record.read(tmp_path / "binary.json")
+
+
+def test_not_a_number_becomes_null(tmp_path):
+    record.write(tmp_path / "a.json", {"a": [float("nan"), float("inf"), 1.5]})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"a": [None, None, 1.5]}
+
+
+# ---------------------------------------------------------------------------- full and unwritable disks
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 KiB, and a way to fill it up and to free it again."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "test", str(folder)],
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode:
+        pytest.skip(f"mounting a tmpfs is not permitted: {made.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder):
+    filler = folder / "filler"
+    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    return filler
+
+
+def test_training_goes_on_when_no_checkpoint_can_be_written(small_disk, monkeypatch):
+    spec = h.spec_of(h.odd(*SAVING))
+    want = h.make(spec)
+    monkeypatch.setenv("PHYSML_RUNS", str(small_disk))
+    monkeypatch.setenv("PHYSML_RESULTS", str(small_disk.parent / "others"))
+    output = small_disk.parent / "output"
+    fill(small_disk)
+    process = h.start_command(["run", *h.odd(*SAVING)], output)
+    assert process.wait() == 0, process.text()
+    said = process.text()
+    assert "the checkpoint could not be written: No space left on device. Training goes on." in said
+    assert "metrics.jsonl could not be written" in said and "Traceback" not in said
+    assert h.numbers(record.read(spec.record_path)) == h.numbers(want)
+
+
+def test_a_stop_on_a_full_disk_says_what_is_lost(small_disk, monkeypatch):
+    monkeypatch.setenv("PHYSML_RUNS", str(small_disk))
+    overrides = h.odd(step_s=0.05)
+    fill(small_disk)
+    process = h.start_command(["run", *overrides], small_disk.parent / "output")
+    h.until(lambda: "12 steps" in process.text())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75
+    assert "The next start goes on from an older one, if there is one." in process.text()
+    assert "Traceback" not in process.text()
+
+
+def test_a_record_that_does_not_fit_on_the_disk_is_written_next_time(small_disk, monkeypatch):
+    want = h.make(h.spec_of(h.odd()))
+    monkeypatch.setenv("PHYSML_RESULTS", str(small_disk))
+    spec = h.spec_of(h.odd(step_s=0.02))
+    process = h.start(spec)
+    h.until(lambda: (spec.work_folder / "metrics.jsonl").exists())
+    filler = fill(small_disk)
+    assert process.wait() == 1
+    said = process.text()
+    assert f"the record {spec.record_path} could not be written: No space left on device" in said
+    assert "Free space and start the same command again" in said and "Traceback" not in said
+    with pytest.raises(DataError, match=r"cannot be written: No space left on device.*PHYSML_RESULTS"):
+        h.make(spec)  # told before training
+    filler.unlink()
+    again = h.start(spec)
+    assert again.wait() == 0
+    assert "continuing at step 12" in again.text()
+    assert record.read(spec.record_path)["metrics"] == want["metrics"]
+
+
+@pytest.mark.parametrize("root", ["PHYSML_RESULTS", "PHYSML_RUNS"])
+def test_an_unwritable_root_is_told_before_training(root, tmp_path, monkeypatch, capsys):
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv(root, str(tmp_path / "a file" / "below"))
+    assert main.main(["run", *h.odd()]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be written: Not a directory" in said and f"set {root} to another folder" in said
+    assert "steps" not in said
+
+
+def test_a_work_folder_beside_unwritable_results_names_the_results(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file" / "below"))
+    monkeypatch.delenv("PHYSML_RUNS")
+    assert main.main(["run", *h.odd()]) == 2
+    assert "set PHYSML_RESULTS to another folder" in capsys.readouterr().err
+
+
+def test_a_failure_does_not_replace_a_finished_record(monkeypatch):
+    spec = h.spec_of(h.odd())
+    want = h.make(spec)
+    with monkeypatch.context() as context:
+        context.setattr(h.task_class("Odd"), "loss", lambda *_: 1 / 0)
+        with pytest.raises(RunFailed, match=r"ZeroDivisionError.*The earlier record .* is kept"):
+            h.make(spec, force=True)
+    assert h.numbers(h.make(spec)) == h.numbers(want)

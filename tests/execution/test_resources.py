@@ -1,0 +1,188 @@
+"""What fits on a machine: cores, memory and GPUs as the kernel's files tell them, and seats for runs."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from physml.execution import resources
+from physml.execution.resources import CONTEXT, MIB, Count, Machine, Needs, Seat
+
+GIB = 1024 * MIB
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A made-up machine of 8 CPUs: `machine(path=text)` writes files of /proc and /sys/fs/cgroup."""
+    monkeypatch.setattr(resources, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(resources, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(resources.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+    def write(files: dict[str, str]) -> None:
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+
+    return write
+
+
+# ---------------------------------------------------------------------------- cores
+
+
+def test_cores_are_those_of_the_affinity(machine) -> None:
+    assert resources.cores() == 8
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cgroup/a/b/cpu.max": "max 100000\n"}, 8),
+        ({"cgroup/a/b/cpu.max": "350000 100000\n"}, 3),
+        ({"cgroup/a/b/cpu.max": "50000 100000\n"}, 1),
+        ({"cgroup/a/b/cpu.max": "max 100000\n", "cgroup/a/cpu.max": "200000 100000\n"}, 2),
+        ({"cgroup/cpu.max": "400000 100000\n"}, 4),  # in a container its own group is the root
+    ],
+)
+def test_a_quota_of_any_group_above_counts(machine, files: dict[str, str], cores: int) -> None:
+    machine({"proc/self/cgroup": "0::/a/b\n", **files})
+    assert resources.cores() == cores
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("-1", 8), ("250000", 2)])
+def test_quotas_of_version_1(machine, quota: str, cores: int) -> None:
+    machine(
+        {
+            "proc/self/cgroup": "4:memory:/a\n3:cpu,cpuacct:/a\n0::/\n",
+            "cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": quota,
+            "cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000",
+        }
+    )
+    assert resources.cores() == cores
+
+
+# ---------------------------------------------------------------------------- memory
+
+MEMINFO = {"proc/meminfo": "MemTotal: 33554432 kB\nMemAvailable: 16777216 kB\n"}  # 16 GiB
+
+
+def test_free_memory_is_what_the_machine_has(machine) -> None:
+    assert resources.free_memory() is None
+    machine(MEMINFO)
+    assert resources.free_memory() == 16 * GIB
+
+
+def test_free_memory_is_what_a_group_may_still_take(machine) -> None:
+    machine({**MEMINFO, "proc/self/cgroup": "0::/a\n", "cgroup/a/memory.max": "max\n"})
+    machine(
+        {"cgroup/a/memory.current": f"{3 * GIB}\n", "cgroup/a/memory.stat": f"anon 5\ninactive_file {GIB}\n"}
+    )
+    assert resources.free_memory() == 16 * GIB
+    machine({"cgroup/a/memory.max": f"{4 * GIB}\n"})
+    assert resources.free_memory() == 2 * GIB
+
+
+def test_free_memory_of_version_1(machine) -> None:
+    machine(
+        {
+            **MEMINFO,
+            "proc/self/cgroup": "4:memory:/a\n",
+            "cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
+            "cgroup/memory/a/memory.limit_in_bytes": f"{8 * GIB}\n",
+            "cgroup/memory/a/memory.usage_in_bytes": f"{GIB}\n",
+            "cgroup/memory/a/memory.stat": "total_inactive_file 0\n",
+        }
+    )
+    assert resources.free_memory() == 7 * GIB
+
+
+# ---------------------------------------------------------------------------- seats
+
+
+def seated(where, *wanted: Needs) -> list[Seat]:
+    """All that find a place, one after another."""
+    taken: list[Seat] = []
+    for needs in wanted:
+        if seat := where.seat(needs, taken):
+            taken.append(seat)
+    return taken
+
+
+@pytest.mark.parametrize(("threads", "fit"), [(1, 8), (3, 2), (5, 1), (9, 1)])
+def test_threads_share_the_cores(machine, threads: int, fit: int) -> None:
+    assert len(seated(Machine(), *[Needs(threads, 1)] * 10)) == fit
+
+
+@pytest.mark.parametrize(("gib", "fit"), [(1, 8), (5, 3), (8, 1), (40, 1), (math.inf, 1)])
+def test_no_more_than_fit_into_memory(machine, gib: float, fit: int) -> None:
+    """16 GiB are free, of which 5 % stay free; one alone may start whatever it takes."""
+    machine(MEMINFO)
+    assert len(seated(Machine(), *[Needs(1, gib * GIB)] * 10)) == fit
+
+
+def test_small_ones_find_a_place_beside_a_big_one(machine) -> None:
+    machine(MEMINFO)
+    taken = seated(Machine(), *(Needs(1, gib * GIB) for gib in (12, 12, 2, math.inf, 1, 2)))
+    assert [one.needs.memory / GIB for one in taken] == [12, 2, 1]
+
+
+def test_memory_that_is_held_already_is_not_counted_twice(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """6 of 16 GiB are held by a run of 8 GiB: 10 are free, and it will take 2 more."""
+    machine({"proc/meminfo": f"MemAvailable: {10 * GIB // 1024} kB\n"})
+    machine({"proc/77/statm": f"999 {6 * GIB // resources.os.sysconf('SC_PAGE_SIZE')} 0\n"})
+    running = Seat(Needs(1, 8 * GIB), pid=77)
+    assert Machine().seat(Needs(1, 7 * GIB), [running])
+    assert not Machine().seat(Needs(1, 8 * GIB), [running])
+    assert not Machine().seat(Needs(1, 7 * GIB), [Seat(Needs(1, 8 * GIB), pid=78)])  # ended meanwhile, or new
+
+
+def test_a_count_looks_at_nothing_else(machine) -> None:
+    machine(MEMINFO)
+    assert len(seated(Count(3), *[Needs(8, 40 * GIB)] * 5)) == 3
+
+
+# ---------------------------------------------------------------------------- GPUs
+
+
+def cuda(gib: float, device: str = "cuda") -> Needs:
+    return Needs(1, 0, device, gib * GIB + CONTEXT)
+
+
+def test_runs_spread_over_the_gpus_by_their_memory(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    taken = seated(Machine(), *[cuda(5)] * 8)
+    assert [one.gpu for one in taken] == [1, 1, 0, 1]
+    assert [one.environment["CUDA_VISIBLE_DEVICES"] for one in taken] == ["1", "1", "0", "1"]
+
+
+def test_gpus_keep_the_names_they_were_given(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "gpus", lambda: (1.0 * GIB, 20.0 * GIB))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
+    assert seated(Machine(), cuda(5))[0].environment == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
+
+
+def test_a_gpu_of_the_config_stays_that_one(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
+    taken = seated(Machine(), *[cuda(7, "cuda:0")] * 3)
+    assert [(one.gpu, one.environment) for one in taken] == [(0, {})]
+
+
+def test_runs_on_a_gpu_share_the_cores_with_others(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "gpus", lambda: (100.0 * GIB,))
+    assert len(seated(Machine(), *[cuda(1)] * 6, *[Needs(1, 0)] * 6)) == 8
+
+
+def test_a_gpu_that_nothing_is_known_of_takes_one_at_a_time(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "gpus", lambda: ())
+    assert len(seated(Machine(), cuda(1), cuda(1), Needs(1, 0))) == 2
+
+
+def test_asking_for_gpus_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "ASK", "raise SystemExit(3)")
+    resources.gpus.cache_clear()
+    assert resources.gpus() == ()
+    monkeypatch.setattr(resources, "ASK", "print('hello'); print('[5, 6]')")
+    resources.gpus.cache_clear()
+    assert resources.gpus() == (5, 6)
+    resources.gpus.cache_clear()

@@ -1,0 +1,291 @@
+"""A run that is stopped or killed, and started again, ends with the same bits as an undisturbed one."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import run_harness as h
+import torch
+
+from physml.errors import Preempted, RecordError
+from physml.execution.run import existing
+from physml.execution.run_state import state_of
+from physml.records import record
+from physml.training import checkpoint
+from physml.training.trainer import Trainer
+
+RATES = "torch.optim.lr_scheduler"
+SCHEDULES = {
+    "steps": f"{{_target_: {RATES}.MultiStepLR, milestones: [1, 3], gamma: 0.3}}",
+    "plateau": f"{{_target_: {RATES}.ReduceLROnPlateau, patience: 0, factor: 0.5}}",
+    "cosine": f"{{_target_: {RATES}.CosineAnnealingLR, T_max: 5}}",
+    "cycle": f"{{_target_: {RATES}.OneCycleLR, max_lr: 0.05, total_steps: 8}}",
+}
+NET = ["net.dropout=0.3", "trainer.clip_norm=0.5", "trainer.epochs=6", "optim.lr=0.05"]
+PATIENCE = "trainer.stop={_target_: physml.training.selection.Patience, epochs: 2, metric: null}"
+ALWAYS = "runtime.checkpoint_every_s=0"
+STOPS = {signal.SIGTERM: "SIGTERM", signal.SIGUSR1: "SIGUSR1", signal.SIGINT: "Ctrl-C"}
+
+
+def undisturbed(overrides, monkeypatch, tmp_path):
+    """The same run with nothing in its way, and without pauses, in other roots."""
+    spec = h.spec_of(h.odd(*overrides))
+    with monkeypatch.context() as context:
+        for name in ("results", "runs"):
+            context.setenv(f"PHYSML_{name.upper()}", str(tmp_path / "undisturbed" / name))
+        return h.numbers(h.make(spec)), h.curve(spec)
+
+
+def result(spec):
+    made = h.make(spec)
+    assert made["skipped"] and not checkpoint.exists(spec.work_folder)
+    return h.numbers(made), h.curve(spec)
+
+
+def new_checkpoint(spec):
+    """A condition: a checkpoint has been written since this call."""
+    path = spec.work_folder / "last.pt"
+    before = path.stat().st_ino if path.exists() else None
+    return lambda: path.exists() and path.stat().st_ino != before
+
+
+@pytest.mark.parametrize(
+    ("schedule", "every_s"), [("steps", 0), ("plateau", 0), ("cosine", 0.03), ("cycle", 0.03)]
+)
+def test_killed_at_random_moments(schedule, every_s, monkeypatch, tmp_path):
+    rate = f"trainer.schedule={SCHEDULES[schedule]}"
+    overrides = (*NET, rate, PATIENCE, f"runtime.checkpoint_every_s={every_s}")
+    want = undisturbed(overrides, monkeypatch, tmp_path)
+    spec = h.spec_of(h.odd(*overrides, step_s=0.005))
+    chance, kills = random.Random(schedule), 0
+    for _ in range(4):
+        process, saved = h.start(spec), new_checkpoint(spec)
+        h.until(lambda process=process, saved=saved: saved() or process.poll() is not None)
+        time.sleep(chance.uniform(0.0, 0.08))
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+    assert kills >= 2
+    assert h.start(spec).wait() == 0
+    assert result(spec) == want
+
+
+def test_killed_between_its_record_and_the_end(monkeypatch, tmp_path):
+    spec = h.spec_of(h.odd(*NET))
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "remove", lambda folder: None)
+        h.make(spec)
+    assert checkpoint.exists(spec.work_folder)
+    assert h.make(spec)["skipped"] and not checkpoint.exists(spec.work_folder)
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_stopped_within_an_epoch(number, monkeypatch, tmp_path):
+    overrides = (*NET, f"trainer.schedule={SCHEDULES['steps']}")
+    want = undisturbed(overrides, monkeypatch, tmp_path)
+    spec = h.spec_of(h.odd(*overrides, step_s=0.04))
+    process = h.start(spec)
+    h.until(lambda: (spec.work_folder / "metrics.jsonl").exists())
+    time.sleep(0.3)
+    began = time.monotonic()
+    process.send_signal(number)
+    assert process.wait() == 75
+    assert time.monotonic() - began < 5.0
+    assert f"stopped by {STOPS[number]}; start the same command again" in process.text()
+    state = checkpoint.load(spec.work_folder, spec.place.identity)["trainer"]
+    assert 0 < state["step"] < 24 and not spec.record_path.exists()
+    assert h.start(spec).wait() == 0
+    assert result(spec) == want
+
+
+@pytest.mark.parametrize("where", ["a step", "the evaluation that reaches it", "the last checkpoint"])
+def test_a_run_that_ends_at_a_value_ends_there_after_a_stop(where, monkeypatch, tmp_path):
+    curve = undisturbed(NET, monkeypatch, tmp_path)[1]
+    values = [float(row["valid/mse"]) for row in curve[:4]]
+    end = values.index(min(values)) + 1
+    assert end > 1
+    rule = (
+        f"trainer.stop={{_target_: physml.training.selection.Reached, value: {min(values)!r}, metric: null}}"
+    )
+    want = undisturbed((*NET, rule), monkeypatch, tmp_path)
+    assert (want[0]["n_epochs"], want[1]) == (end, curve[:end])
+    spec = h.spec_of(h.odd(*NET, rule))
+    stopped = []
+
+    def stop_here():
+        if not stopped:
+            stopped.append(True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    names = {"a step": "_step", "the evaluation that reaches it": "_evaluation"}
+    name = names.get(where, "_advance_schedule")
+    original = getattr(Trainer, name)
+
+    def patched(self, *arguments):
+        if self.epoch == end - (1 if name != "_advance_schedule" else 0):
+            stop_here()
+        return original(self, *arguments)
+
+    with monkeypatch.context() as context:
+        context.setattr(Trainer, name, patched)
+        with pytest.raises(Preempted, match="SIGTERM"):
+            h.make(spec)
+    assert stopped
+    assert h.numbers(h.make(spec)) == want[0]
+    assert h.curve(spec) == want[1]
+
+
+def test_what_was_trained_on_unverified_data_counts_only_where_no_more_is_asked_for():
+    asked, free = h.spec_of(h.odd(*NET)), h.spec_of(h.odd(*NET, "data.verify=off"))
+    assert asked.place == free.place
+    made = h.make(free)
+    path = Path(made.pop("path"))
+    record.write(path, made | {"data": {"kind": "unverified data"}})
+    assert h.make(free)["skipped"] and state_of(free) == "done"
+    assert existing(asked) is None and state_of(asked) == "missing"
+    again = h.make(asked)
+    assert "skipped" not in again and h.numbers(again) == h.numbers(made)
+    assert h.make(asked)["skipped"] and h.make(free)["skipped"]
+
+
+def test_a_stopped_run_of_unverified_data_is_not_gone_on_with_where_more_is_asked_for(monkeypatch, tmp_path):
+    want = undisturbed(NET, monkeypatch, tmp_path)
+    asked, free = h.spec_of(h.odd(*NET)), h.spec_of(h.odd(*NET, "data.verify=off"))
+    original, seen = Trainer._step, []
+
+    def stopped(self, *arguments):
+        seen.append(self.step)
+        if len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *arguments)
+
+    with monkeypatch.context() as context:
+        context.setattr(Trainer, "_step", stopped)
+        with pytest.raises(Preempted):
+            h.make(free)
+        seen.append(None)
+        assert h.numbers(h.make(asked)) == want[0]
+    assert seen[seen.index(None) + 1] == 0
+
+
+def test_the_command_says_what_happened(tmp_path):
+    """75, then 0, then `finished already`."""
+    arguments = ["run", *h.odd("runtime.checkpoint_every_s=0", step_s=0.05)]
+    spec = h.spec_of(arguments[1:])
+    first = h.start_command(arguments, tmp_path / "first")
+    h.until(lambda: h.steps_done(spec) > 0)
+    first.send_signal(signal.SIGINT)
+    assert first.wait() == 75
+    assert "error: stopped by Ctrl-C; start the same command again to go on." in first.text()
+    second = h.start_command(arguments, tmp_path / "second")
+    assert second.wait() == 0
+    assert "continuing at step" in second.text() and "finished: " in second.text()
+    third = h.start_command(arguments, tmp_path / "third")
+    assert third.wait() == 0
+    assert "finished already: " in third.text() and "--force trains it again" in third.text()
+
+
+@pytest.mark.parametrize("after", ["an evaluation", "the data", "the last step"])
+def test_a_stop_does_not_wait(after, monkeypatch, tmp_path):
+    """Not for a long evaluation, nor for data that are made, nor for the test part; the bits are the same."""
+    overrides = (*NET, "trainer.eval_batch_size=1", f"trainer.schedule={SCHEDULES['steps']}")
+    want = undisturbed(overrides, monkeypatch, tmp_path)
+    spec = h.spec_of(h.odd(*overrides))
+    stopped = []
+
+    def stop_here(*_):
+        if not stopped:
+            stopped.append(True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    task = h.task_class("Odd")
+    name = {"an evaluation": "score", "the data": "load", "the last step": "references"}[after]
+    original = getattr(task, name)
+
+    def patched(self, *arguments):
+        if after != "the last step":
+            stop_here()
+        return original(self, *arguments)
+
+    with monkeypatch.context() as context:
+        context.setattr(task, name, patched)
+        if after == "the last step":
+            advance = Trainer._advance_schedule
+            context.setattr(
+                Trainer,
+                "_advance_schedule",
+                lambda self, row: (advance(self, row), self.done and stop_here()),
+            )
+        with pytest.raises(Preempted, match="SIGTERM"):
+            h.make(spec)
+    assert stopped
+    state = checkpoint.load(spec.work_folder, spec.place.identity)
+    if after == "the data":
+        assert state is None
+    else:
+        trainer = state["trainer"]
+        where = (trainer["epoch"], trainer["step"], trainer["step_in_epoch"])
+        assert where == ((0, 4, 4) if after == "an evaluation" else (6, 24, 0))
+    assert h.numbers(h.make(spec)) == want[0]
+    assert h.curve(spec) == want[1]
+
+
+def test_a_stop_is_a_stop_whatever_the_interrupted_makes_of_it(monkeypatch):
+    def load(*_):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        except Exception as error:
+            raise RuntimeError("the solver failed") from error
+
+    monkeypatch.setattr(h.task_class("Odd"), "load", load)
+    spec = h.spec_of(h.odd())
+    with pytest.raises(Preempted, match="SIGTERM"):
+        h.make(spec)
+    assert not spec.record_path.exists()
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_step(monkeypatch):
+    def step(*_):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+        raise AssertionError("the second Ctrl-C was not heard")
+
+    monkeypatch.setattr(Trainer, "_step", step)
+    with pytest.raises(Preempted, match="Ctrl-C"):
+        h.make(h.spec_of(h.odd()))
+
+
+def test_signals_are_given_back():
+    before = [signal.getsignal(number) for number in STOPS]
+    h.make(h.spec_of(h.odd()))
+    assert [signal.getsignal(number) for number in STOPS] == before
+
+
+def test_a_forced_run_that_is_stopped_goes_on(tmp_path):
+    spec = h.spec_of(h.odd(step_s=0.03))
+    first = h.make(spec)
+    process = h.start(spec, force=True)
+    h.until(lambda: (spec.work_folder / "metrics.jsonl").stat().st_size == 0)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75
+    assert h.steps_done(spec) > 0
+    assert h.make(spec)["skipped"]  # the first record still stands
+    again = h.start(spec, force=True)
+    assert again.wait() == 0 and "continuing at step" in again.text()
+    assert h.numbers(h.make(spec)) == h.numbers(first)
+    assert not (spec.work_folder / "forced").exists()
+
+
+def test_a_checkpoint_of_other_code_is_refused_with_what_to_do():
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    other = {"identity": spec.place.identity, "started": "", "trainer": {"net": {"a": torch.ones(1)}}}
+    checkpoint.save(spec.work_folder, other)
+    with pytest.raises(RecordError, match=r"does not fit the code as it is now.*--force"):
+        h.make(spec)
+    assert h.make(spec, force=True)["status"] == "finished"

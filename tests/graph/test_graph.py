@@ -1,0 +1,133 @@
+"""Measures on graphs against loops, and what is refused."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from physml.errors import InputError
+from physml.graph import cache
+from physml.graph.cache import cached
+from physml.graph.checks import check_graph
+from physml.graph.measures import dirichlet_energy, edge_homophily, grid, mean_average_distance
+
+TRIANGLE = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+def test_dirichlet_energy_is_equation_6_2():
+    x, edge_index = draw(5, 3), torch.tensor([[0, 1, 1, 3, 4, 4], [1, 0, 2, 3, 0, 0]])
+    total = sum(((x[i] - x[j]) ** 2).sum().item() for i, j in edge_index.T.tolist())
+    assert dirichlet_energy(x, edge_index).item() == pytest.approx(total / 5, rel=1e-12)
+
+
+def test_dirichlet_energy_of_a_constant_signal_or_without_edges_is_0():
+    assert dirichlet_energy(torch.full((3, 2), 7.0), TRIANGLE) == 0
+    assert dirichlet_energy(draw(3, 2), torch.zeros(2, 0, dtype=torch.long)) == 0
+
+
+@pytest.mark.parametrize("form", ["chen", "sum"])
+def test_mean_average_distance_against_a_loop(form: str):
+    x, edge_index = draw(6, 4), torch.tensor([[0, 0, 1, 2, 3, 5], [1, 2, 0, 2, 4, 5]])
+    X, distances = x.numpy(), {i: [] for i in range(6)}
+    for i, j in edge_index.T.tolist():
+        distances[i].append(1 - X[i] @ X[j] / np.linalg.norm(X[i]) / np.linalg.norm(X[j]))
+    if form == "sum":
+        wanted = sum(map(sum, distances.values())) / 6
+    else:  # a loop has distance 0 and does not count
+        kept = {i: [d for d in found if d > 1e-12] for i, found in distances.items()}
+        wanted = np.mean([np.mean(found) for found in kept.values() if found])
+    assert mean_average_distance(x, edge_index, form=form).item() == pytest.approx(wanted, rel=1e-10)
+
+
+def test_mean_average_distance_sees_directions_only():
+    x = draw(3, 4)
+    scaled = x * torch.tensor([[2.0], [0.5], [7.0]], dtype=torch.double)
+    assert mean_average_distance(x, TRIANGLE) == pytest.approx(mean_average_distance(scaled, TRIANGLE).item())
+    assert mean_average_distance(torch.ones(3, 2), TRIANGLE) == 0
+    assert mean_average_distance(torch.zeros(3, 2), TRIANGLE) == 0
+    assert mean_average_distance(torch.eye(3), TRIANGLE) == pytest.approx(1)
+
+
+def test_mean_average_distance_of_nearly_parallel_vectors_keeps_its_digits():
+    angle = 1e-7
+    x = torch.tensor([[1.0, 0.0], [1.0, angle]], dtype=torch.double)
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    assert mean_average_distance(x, edge_index).item() == pytest.approx(angle**2 / 2, rel=1e-6)
+
+
+def test_homophily_counts_edges_with_equal_labels():
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 3]])
+    assert edge_homophily(edge_index, torch.tensor([0, 0, 1, 1])) == 0.75
+    with pytest.raises(InputError, match="has none"):
+        edge_homophily(torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 1]))
+    with pytest.raises(InputError, match=r"y must have shape \(N,\)"):
+        edge_homophily(edge_index, torch.zeros(4, 2))
+
+
+def test_the_grid_of_the_papers_has_4_neighbours_inside_and_180_edges():
+    edge_index = grid(10, 10)
+    assert edge_index.shape == (2, 2 * 180)
+    assert len({tuple(e) for e in edge_index.T.tolist()}) == 360
+    degree = torch.bincount(edge_index[0], minlength=100).view(10, 10)
+    assert (degree[1:-1, 1:-1] == 4).all() and degree[0, 0] == 2 and degree[0, 5] == 3
+    with pytest.raises(InputError, match="at least one row"):
+        grid(0, 3)
+
+
+@pytest.mark.parametrize(
+    ("x", "edge_index", "edge_weight", "message"),
+    [
+        (torch.ones(3, 2), torch.tensor([[0, 3], [1, 2]]), None, r"\[0, 3\); got 0 to 3"),
+        (torch.ones(3, 2), torch.tensor([[0, -1], [1, 2]]), None, "got -1 to 2"),
+        (torch.ones(0, 2), torch.zeros(2, 0, dtype=torch.long), None, "at least one node"),
+        (torch.ones(3), TRIANGLE, None, r"x must have shape \(N, H\)"),
+        (torch.ones(3, 2), TRIANGLE.T, None, r"edge_index must have shape \(2, E\)"),
+        (torch.ones(3, 2), TRIANGLE.float(), None, "int64"),
+        (torch.ones(3, 2), TRIANGLE, torch.ones(5), r"edge_weight must have shape \(6,\)"),
+    ],
+)
+def test_a_graph_that_cannot_be_is_refused(x, edge_index, edge_weight, message):
+    with pytest.raises(InputError, match=message):
+        check_graph(x, edge_index, edge_weight)
+
+
+def test_what_is_kept_per_graph_is_made_anew_when_the_tensor_changes_and_goes_with_it():
+    made: list[int] = []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    edge_index = TRIANGLE.clone()
+    assert [cached("test", edge_index, (), make) for _ in range(3)] == [1, 1, 1]
+    assert cached("test", edge_index, (4,), make) == 2
+    assert cached("test", TRIANGLE.clone(), (), make) == 3
+    edge_index[0, 0] = 2
+    assert cached("test", edge_index, (), make) == 4
+    before = len(cache._CACHE)
+    del edge_index
+    gc.collect()
+    assert len(cache._CACHE) <= before - 2
+
+
+def test_the_range_check_sees_a_change_in_place():
+    edge_index = TRIANGLE.clone()
+    check_graph(torch.ones(3, 2), edge_index)
+    edge_index[1, 0] = 9
+    with pytest.raises(InputError, match="got 0 to 9"):
+        check_graph(torch.ones(3, 2), edge_index)
+
+
+def test_nothing_is_kept_of_a_tensor_whose_changes_are_not_counted():
+    with torch.inference_mode():
+        edge_index = TRIANGLE.clone()
+        check_graph(torch.ones(3, 2), edge_index)
+        edge_index[1, 0] = 9
+        with pytest.raises(InputError, match="got 0 to 9"):
+            check_graph(torch.ones(3, 2), edge_index)

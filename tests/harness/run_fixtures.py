@@ -1,0 +1,38 @@
+"""Every test here has its own roots. The helpers beside this file are imported by name, in children too."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def roots(tmp_path, monkeypatch):
+    """Records, work folders and caches of a test, all in its temporary folder."""
+    for name in ("results", "runs", "cache"):
+        monkeypatch.setenv(f"PHYSML_{name.upper()}", str(tmp_path / name))
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PHYSML_FORK", "0")  # workers are made by the harness; test_nursery has its own way
+    return tmp_path
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Workers of a launcher in this process come from the fork server."""
+    import run_harness
+
+    from physml.execution import worker
+
+    started, real = [], subprocess.Popen
+
+    def popen(command, **options):
+        if "physml.execution.worker" not in command:
+            return real(command, **options)
+        assert command[1:4] == ["-P", "-m", "physml.execution.worker"]
+        folder = Path(command[4]).parent
+        started.append(run_harness.Started(worker.main, command[4:], folder / "output.txt"))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    return started

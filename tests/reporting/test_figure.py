@@ -1,0 +1,553 @@
+"""Figures from synthetic records: curves, histograms, simulations, and what is missing or damaged."""
+
+import dataclasses
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from physml.config.load import build
+from physml.errors import ConfigError, DataError, RecordError
+from physml.paths import CONF
+from physml.reporting import figure as figures
+from physml.reporting import simulated_figure as simulated_figures
+from physml.reporting.figure import Curve, Figure, collect, state_lines
+from physml.reporting.figure_spec import FigureSpec, experiments_of, find_figure, load_figure
+from physml.reporting.plot import draw, histogram_edges, plot_rows, write_figure
+
+IDENTITY = "0123abcd"
+STEPS = np.arange(100, 600, 100)
+
+
+def spec(**changes: Any) -> FigureSpec:
+    content: dict[str, Any] = {
+        "id": "nobody-fig-1",
+        "title": "A figure",
+        "source": "nobody",
+        "kind": "curves",
+        "metric": "test/mse",
+        "seeds": [0, 1],
+        "x_label": "training steps",
+        "y_label": "test MSE",
+        "y_scale": "log",
+        "marks": [{"y": 0.167, "label": "always answering 1"}],
+        "panels": [
+            {
+                "title": "T = 5",
+                "series": [{"label": "A", "experiment": "t/a"}, {"label": "B", "experiment": "t/b"}],
+            }
+        ],
+    }
+    return build(FigureSpec, content | changes, "nobody-fig-1.yaml")
+
+
+def histogram(**changes: Any) -> FigureSpec:
+    series = [
+        {"label": "Δt_n", "experiment": "t/a", "array": "dt_n"},
+        {"label": "Δt̄_n", "experiment": "t/a", "array": "dtbar_n"},
+    ]
+    panels = [{"title": "scales", "series": series}]
+    marks = [{"x": 0.02, "label": "slow"}]
+    return spec(kind="histogram", metric=None, seeds=[0], panels=panels, marks=marks, bins=20, **changes)
+
+
+def record(folder: Path, experiment: str, seed: int, **changes: Any) -> dict[str, Any]:
+    """A record with its curve and its arrays beside it."""
+    stem = f"{experiment.replace('/', '-')}-seed{seed}"
+    lines = ["epoch,step,seconds,lr,train/loss,valid/mse,test/mse"]
+    for i, step in enumerate(STEPS):
+        test = "" if step == 300 and seed == 1 else f"{(1 + seed) / step}"  # a row without a test score
+        lines.append(f"{i},{step},1.0,0.1,0.5,0.4,{test}")
+    with gzip.open(folder / f"{stem}.curve.csv.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    arrays = {"dt_n": np.linspace(0, 1, 50, dtype=np.float32), "dtbar_n": np.full((5, 10), 0.02)}
+    np.savez(folder / f"{stem}.npz", **arrays)  # type: ignore[arg-type]
+    return {
+        "schema": 1,
+        "experiment": experiment,
+        "identity": IDENTITY + experiment,
+        "split": 0,
+        "seed": seed,
+        "status": "finished",
+        "reason": None,
+        "path": str(folder / f"{stem}.json"),
+        "curve": f"{stem}.curve.csv.gz",
+        "arrays": f"{stem}.npz",
+        "short": None,
+    } | changes
+
+
+def ids(*experiments: str) -> dict[str, str | None]:
+    return {e: IDENTITY + e for e in experiments}
+
+
+def first(figure: Figure) -> Curve:
+    return figure.panels[0][1][0]
+
+
+def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) -> None:
+    records = [record(tmp_path, "t/a", k) for k in range(2)]
+    made = collect(spec(), ids("t/a", "t/b"), records)
+    curve = first(made)
+    steps = np.array([100, 200, 400, 500])
+    assert curve.x is not None and curve.y is not None and curve.low is not None and curve.high is not None
+    np.testing.assert_array_equal(curve.x, steps)
+    np.testing.assert_allclose(curve.y, 1.5 / steps)
+    np.testing.assert_allclose(curve.low, 1 / steps)
+    np.testing.assert_allclose(curve.high, 2 / steps)
+    assert state_lines(made) == ["T = 5, A: 2/2, complete", "T = 5, B: 0/2, missing"]
+    assert figures.figure_state(made) == "1 complete, 1 missing"
+
+
+def said(canvas: Any, panel: int = 0) -> list[str]:
+    """The words of a legend."""
+    legend = canvas.axes[panel].get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_a_picture_names_its_curves_and_those_that_are_missing(tmp_path: Path) -> None:
+    canvas = draw(collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0)]))
+    (axes,) = canvas.axes
+    assert said(canvas) == ["A (partial 1/2)", "always answering 1", "missing: B"]
+    assert axes.get_yscale() == "log" and axes.get_xlabel() == "training steps"
+    assert len(axes.lines[0].get_xdata()) == len(STEPS)  # type: ignore[arg-type]
+
+
+SHORT = "500 of 60,000 steps"
+
+
+def ended(folder: Path, seed: int, steps: int, **changes: Any) -> dict[str, Any]:
+    """A record whose curve ends after some steps, as a stopping rule may end it."""
+    made = record(folder, "t/a", seed, **changes)
+    path = folder / made["curve"]
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    path.write_bytes(gzip.compress("\n".join(lines[: 1 + steps // 100]).encode() + b"\n"))
+    return made
+
+
+def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp_path: Path) -> None:
+    made = collect(spec(), ids("t/a", "t/b"), [ended(tmp_path, 0, 200), ended(tmp_path, 1, 500)])
+    curve = first(made)
+    assert curve.y is None and curve.drawn
+    assert [steps[-1] for steps, _ in curve.each] == [200, 500]
+    assert state_lines(made)[0] == "T = 5, A: 2/2, complete; ends with 0.005 at step 200, 0.004 at step 500"
+    canvas = draw(made)
+    assert said(canvas) == ["A (2 runs)", "always answering 1", "missing: B"]
+    lines = [line for line in canvas.axes[0].lines if line.get_color() == "C0"]
+    assert [list(line.get_xdata())[-1] for line in lines] == [200, 200, 500, 500]  # type: ignore[arg-type]
+    assert canvas.get_supxlabel() == ""
+
+
+def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
+    """Even where all runs end at the same step they are no mean of the paper's."""
+    records = [ended(tmp_path, seed, 500, short=SHORT) for seed in range(2)]
+    made = collect(spec(), ids("t/a", "t/b"), records)
+    assert len(first(made).each) == 2 and first(made).shorts == (SHORT,)
+    canvas = draw(made)
+    assert said(canvas)[0] == "A (2 runs, short budget)"
+    assert canvas.get_supxlabel().startswith(f"Short budget: {SHORT}.")
+    assert said(draw(collect(spec(), ids("t/a"), records[:1])))[0] == "A (partial 1/2, short budget)"
+
+
+def with_own_seeds() -> FigureSpec:
+    series = [{"label": "A", "experiment": "t/a"}, {"label": "B", "experiment": "t/b", "seeds": [0]}]
+    return spec(panels=[{"title": "T = 5", "series": series}])
+
+
+def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
+    figure = with_own_seeds()
+    assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1), ("t/b", 0, 0)]
+    records = [record(tmp_path, e, seed) for e in ("t/a", "t/b") for seed in range(2)]
+    made = collect(figure, ids("t/a", "t/b"), records)
+    assert state_lines(made) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
+    assert said(draw(made)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
+
+
+def test_seeds_of_the_command_line_are_those_of_every_series() -> None:
+    assert with_own_seeds().with_seeds((7,)).runs == [("t/a", 0, 7), ("t/b", 0, 7)]
+
+
+def test_many_entries_stand_below_the_axes(tmp_path: Path) -> None:
+    series = [{"label": letter, "experiment": f"t/{letter}"} for letter in "abcdef"]
+    records = [record(tmp_path, f"t/{letter}", seed) for letter in "abcdef" for seed in range(2)]
+    made = collect(
+        spec(panels=[{"title": "T = 5", "series": series}]), ids(*(f"t/{e}" for e in "abcdef")), records
+    )
+    legend_is_below(draw(made))
+    of_points = [{"label": e, "points": [{"x": 1, "experiment": f"t/{e}"}]} for e in "abcdef"]
+    dots = spec(kind="points", metric="test/accuracy", panels=[{"title": "p", "series": of_points}])
+    records = [scored(tmp_path, f"t/{letter}", 0, 0.5) for letter in "abcdef"]
+    made = collect(dots, ids(*(f"t/{e}" for e in "abcdef")), records)
+    legend_is_below(draw(made))
+
+
+def legend_is_below(canvas: Any) -> None:
+    canvas.draw_without_rendering()
+    (axes,) = canvas.axes
+    legend = axes.get_legend()
+    assert legend is not None and len(legend.get_texts()) == 7
+    box = legend.get_window_extent()
+    assert box.y0 >= 0 and box.y1 < axes.get_window_extent().y0
+
+
+def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
+    arguments = {"dt": 0.1, "horizon": 1.0}
+    one = {"label": "slow", "arguments": {"frequency": 1.0}}
+    other = {"label": "fast", "arguments": {"frequency": 5.0}, "line": "dashed"}
+    panels = [
+        {"title": title, "series": series, "arguments": arguments, "y_label": title}
+        for title, series in (("p", [one]), ("q", [other, one]), ("r", [other]))
+    ]
+    function = "physml.simulate.oscillators.signal"
+    figure = spec(
+        kind="trajectories", metric=None, seeds=[], marks=[], panels=panels, function=function, columns=2,
+        y_scale="linear", y_limits=[-1.5, 2.5],
+    )  # fmt: skip
+    canvas = draw(collect(figure, {}, []))
+    assert len(canvas.axes) == 4 and not canvas.axes[3].axison
+    shown = canvas.axes[:3]
+    assert [axes.get_ylabel() for axes in shown] == ["p", "q", "r"]
+    assert [axes.get_ylim() for axes in shown] == [(-1.5, 2.5)] * 3
+    lines = [[(line.get_color(), line.get_linestyle()) for line in axes.lines] for axes in shown]
+    assert lines == [[("C0", "-")], [("C1", "--"), ("C0", "-")], [("C1", "--")]]
+    assert shown[0].get_legend() is None and said(canvas, 1) == ["fast", "slow"]
+
+
+def test_a_panel_may_have_a_function_of_its_own() -> None:
+    series = {"label": "u", "arguments": {"frequency": 1.0, "dt": 0.5, "horizon": 1.0}}
+    panel = {"title": "p", "series": [series], "function": "physml.simulate.oscillators.signal"}
+    figure = spec(
+        kind="trajectories", metric=None, seeds=[], function="tasks.lorenz96.trajectories", panels=[panel]
+    )
+    curve = first(collect(figure, {}, []))
+    assert curve.x is not None and curve.y is not None
+    np.testing.assert_allclose(curve.x, np.array([0.5, 1.0]))
+    np.testing.assert_allclose(curve.y, np.cos([0.5, 1.0]))
+
+
+def test_a_picture_without_any_run_says_so() -> None:
+    canvas = draw(collect(spec(), ids("t/a", "t/b"), []))
+    assert [text.get_text() for text in canvas.axes[0].texts] == ["no run yet"]
+
+
+def test_a_histogram_takes_the_arrays_beside_the_record(tmp_path: Path) -> None:
+    made = collect(histogram(), ids("t/a"), [record(tmp_path, "t/a", 0)])
+    slow = made.panels[0][1][1]
+    assert slow.values is not None and slow.values.shape == (50,)
+    bars = draw(made).axes[0].containers
+    assert [sum(bar.get_height() for bar in group) for group in bars] == [50, 50]  # type: ignore[attr-defined]
+
+
+def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_path: Path) -> None:
+    values = np.array([1e-6, 1e-3, 0.1, 0.0])
+    edges = histogram_edges(values, histogram(x_scale="log"))
+    assert np.diff(np.log(edges)) == pytest.approx(np.log(1e5) / 20, rel=1e-5)
+    assert np.histogram(values, edges)[0].sum() == 3
+    assert histogram_edges(values, histogram()) == pytest.approx(np.linspace(0, 0.1, 21))
+    made = collect(histogram(x_scale="log"), ids("t/a"), [record(tmp_path, "t/a", 0)])
+    assert draw(made).axes[0].get_xscale() == "log"
+
+
+def points(**changes: Any) -> FigureSpec:
+    of = [{"x": 1, "experiment": "t/a"}, {"x": 2, "experiment": "t/b"}, {"x": 4, "experiment": "t/c"}]
+    panels = [{"title": "clipped", "series": [{"label": "A", "points": of}]}]
+    return spec(kind="points", metric="test/accuracy", panels=panels, y_scale="linear", **changes)
+
+
+def scored(folder: Path, experiment: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
+    metrics = {"best": {"test": {"accuracy": accuracy}}}
+    return record(folder, experiment, seed, metrics=metrics, **changes)
+
+
+def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Path) -> None:
+    records = [scored(tmp_path, "t/a", 0, 0.5), scored(tmp_path, "t/a", 1, 0.7)]
+    records += [scored(tmp_path, "t/c", 0, 0.9)]
+    made = collect(points(), ids("t/a", "t/b", "t/c"), records)
+    curve = first(made)
+    assert curve.x is not None and curve.x.tolist() == [1, 4]
+    assert curve.y == pytest.approx([0.6, 0.9]) and curve.high is not None
+    assert curve.high - curve.y == pytest.approx([np.std([0.5, 0.7], ddof=1), 0.0])
+    assert (curve.done, curve.wanted, curve.state) == (3, 6, "partial 3/6")
+    assert points().runs == [(f"t/{name}", 0, seed) for name in "abc" for seed in (0, 1)]
+    (bars,) = draw(made).axes[0].containers
+    assert bars.get_label() == "A (partial 3/6)" and bars.has_yerr
+
+
+def test_points_whose_runs_have_another_metric_say_so(tmp_path: Path) -> None:
+    made = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5)])
+    assert first(made).state == "partial 1/6"
+    wrong = dataclasses.replace(points(), metric="test/acuracy")
+    made = collect(wrong, ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5)])
+    assert "has no test/acuracy. Did you mean accuracy" in state_lines(made)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "running", "state"),
+    [
+        ({"status": "diverged", "curve": None}, (), "diverged"),
+        ({"status": "failed", "reason": "out of memory"}, (), "failed: out of memory"),
+        ({"identity": "ffffffff"}, (), "stale"),
+        ({"short": "3 of 400 epochs"}, (), "not comparable: short budget"),
+        ({}, (("t/a", 0, 0),), "running"),
+        ({}, (), "complete"),
+    ],
+)
+def test_states(tmp_path: Path, changes: dict[str, Any], running: tuple[Any, ...], state: str) -> None:
+    made = collect(spec(seeds=[0]), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0, **changes)], running)
+    assert first(made).state == state
+
+
+def test_what_can_not_be_run_is_blocked() -> None:
+    made = collect(spec(), ids("t/a"), [], blocked={"t/a": "no data"})
+    assert [line.partition(": ")[2] for line in state_lines(made)] == [
+        "0/2, blocked: no data",
+        "0/2, blocked: the experiment can't be composed",
+    ]
+
+
+def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
+    cut = record(tmp_path, "t/a", 0)
+    path = tmp_path / cut["curve"]
+    path.write_bytes(path.read_bytes()[:40])
+    assert "can't be read" in first(collect(spec(seeds=[0]), ids("t/a"), [cut])).state
+    whole = record(tmp_path, "t/a", 0)
+    content = bytearray((tmp_path / whole["curve"]).read_bytes())
+    content[60:70] = bytes(10)
+    path.write_bytes(content)
+    assert "can't be read" in first(collect(spec(seeds=[0]), ids("t/a"), [whole])).state
+    lost = record(tmp_path, "t/a", 0, curve=None)
+    assert "has no curve file" in first(collect(spec(seeds=[0]), ids("t/a"), [lost])).state
+    (tmp_path / cut["arrays"]).write_bytes(b"PK\x03\x04 cut")
+    assert "can't be read" in first(collect(histogram(), ids("t/a"), [cut])).state
+
+
+def test_wrong_names_in_the_files_get_near_names(tmp_path: Path) -> None:
+    made = record(tmp_path, "t/a", 0)
+    with pytest.raises(RecordError, match=r"no column test/mes. Did you mean test/mse"):
+        figures.read_curve(made, "test/mes")
+    with pytest.raises(RecordError, match=r"no array dt\. Did you mean dt_n"):
+        figures.read_array(made, "dt")
+
+
+def test_arrays_with_code_in_them_are_refused(tmp_path: Path) -> None:
+    made = record(tmp_path, "t/a", 0)
+    np.savez(tmp_path / made["arrays"], dt_n=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(RecordError, match="can't be read"):
+        figures.read_array(made, "dt_n")
+
+
+def test_writing_twice_gives_the_same_readable_picture(tmp_path: Path) -> None:
+    made = collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", k) for k in range(2)])
+    path = write_figure(made, tmp_path / "figures")
+    before = path.read_bytes()
+    assert write_figure(made, tmp_path / "figures").read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["nobody-fig-1.png"]
+    with Image.open(path) as image:
+        assert image.size == (960, 660)
+        assert round(image.info["dpi"][0]) == 150
+        assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 10
+
+
+def test_the_picture_of_one_run(tmp_path: Path) -> None:
+    rows = [
+        {"epoch": i, "step": 10 * i, "train/loss": 1 / (i + 1), "valid/rmse": None if i == 1 else 0.5}
+        for i in range(4)
+    ]
+    plot_rows(rows, "t/a split 0 seed 0", tmp_path / "curves.png")
+    with Image.open(tmp_path / "curves.png") as image:
+        image.verify()
+
+
+def simulated(function: str, **arguments: Any) -> FigureSpec:
+    panels = [{"title": "F", "series": [{"label": "F", "arguments": arguments}]}]
+    return spec(kind="trajectories", metric=None, seeds=[], marks=[], function=function, panels=panels)
+
+
+def test_a_simulation_needs_no_run() -> None:
+    arguments = {"x0": [[0.9] * 5], "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1}
+    made = collect(simulated("tasks.lorenz96.trajectories", **arguments), {}, [])
+    curve = first(made)
+    assert curve.x is not None and curve.state == "simulated"
+    np.testing.assert_allclose(curve.x, np.full(7, 0.9))  # the equilibrium stays
+    assert state_lines(made) == ["F, F: simulated"]
+
+
+def simulation(monkeypatch: pytest.MonkeyPatch, function: Any, **changes: Any) -> FigureSpec:
+    """A figure of two panels, each with a line and another, by a function that is given here."""
+    monkeypatch.setattr(simulated_figures, "function_of", lambda name: function)
+    series = [{"label": "A"}, {"label": "B", "line": "dots", "arguments": {"n": 2}}]
+    panels = [
+        {"title": t, "x_label": t, "equal": True, "series": series, "arguments": {"scale": 1.0}} for t in "pq"
+    ]
+    kind = {"kind": "simulation", "metric": None, "function": "tasks.a.b", "marks": [], "y_scale": "linear"}
+    return spec(**({"seeds": [], "panels": panels} | kind | changes))
+
+
+def powers(scale: float, n: int = 3, seed: int = 0) -> dict[str, Any]:
+    return {"x": np.arange(n), "y": scale * 10.0**seed * np.ones(n)}
+
+
+def test_the_median_over_seeds_is_drawn_and_the_least_and_the_greatest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]), {}, [])
+    curve = first(made)
+    assert curve.y is not None and curve.low is not None and curve.high is not None
+    assert [values.tolist() for values in (curve.y, curve.low, curve.high)] == [[10] * 3, [1] * 3, [1000] * 3]
+    assert state_lines(made)[0] == "p, A: simulated with 3 seeds"
+    assert figures.figure_state(made) == "4 simulated with 3 seeds"
+    canvas = draw(made)
+    assert len(canvas.axes[0].collections) == 2  # a band for each series
+    fewer = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]).with_seeds((3,)), {}, [])
+    assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
+
+
+def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch) -> None:
+    canvas = draw(collect(simulation(monkeypatch, powers), {}, []))
+    (legend,) = canvas.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["A", "B"]
+    assert [axes.get_xlabel() for axes in canvas.axes] == ["p", "q"]
+    assert all(axes.get_legend() is None and axes.get_aspect() == 1 for axes in canvas.axes)
+    line, dots = canvas.axes[0].lines
+    assert (line.get_linestyle(), dots.get_linestyle(), dots.get_marker()) == ("-", "None", "o")
+
+
+def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
+    def values(scale: float, seed: int, n: int = 1) -> dict[str, Any]:
+        return {"values": [scale * seed] * n}
+
+    made = collect(simulation(monkeypatch, values, seeds=[1, 2]), {}, [])
+    second = made.panels[0][1][1]
+    assert second.values is not None and second.values.tolist() == [1, 1, 2, 2]
+    bars = draw(made).axes[0].containers
+    assert [sum(bar.get_height() for bar in group) for group in bars] == [2, 4]  # type: ignore[attr-defined]
+
+
+def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(scale: float, n: int = 3) -> dict[str, Any]:
+        if n == 2:
+            raise DataError("a.csv is missing: looked for /b/a.csv. Get it.")
+        return powers(scale)
+
+    made = collect(simulation(monkeypatch, lost), {}, [])
+    assert state_lines(made)[:2] == [
+        "p, A: simulated",
+        "p, B: blocked: a.csv is missing: looked for /b/a.csv. Get it.",
+    ]
+    assert [text.get_text() for text in draw(made).legends[0].get_texts()] == [
+        "A",
+        "blocked: a.csv is missing: B",
+    ]
+
+
+def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = collect(simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk(), {}, [])
+    a, b = made.panels[0][1]
+    assert a.y is not None and b.y is not None
+    assert (a.y.tolist(), b.y.tolist()) == ([7.0] * 3, [7.0] * 5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (3.0, "must return a mapping with x and y of the same length, or with values.*; got float"),
+        ({"x": [1], "z": [1]}, r"got \['x', 'z'\]"),
+        ({"x": [1], "y": [1, 2]}, r"got x \(1,\), y \(2,\)"),
+        ({"values": []}, r"got values \(0,\)"),
+    ],
+)
+def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        collect(simulation(monkeypatch, lambda scale, n=1: answer), {}, [])
+
+
+def test_seeds_must_agree_on_x(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = simulation(monkeypatch, lambda scale, seed, n=1: {"x": [seed], "y": [1]}, seeds=[0, 1])
+    with pytest.raises(ConfigError, match="x must be the same for every seed"):
+        collect(figure, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        ("os.system", {"command": "true"}, "function must be one of tasks/ or physml/simulate/"),
+        ("physml.cli.main.main", {}, "function must be one of tasks/ or physml/simulate/"),
+        ("physml.simulate.oscillator.signal", {}, "Did you mean physml.simulate.oscillators"),
+        ("tasks.lorenz97.trajectories", {}, "there is no module tasks.lorenz97. Did you mean tasks.lorenz96"),
+        ("tasks.lorenz96.trajectory", {}, "has no function trajectory. Did you mean trajectories"),
+        ("tasks.lorenz96.trajectories", {"x": 1}, "series F: tasks.lorenz96.trajectories"),
+    ],
+)
+def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        collect(simulated(function, **arguments), {}, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metric": None}, "kind curves needs a metric"),
+        (
+            {"kind": "bars"},
+            "kind must be one of 'curves', 'points', 'histogram', 'trajectories', 'simulation'",
+        ),
+        ({"kind": "simulation", "metric": None}, "kind simulation needs a function"),
+        ({"kind": "simulation", "function": "tasks.a.b"}, "series A: kind simulation takes no experiment"),
+        ({"kind": "points"}, "series A: kind points takes no experiment"),
+        ({"kind": "points", "metric": None}, "kind points needs a metric"),
+        (
+            {"kind": "points", "panels": [{"title": "a", "series": [{"label": "A"}]}]},
+            "series A: kind points needs points",
+        ),
+        ({"columns": 0}, "columns must be positive; got 0"),
+        ({"y_limits": [1, 0]}, r"y_limits must be a number and a greater one; got \[1.0, 0.0\]"),
+        ({"y_limits": [1]}, "y_limits must be a number and a greater one"),
+        ({"seeds": []}, "seeds must name at least one run"),
+        ({"marks": [{"label": "a", "x": 1, "y": 1}]}, "must have either x or y"),
+        (
+            {"panels": [{"title": "a", "series": [{"label": "A"}]}]},
+            "series A: kind curves needs an experiment",
+        ),
+        ({"kind": "histogram"}, "series A: kind histogram needs an array"),
+        ({"panels": [{"title": "a", "serie": []}]}, r"there is no key serie. Did you mean series"),
+    ],
+)
+def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spec(**change)
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "figure").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
+    monkeypatch.delenv("PHYSML_DATA", raising=False)
+    made = load_figure(path)
+    for experiment in experiments_of(made):
+        assert (CONF / "experiment" / f"{experiment}.yaml").is_file()
+    figure = collect(made.shrunk(), dict.fromkeys(experiments_of(made), IDENTITY), [])
+    write_figure(figure, tmp_path)
+    words = {c.state.split()[0] for _, curves in figure.panels for c in curves}
+    assert words <= {"missing", "simulated"}
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "found"),
+    [
+        ("lem-fig-4", "lem", "lem-fig-4"),
+        ("fig-4", "lem", "lem-fig-4"),
+        ("1", "cornn", "cornn-fig-1"),
+        ("thesis-fig-2.2", "lem", "cornn-fig-5"),
+        ("5.4", "lem", "lem-fig-4"),
+    ],
+)
+def test_a_figure_is_found_by_its_names(name: str, paper: str, found: str) -> None:
+    assert find_figure(name, paper).stem == found
+
+
+def test_an_unknown_figure_gets_near_names() -> None:
+    with pytest.raises(ConfigError, match=r"there is no figure 'lem-fig-44'.*lem-fig-4"):
+        find_figure("lem-fig-44")

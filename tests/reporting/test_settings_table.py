@@ -1,0 +1,417 @@
+"""Tables of settings: what is read is what runs, every state is reached, no difference is silent."""
+
+import csv
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from physml.cli import main
+from physml.config.compose import compose
+from physml.config.load import build
+from physml.errors import ConfigError
+from physml.paths import CONF, ROOT
+from physml.reporting.settings_formats import FORMS, settings_csv
+from physml.reporting.settings_table import (
+    Files,
+    SettingsSpec,
+    SettingsTable,
+    collect_settings,
+    compare,
+    load_settings,
+    said,
+)
+from physml.reporting.table_spec import find_table, load_table, table_ids
+
+IDS = table_ids(kind="settings")
+
+FILES: dict[str, Any] = {
+    "run.yaml": {"defaults": ["_self_", {"model": "own"}, {"optim": "adam"}]},
+    "optim/adam.yaml": {"lr": 1e-3, "betas": [0.9, 0.999]},
+    "model/lem.yaml": {"dt": 1.0, "gate": None},
+    "experiment/p/printed.yaml": {
+        "defaults": [{"override /model": "lem"}],
+        "provenance": {"kind": "paper"},
+        "model": {"dt": 0.5, "gate": {"_target_": "x", "d": "${net.hidden}"}},
+        "optim": {"lr": 2.04e-3},
+    },
+    "experiment/p/searched.yaml": {
+        "defaults": [{"override /model": "lem"}],
+        "provenance": {"kind": "searched-here"},
+        "optim": {"lr": "${model.dt}"},
+    },
+    "experiment/p/based.yaml": {"defaults": ["p/printed", "_self_"], "optim": {"lr": 3e-3}},
+    "experiment/p/own.yaml": {"provenance": {"kind": "own"}, "model": {"dt": 3}},
+    "search/a.yaml": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32, 64]}},
+    "search/b.yaml": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32]}},
+    "search/c.yaml": {"space": {"model.gate": [None, {"_target_": "x"}], "p": {"low": 1, "high": 5}}},
+}
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    for name, content in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(content))
+    return tmp_path
+
+
+def spec(rows: list[dict[str, Any]], columns: list[dict[str, Any]], **more: Any) -> SettingsSpec:
+    named = [{"label": f"row {i}", **row} for i, row in enumerate(rows)]
+    values = {"id": "t-1", "title": "T", "source": "S", "rows": named, "columns": columns, **more}
+    return build(SettingsSpec, values, "t-1.yaml")
+
+
+def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:
+    """The result of a table of one cell."""
+    made = spec([{"cells": {"x": cell}}], [{"key": "x", **column}], searches=searches)
+    (result,) = collect_settings(made, conf).cells
+    return result
+
+
+# ---------------------------------------------------------------------------- numbers and words
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "word"),
+    [
+        ("2.6e-3", "0.0026", "same"),
+        ("128", "128", "same"),
+        ("8.0", "8", "same"),
+        ("6.6e-4", "6.58e-4", "rounded"),
+        ("6.6e-4", "6.54e-4", "differs"),
+        ("0.76", "0.765", "rounded"),
+        ("0.76", "0.766", "differs"),
+        ("[1e-2, 1e-1]", "0.1", "inside"),
+        ("[1e-2, 1e-1]", "0.11", "outside"),
+        ("{32, 64}", "64", "inside"),
+        ("{32, 64}", "48", "outside"),
+        ("[1e-4, 1e-2]", "[0.0001, 0.01]", "same"),
+        ("[0, 0.9]", "[0.0, 0.9]", "same"),
+        ("[0, 0.9]", "[0, 0.8]", "differs"),
+        ("[0, 1]", "{0, 1}", "differs"),
+        ("{YES, NO}", "{NO, YES}", "same"),
+        ("{32, 64}", "{64, 32}", "same"),
+        ("NO", "no", "same"),
+        ("NO", "YES", "differs"),
+        ("log uniform", "uniform", "differs"),
+        ("1", "none", "differs"),
+    ],
+)
+def test_ours_is_compared_with_the_printed_setting(printed: str, ours: str, word: str) -> None:
+    assert compare(printed, ours) == word
+
+
+@pytest.mark.parametrize("value", [2.6e-3, 1e-8, 0.01, 0.0, 94.5, 12000, 3.14159e-7, 2e5, -4e-3])
+def test_a_number_is_said_so_that_it_reads_back(value: float) -> None:
+    assert float(said(value)) == pytest.approx(value, rel=1e-5)
+    assert "e-0" not in said(value)
+
+
+# ---------------------------------------------------------------------------- what is read
+
+
+@pytest.mark.parametrize("ident", IDS)
+def test_what_is_read_is_what_runs(ident: str) -> None:
+    """The plain reading of files against hydra's composition."""
+    made = load_settings(CONF / "table" / f"{ident}.yaml")
+    files = Files()
+    for row in made.rows:
+        for column in made.columns:
+            cell = made.cell(row, column)
+            if cell.experiment is None or column.reads in ("range", "distribution"):
+                continue
+            value: Any = compose([f"experiment={cell.experiment}"]).config
+            for part in (cell.setting or "").split("."):
+                value = value[int(part)] if isinstance(value, list) else value[part]
+            read = files.setting(cell.experiment, cell.setting or "")
+            assert isinstance(read, dict) if isinstance(value, dict) else read == value
+
+
+def test_a_setting_is_that_of_the_experiment_else_of_the_files_it_chooses(conf: Path) -> None:
+    files = Files(conf)
+    assert files.setting("p/printed", "model.dt") == 0.5
+    assert files.setting("p/searched", "model.dt") == 1.0, "from the chosen model"
+    assert files.setting("p/searched", "optim.betas.1") == 0.999, "from what every run has"
+    assert files.setting("p/searched", "model.gate") is None
+
+
+def test_an_experiment_has_the_settings_of_the_one_it_starts_from(conf: Path) -> None:
+    files = Files(conf)
+    assert files.setting("p/based", "optim.lr") == 3e-3, "its own"
+    assert files.setting("p/based", "model.dt") == 0.5, "of the other"
+    assert files.setting("p/based", "optim.betas.0") == 0.9, "of what every run has"
+    assert files.provenance("p/based") == "paper"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "key", "says"),
+    [
+        ("p/prnted", "model.dt", "there is no experiment p/prnted. Did you mean p/printed"),
+        ("p/printed", "model.gamma", "experiment p/printed has no setting model.gamma"),
+        ("p/printed", "net.hidden", "has no setting net.hidden"),
+        ("p/searched", "optim.betas.2", "has no setting optim.betas.2"),
+        ("p/searched", "optim.lr", r"optim.lr is \$\{model.dt\}; a table reads plain values only"),
+    ],
+)
+def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Files(conf).setting(experiment, key)
+
+
+def test_a_search_that_is_not_there_is_told(conf: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no search d"):
+        one(conf, {}, searches=("d",), setting="optim.lr", reads="range")
+
+
+# ---------------------------------------------------------------------------- states
+
+
+PRINTED = {"experiment": "p/printed"}
+
+
+@pytest.mark.parametrize(
+    ("cell", "column", "ours", "state"),
+    [
+        ({**PRINTED, "printed": "0.5"}, {"setting": "model.dt"}, "0.5", "same"),
+        ({**PRINTED, "printed": "2.0e-3"}, {"setting": "optim.lr"}, "2.04e-3", "rounded"),
+        ({**PRINTED, "printed": "0.4"}, {"setting": "model.dt"}, "0.5", "differs"),
+        (
+            {**PRINTED, "printed": "0.4", "differs": "a slip"},
+            {"setting": "model.dt"},
+            "0.5",
+            "differs: a slip",
+        ),
+        (
+            {**PRINTED, "printed": "0.4", "code": "0.50"},
+            {"setting": "model.dt"},
+            "0.5",
+            "differs: as in the official code",
+        ),
+        (
+            {"experiment": "p/searched", "printed": "2"},
+            {"setting": "model.dt"},
+            "1",
+            "differs: searched here",
+        ),
+        (
+            {"experiment": "p/own", "printed": "2"},
+            {"setting": "model.dt"},
+            "3",
+            "differs: chosen here, not searched",
+        ),
+        ({**PRINTED, "printed": "[0, 1]"}, {"setting": "model.dt"}, "0.5", "inside"),
+        ({**PRINTED, "printed": "[1, 2]"}, {"setting": "model.dt"}, "0.5", "outside"),
+        (PRINTED, {"setting": "model.dt"}, "0.5", "no printed value at hand"),
+        (
+            {**PRINTED, "code": "0.5"},
+            {"setting": "model.dt"},
+            "0.5",
+            "no printed value at hand: as in the official code",
+        ),
+        (
+            {**PRINTED, "code": "0.7"},
+            {"setting": "model.dt"},
+            "0.5",
+            "no printed value at hand: other than in the official code",
+        ),
+        ({"printed": "0.5"}, {"setting": "model.dt"}, None, "no experiment"),
+        ({}, {"setting": "model.dt"}, None, "no experiment"),
+        ({**PRINTED, "printed": "YES"}, {"setting": "model.gate", "reads": "use"}, "YES", "same"),
+        (
+            {"experiment": "p/searched", "printed": "YES"},
+            {"setting": "model.gate", "reads": "use"},
+            "NO",
+            "differs: searched here",
+        ),
+    ],
+)
+def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state: str) -> None:
+    result = one(conf, cell, **column)
+    assert (result.ours, result.state) == (ours, state)
+    assert (result.where is None) == (ours is None)
+
+
+@pytest.mark.parametrize(
+    ("searches", "setting", "reads", "ours"),
+    [
+        (("a",), "optim.lr", "range", "[1e-4, 0.01]"),
+        (("a",), "optim.lr", "distribution", "log uniform"),
+        (("c",), "p", "distribution", "uniform"),
+        (("a", "b"), "optim.lr", "range", "[1e-4, 0.01]"),
+        (("a", "b"), "net.h", "range", "{32, 64} or {32}"),
+        (("[ab]",), "net.h", "range", "{32, 64} or {32}"),
+        (("*",), "p", "range", "[1, 5]"),
+        (("a", "c"), "net.h", "distribution", "disc. uniform"),
+        (("c",), "model.gate", "range", "{YES, NO}"),
+    ],
+)
+def test_ranges_are_those_of_our_searches(
+    conf: Path, searches: tuple[str, ...], setting: str, reads: str, ours: str
+) -> None:
+    result = one(conf, {"printed": ours}, searches=searches, setting=setting, reads=reads)
+    assert (result.ours, result.state) == (ours, "same")
+
+
+def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
+    cell = {"printed": "[1, 5]"}
+    column: Any = {"setting": "net.h", "reads": "range"}
+    assert one(conf, cell, **column).state == "no search"
+    assert one(conf, cell, searches=("c",), **column).state == "not searched"
+    fixed = one(conf, {**cell, "differs": "fixed"}, searches=("c",), **column)
+    assert (fixed.ours, fixed.where, fixed.state) == (None, None, "not searched: fixed")
+
+
+# ---------------------------------------------------------------------------- what a file must say
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("rows: [{label: a, cells: {lrr: {}}}]", "row a: there is no column lrr. Did you mean lr"),
+        ("rows: [{label: a}, {label: a}]", "the row a stands there twice"),
+        ("rows: []", "a table needs at least one row"),
+        ("rows: [{label: a, cells: {lr: {printd: x}}}]", "printd.*Did you mean printed"),
+        ("rows: [{label: a, cells: {lr: {printed: 0.5}}}]", "printed must be text.*quotes"),
+        ("rows: [{label: a}]\ncolumns: [{key: lr}]", "row a, column lr: `setting` must say what to read"),
+        (
+            "rows: [{label: a}]\ncolumns: [{key: lr, setting: x, reads: vlue}]",
+            "reads.*must be one of.*Did you mean value",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_told_with_its_file(tmp_path: Path, body: str, says: str) -> None:
+    columns = "" if "columns" in body else "columns: [{key: lr, setting: optim.lr}]\n"
+    path = tmp_path / "t-1.yaml"
+    path.write_text(f"kind: settings\ntitle: T\nsource: S\n{columns}{body}\n")
+    with pytest.raises(ConfigError, match=says) as refusal:
+        load_settings(path)
+    assert "t-1.yaml" in str(refusal.value)
+
+
+def test_each_kind_of_table_is_loaded_by_its_own_reader(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"lem-8.yaml is a table of settings: it has no runs"):
+        load_table(find_table("lem-8"))
+    with pytest.raises(ConfigError, match=r"lem-4.yaml: kind must be settings; got runs"):
+        load_settings(find_table("lem-4"))
+    (tmp_path / "x.yaml").write_text("kind: setings\n")
+    with pytest.raises(ConfigError, match=r"x\.yaml: kind must be one of.*Did you mean settings"):
+        load_table(tmp_path / "x.yaml")
+
+
+# ---------------------------------------------------------------------------- the tables of conf/
+
+
+def made(ident: str) -> SettingsTable:
+    return collect_settings(load_settings(CONF / "table" / f"{ident}.yaml"))
+
+
+@pytest.mark.parametrize("ident", IDS)
+def test_no_difference_is_silent_and_no_reason_idle(ident: str) -> None:
+    table = made(ident)
+    given = {(r.label, key) for r in table.spec.rows for key, cell in r.cells.items() if cell.differs}
+    for cell in table.cells:
+        assert cell.state not in ("differs", "outside"), (cell.row, cell.column.key, cell.ours)
+        if (cell.row, cell.column.key) in given:
+            assert cell.state.startswith(("differs: ", "outside: ", "not searched: "))
+
+
+@pytest.mark.parametrize("ident", IDS)
+def test_what_the_official_code_has_runs_as_official(ident: str) -> None:
+    table = load_settings(CONF / "table" / f"{ident}.yaml")
+    files = Files()
+    for row in table.rows:
+        for column in table.columns:
+            cell = table.cell(row, column)
+            official = f"{cell.experiment}-official"
+            if cell.code and cell.printed and (CONF / "experiment" / f"{official}.yaml").is_file():
+                ours = said(files.setting(official, cell.setting or ""))
+                assert compare(cell.code, ours) == "same", (row.label, column.key)
+
+
+@pytest.mark.parametrize("ident", IDS)
+def test_every_form_has_every_cell(ident: str) -> None:
+    table = made(ident)
+    markdown = [line for line in FORMS["md"](table).splitlines() if line.startswith("| ")][2:]
+    tabular = [line for line in FORMS["tex"](table).splitlines() if line.endswith(r" \\")][1:]
+    for cell, md, tex in zip(table.cells, markdown, tabular, strict=True):
+        where, values = (cell.row, cell.column.title), (cell.printed, cell.code, cell.ours)
+        shown = [said for said in (*where, *values, cell.state) if said]
+        assert [said for said in md.strip("| ").split(" | ") if said in shown] == shown
+        assert len(tex.split(" & ")) == len(md.split(" | ")) - 1
+    lines = list(csv.DictReader(io.StringIO(settings_csv(table))))
+    assert len(lines) == len(table.spec.rows) * len(table.spec.columns)
+    assert all(all(line.values()) for line in lines), "an empty cell"
+    assert {line["state"] for line in lines} == {cell.state for cell in table.cells}
+
+
+def test_the_line_of_a_table_counts_what_is_printed(conf: Path) -> None:
+    rows = [
+        {"cells": {"x": {"experiment": "p/printed", "printed": "0.5"}}},
+        {"cells": {"x": {"experiment": "p/searched", "printed": "2"}}},
+        {"cells": {"x": {"printed": "2"}}},
+        {"cells": {"x": {"experiment": "p/printed"}}},
+    ]
+    table = collect_settings(spec(rows, [{"key": "x", "setting": "model.dt"}]), conf)
+    assert table.state == "3 settings printed; 1 same, 1 differs, 1 no experiment"
+
+
+# ---------------------------------------------------------------------------- commands
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("PHYSML_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path / "results"
+
+
+@pytest.mark.parametrize("name", ["lem-8", "8", "thesis-5.8", "5.8", "table-8"])
+def test_a_table_of_settings_is_printed_and_written(
+    results: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main.main(["table", name]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("lem-8: Best LEM hyperparameters")
+    printed = [line for line in out.splitlines() if not line.startswith("written: ")]
+    assert max(map(len, printed)) <= 100
+    assert re.search(r"LEM, sMNIST +Δt +0\.21 +– +0\.21 +same", out)
+    assert sorted(p.name for p in (results / "tables").iterdir()) == ["lem-8.csv", "lem-8.md", "lem-8.tex"]
+    assert not (results / "runs").exists()
+
+
+def test_a_table_of_settings_has_no_runs(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["table", "graphcon-6", "--plan"]) == 0
+    assert capsys.readouterr().out == "no runs: graphcon-6 is a table of settings, read from conf/\n"
+    for option in (["--seeds", "0"], ["--row", "label=A,experiment=./a.yaml"], ["--yours", "a.json"]):
+        assert main.main(["table", "graphcon-6", *option]) == 2
+        assert "it has no runs for --seeds, --row or --yours" in capsys.readouterr().err
+    assert not results.exists()
+
+
+def test_a_smoke_table_of_settings_does_not_take_the_place_of_the_true_one(results: Path) -> None:
+    assert main.main(["table", "g2-6", "--smoke"]) == 0
+    assert not (results / "tables").exists()
+
+
+@pytest.mark.parametrize("ident", IDS)
+def test_the_table_in_results_is_the_one_that_conf_gives(ident: str) -> None:
+    for suffix, form in FORMS.items():
+        path = ROOT / "results" / "tables" / f"{ident}.{suffix}"
+        said_there = path.read_text(encoding="utf-8")
+        assert said_there == form(made(ident)), f"make table-{ident} writes it anew"
+
+
+def test_settings_import_neither_torch_nor_hydra() -> None:
+    code = (
+        "import sys, physml.reporting.settings_table, physml.reporting.settings_formats; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not set(done.stdout.split()) & {"torch", "hydra", "omegaconf", "scipy", "rich", "tasks"}

@@ -1,0 +1,545 @@
+"""Tables: configs are refused with near names, every state is reached, rendering is golden.
+
+`python tests/reporting/test_table.py` rewrites tests/golden/table.*; look at the diff before you commit it.
+"""
+
+import csv
+import io
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from physml.config.load import build
+from physml.config.yaml_file import read_yaml
+from physml.errors import ConfigError
+from physml.paths import CONF, ROOT
+from physml.reporting import table_spec as tables
+from physml.reporting.stats import N_FOR_VERDICT
+from physml.reporting.table import Table, collect, table_state
+from physml.reporting.table_formats import FORMS, render_console, write_table
+from physml.reporting.table_spec import TableSpec
+from physml.reporting.table_text import HEADS, blocks, claim_lines, fact_lines
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def identity(experiment: str) -> str:
+    return f"{zlib.crc32(experiment.encode()):08x}"
+
+
+def ids(*experiments: str) -> dict[str, str | None]:
+    return {experiment: identity(experiment) for experiment in experiments}
+
+
+def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any) -> dict[str, Any]:
+    """A finished record as a run leaves it, without config."""
+    last128 = None if rmse is None else rmse * 1.01
+    metrics = {"best": {"test": {"rmse": rmse, "rmse_last128": last128}}}
+    made: dict[str, Any] = {
+        "schema": 1,
+        "experiment": experiment,
+        "protocol": "official",
+        "identity": identity(experiment),
+        "split": 0,
+        "seed": seed,
+        "status": "finished",
+        "reason": None,
+        "metrics": metrics,
+        "selected": {"rule": "min valid/rmse", "step": 10},
+        "n_parameters": 1233,
+        "cost": {"train_s": 90.0 + seed, "ms_per_step": 50.0},
+        "precision": "fp32",
+        "backend": "reference",
+        "scoring": {"rmse": "clean", "rmse_last128": "official"},
+        "references": {"constant": {"rmse": 0.5, "rmse_last128": 0.505}, "persistence": {"rmse": 0.079}},
+        "data": {"version": 1, "fingerprint": "matches"},
+        "code": {"commit": "c" * 40, "dirty": False},
+        "machine": {"device": "cpu"},
+        "provenance": {"kind": "paper"},
+        "short": None,
+        "ended": f"2024-05-0{seed + 1}T10:00:00Z",
+    }
+    return made | changes
+
+
+PUBLISHED = {"value": 1.0, "digits": 1, "statistic": "mean", "n": 5}
+
+# Row label -> (experiment's records, state in the column `official`). Values are in units of 1e-2.
+STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "agrees": ([record("t/agrees", k, v) for k, v in enumerate([0.0099, 0.0099, 0.00991])], "agrees"),
+    "better": ([record("t/better", k, v) for k, v in enumerate([0.0050, 0.0051, 0.0052])], "better"),
+    "worse": ([record("t/worse", k, v) for k, v in enumerate([0.0150, 0.0151, 0.0152])], "worse"),
+    "inconclusive": (
+        [record("t/inconclusive", k, v) for k, v in enumerate([0.0080, 0.0100, 0.0120])],
+        "inconclusive",
+    ),
+    "partial": ([record("t/partial", k, 0.01) for k in range(2)], "partial 2/3"),
+    "missing": ([], "missing"),
+    "preempted": ([record("t/preempted", 0, None, status="preempted", metrics=None)], "missing"),
+    "running": ([record("t/running", 0, 0.01)], "running"),
+    "stale": ([record("t/stale", k, 0.01, identity="ffffffff") for k in range(3)], "stale"),
+    "old schema": ([record("t/old schema", k, 0.01, schema=0) for k in range(3)], "stale"),
+    "failed": (
+        [
+            record("t/failed", 0, 0.01),
+            record("t/failed", 1, None, status="failed", reason="out of memory", metrics=None),
+        ],
+        "failed: out of memory",
+    ),
+    "diverged": (
+        [record("t/diverged", 0, None, status="diverged", reason="loss is NaN", metrics=None)],
+        "diverged",
+    ),
+    "no metric": (
+        [record("t/no metric", k, 0.01, metrics={"best": {"test": {"mse": 1.0}}}) for k in range(3)],
+        "failed: the records have no test/rmse_last128",
+    ),
+    "blocked": ([], "blocked: no data: get them with physml data get"),
+    "not composed": ([], "blocked: the experiment can't be composed"),
+    "short": (
+        [record("t/short", 0, 0.01, short="30 of 400 epochs")],
+        "not comparable: short budget",
+    ),
+    "smoke": (
+        [record("t/smoke", k, 0.01, config={"profile": "smoke"}) for k in range(3)],
+        "not comparable: short budget",
+    ),
+    "substitute": (
+        [record("t/substitute", k, 0.01, data={"kind": "substitute data"}) for k in range(3)],
+        "not comparable: substitute data",
+    ),
+    "verified": (
+        [record("t/verified", k, 0.01, data={"kind": "content-verified"}) for k in range(3)],
+        "not comparable: content-verified",
+    ),
+    "other data": (
+        [record("t/other data", k, 0.01, data={"fingerprint": "differs by 2.0e-01"}) for k in range(3)],
+        "not comparable: different data",
+    ),
+    "other protocol": (
+        [record("t/other protocol", k, 0.01, protocol="clean", scoring={}) for k in range(3)],
+        "not comparable: other protocol",
+    ),
+    "other settings": (
+        [record("t/other settings", k, 0.01) for k in range(3)],
+        "not comparable: settings",
+    ),
+    "best of 2": (
+        [record("t/best of 2", k, v) for k, v in enumerate([0.0099, 0.012, 0.0010])],
+        f"no verdict below n = {N_FOR_VERDICT}",
+    ),
+    "best of 9": ([record("t/best of 9", k, 0.0099) for k in range(3)], "partial 3/9"),
+    "quoted": ([], "quoted: Somebody 2020"),
+    "printed only": ([], "not run here"),
+    "nothing": ([], "no printed number, not run"),
+    "extra": (
+        [record("t/extra", k, 0.0102, code={"commit": "d" * 40, "dirty": True}) for k in range(3)],
+        "not published",
+    ),
+}
+
+CELLS: dict[str, dict[str, Any]] = {
+    "other settings": {"published": PUBLISHED, "not_comparable": "settings"},
+    "best of 2": {"published": {"value": 1.0, "digits": 1, "statistic": "best", "n": 2}},
+    "best of 9": {"published": {"value": 1.0, "digits": 1, "statistic": "best", "n": 9}},
+    "quoted": {"published": {"value": 83.8, "digits": 1, "sd": 3.0, "quoted": "Somebody 2020"}},
+    "printed only": {"published": {"value": 1.2, "digits": 1}},
+    "extra": {},
+}
+SCALED = {"scale": 100, "unit": "1e-2", "better": "lower"}
+UNRUN = ("quoted", "printed only", "nothing")
+
+
+def content() -> dict[str, Any]:
+    rows = [
+        {
+            "label": label,
+            "params": "1k",
+            **({} if label in UNRUN else {"experiment": f"t/{label}"}),
+            "cells": {} if label == "nothing" else {"official": CELLS.get(label, {"published": PUBLISHED})},
+        }
+        for label in STATES
+    ]
+    rows[-1] |= {"extra": True, "params": None}
+    return {
+        "title": "Every state of a cell, 100 % & more",
+        "source": "A paper_of_nobody, Table 1",
+        "aliases": ["thesis-0.1"],
+        "seeds": [0, 1, 2],
+        "claim": {
+            "text": "agrees beats worse | nothing else",
+            "column": "official",
+            "order": [{"better": "agrees", "than": ["worse", "short"]}],
+            "ties": [{"rows": ["agrees", "better"], "margin": 0.1, "column": "clean"}],
+        },
+        "columns": [
+            {
+                "key": "official",
+                "metric": "test/rmse_last128",
+                "protocol": "official",
+                "relative_margin": 0.05,
+                **SCALED,
+            },
+            {"key": "clean", "label": "all of test", "metric": "test/rmse", "protocol": "clean", **SCALED},
+        ],
+        "rows": rows,
+        "notes": ["A first note.", "A second note, with a | bar."],
+    }
+
+
+def spec(**changes: Any) -> TableSpec:
+    return build(TableSpec, {"id": "nobody-1", **content(), **changes}, "nobody-1.yaml")
+
+
+def synthetic() -> Table:
+    made = spec()
+    identities = ids(*tables.experiments_of(made)) | {"t/not composed": None}
+    records = [r for found, _ in STATES.values() for r in found]
+    return collect(
+        made,
+        identities,
+        records,
+        running={("t/running", 0, 1)},
+        yours=[record("t/better", 41, 0.0049), record("t/better", 42, 0.0049, identity="eeeeeeee")],
+        blocked={"t/blocked": "no data: get them with physml data get"},
+    )
+
+
+def console(table: Table, width: int) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None, legacy_windows=False).print(render_console(table))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def renderings() -> dict[str, str]:
+    table = synthetic()
+    forms = {f"table.{suffix}": form(table) for suffix, form in FORMS.items()}
+    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 240)}
+
+
+# --- states
+
+
+@pytest.mark.parametrize("label", STATES)
+def test_every_state_is_reached(label: str) -> None:
+    cell = next(c for c in synthetic().column("official") if c.row == label)
+    assert cell.state == STATES[label][1]
+
+
+def test_a_metric_may_have_another_protocol_than_its_run() -> None:
+    cell = next(c for c in synthetic().column("clean") if c.row == "agrees")
+    assert cell.state == "not published"  # not "other protocol": `scoring` says clean
+    assert cell.summary is not None and cell.summary.mean == pytest.approx(0.99, abs=1e-3)
+
+
+def test_a_best_of_n_is_held_against_our_first_n() -> None:
+    rmse = [0.0099, 0.012, 0.013, 0.0010, 0.0011]
+    records = [record("t/best of 3", k, v) for k, v in enumerate(rmse)]
+    cells = {"official": {"published": {"value": 1.0, "digits": 1, "statistic": "best", "n": 3}}}
+    rows = [{"label": "a", "experiment": "t/best of 3", "cells": cells}]
+    table = collect(spec(rows=rows, claim=None, seeds=[0, 1, 2, 3, 4]), ids("t/best of 3"), records)
+    cell = table.column("official")[0]
+    assert cell.summary is not None and cell.summary.best == pytest.approx(0.101)  # of all five
+    assert cell.delta == pytest.approx(0.99 * 1.01 - 1.0)  # of the first three
+    assert cell.state == "agrees"
+
+
+def test_no_verdict_below_three_seeds() -> None:
+    made = spec(seeds=[0, 1])
+    table = collect(made, ids("t/agrees"), STATES["agrees"][0])
+    assert table.column("official")[0].state == f"no verdict below n = {N_FOR_VERDICT}"
+
+
+def test_runs_of_other_seeds_and_splits_do_not_count() -> None:
+    records = [*STATES["agrees"][0], record("t/agrees", 9, 0.5), record("t/agrees", 0, 0.5, split=1)]
+    cell = collect(spec(), ids("t/agrees"), records).column("official")[0]
+    assert cell.summary is not None and (cell.done, cell.wanted, cell.summary.n) == (3, 3, 3)
+
+
+def test_a_run_found_twice_counts_once() -> None:
+    records = [*STATES["agrees"][0], record("t/agrees", 0, 0.5)]
+    cell = collect(spec(), ids("t/agrees"), records).column("official")[0]
+    assert cell.state == "agrees"
+
+
+def test_a_run_that_failed_first_and_finished_later_counts() -> None:
+    records = [record("t/agrees", 0, None, status="failed", reason="disk full"), *STATES["agrees"][0]]
+    assert collect(spec(), ids("t/agrees"), records).column("official")[0].state == "agrees"
+
+
+def test_runs_of_yours_stay_outside() -> None:
+    cell = next(c for c in synthetic().column("official") if c.row == "better")
+    assert cell.summary is not None and cell.summary.n == 3
+    assert [(y.seed, y.state) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
+    assert cell.yours[0].value == pytest.approx(0.4949)
+
+
+def test_a_claim_ignores_what_is_not_comparable() -> None:
+    table = synthetic()
+    verdicts = [part.verdict for part in table.claim]
+    assert verdicts == ["holds", None, "contradicted"]
+    assert table.claim_verdict == "contradicted"
+    assert "no comparable runs" in claim_lines(table)[2]
+
+
+def test_splits_have_their_own_spread() -> None:
+    made = spec(splits=[0, 1, 2], seeds=[0, 1], spread="splits")
+    records = [record("t/agrees", k, 0.01 * (1 + j), split=j) for j in range(3) for k in range(2)]
+    cell = collect(made, ids("t/agrees"), records).column("clean")[0]
+    assert cell.summary is not None
+    assert (cell.done, cell.wanted, cell.summary.n) == (6, 6, 3)
+    assert cell.summary.sd == pytest.approx(1.0)
+
+
+def test_references_are_scaled_and_ranged() -> None:
+    records = [
+        record("t/agrees", 0, 0.01),
+        record("t/better", 0, 0.01, references={"constant": {"rmse": 0.7}}),
+    ]
+    table = collect(spec(), ids("t/agrees", "t/better"), records)
+    assert table.references["constant"] == {"official": (50.5, 50.5), "clean": (50.0, 70.0)}
+    assert table.references["persistence"] == {"clean": (7.9, 7.9)}
+
+
+def test_uncommitted_code_and_choice_by_test_are_told() -> None:
+    assert "3 runs were made on uncommitted code: no commit holds what produced them" in fact_lines(
+        synthetic()
+    )
+    by_test = [record("t/agrees", k, 0.01, selected={"rule": "min test/rmse"}) for k in range(3)]
+    table = collect(spec(), ids("t/agrees"), by_test)
+    assert any(line.startswith("Selection on TEST") for line in fact_lines(table))
+
+
+def test_the_state_of_a_table_counts_each_run_once() -> None:
+    state = table_state(synthetic())
+    wanted = len({row.experiment for row in spec().rows if row.experiment}) * 3
+    assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{wanted} runs; ")
+    assert "1 worse" in state and "1 agrees" in state and "2 not comparable: short budget" in state
+
+
+# --- rendering
+
+
+@pytest.mark.parametrize(
+    "name", ["table.md", "table.csv", "table.tex", "table.console.txt", "table.wide.txt"]
+)
+def test_rendering_is_golden(name: str) -> None:
+    assert renderings()[name] == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_no_cell_is_empty() -> None:
+    for block in blocks(synthetic()):
+        for line in block.lines:
+            assert len(line) == len(HEADS) and all(text.strip() for text in line)
+    for row in csv.reader(io.StringIO(FORMS["csv"](synthetic()))):
+        assert all(row)
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    first = [path.read_bytes() for path in write_table(synthetic(), tmp_path)]
+    assert [path.read_bytes() for path in write_table(synthetic(), tmp_path)] == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nobody-1.csv", "nobody-1.md", "nobody-1.tex"]
+
+
+def test_a_console_line_fits_the_terminal() -> None:
+    for width in (80, 100, 140, 240):
+        assert max(map(len, console(synthetic(), width).splitlines())) <= width
+
+
+# --- configs
+
+
+def claim(**keys: Any) -> dict[str, Any]:
+    return {"claim": {"text": "x", **keys}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"titel": "x"}, r"there is no key titel. Did you mean title\?"),
+        (
+            {"rows": [{"label": "a", "cels": {}}]},
+            r"nobody-1.yaml.rows\[0\]: there is no key cels. Did you mean cells\?",
+        ),
+        (
+            {"rows": [{"label": "a", "cells": {"official": {"published": {"vale": 1}}}}]},
+            r"rows\[0\].cells.official.published: there is no key vale. Did you mean value\?",
+        ),
+        (
+            {"rows": [{"label": "a", "cells": {"offical": {}}}]},
+            r"row a: there is no column offical. Did you mean official\?",
+        ),
+        ({"rows": []}, "at least one row"),
+        ({"rows": [{"label": "a"}, {"label": "a"}]}, "the row a stands there twice"),
+        ({"rows": [{}]}, r"rows\[0\]: the key label is missing"),
+        ({"seeds": []}, "seeds must be different whole numbers"),
+        ({"seeds": [0, 0]}, "seeds must be different whole numbers"),
+        ({"seeds": [0, -1]}, "seeds must be different whole numbers"),
+        ({"seeds": 3}, "seeds must be a list; got 3"),
+        ({"seeds": ["a"]}, r"seeds\[0\] must be a whole number; got 'a'"),
+        ({"title": 3}, "title must be text; got 3"),
+        ({"spread": "split"}, "spread must be one of 'runs', 'splits'; got 'split'. Did you mean splits"),
+        (claim(column="official", order=[{"better": "agree", "than": ["worse"]}]), "there is no row agree"),
+        (claim(order=[{"better": "agrees", "than": ["worse"]}]), "claim: there is no column ''"),
+        (claim(column="clean", ties=[{"rows": ["agrees"], "margin": 0.1}]), "must be two labels"),
+    ],
+)
+def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spec(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metric": "rmse"}, "metric must look like test/rmse"),
+        ({"scale": 0}, "scale must be positive"),
+        ({"better": "smaller"}, "better must be one of 'lower', 'higher'"),
+        ({"margin": 1.0, "relative_margin": 0.1}, "exclude each other"),
+        ({"margin": -1.0}, "margin must not be negative"),
+        ({"scale": True}, "scale must be a number; got True"),
+    ],
+)
+def test_a_wrong_column_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spec(columns=[{**content()["columns"][0], **change}], claim=None)
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nobody-1.yaml"
+    path.write_text(yaml.safe_dump(content()) + "title: again\n")
+    with pytest.raises(ConfigError, match="the key title stands there twice"):
+        tables.load_table(path)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]\n", "a: [\n", "\n"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "nobody-1.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"nobody-1\.yaml"):
+        tables.load_table(path)
+
+
+def test_numbers_like_1e_2_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "nobody-1.yaml"
+    path.write_text(
+        yaml.safe_dump(content() | {"seeds": [0]}).replace("1e-2", "'1e-2'").replace("0.05", "5e-2")
+    )
+    assert tables.load_table(path).columns[0].relative_margin == 0.05
+
+
+@pytest.mark.parametrize("ident", tables.table_ids(kind="runs"))
+def test_every_table_of_conf_loads_and_renders(ident: str) -> None:
+    made = tables.load_table(CONF / "table" / f"{ident}.yaml")
+    for experiment in tables.experiments_of(made):
+        assert (CONF / "experiment" / f"{experiment}.yaml").is_file()
+    table = collect(made, ids(*tables.experiments_of(made)), [])
+    assert {cell.state for cell in table.cells if cell.wanted} == {"missing"}
+    assert all(form(table) for form in FORMS.values())
+
+
+def test_aliases_are_unique() -> None:
+    contents = [read_yaml(CONF / "table" / f"{ident}.yaml") for ident in tables.table_ids()]
+    aliases = [alias for content in contents for alias in content.get("aliases", [])]
+    assert len(aliases) == len(set(aliases)) and not set(aliases) & set(tables.table_ids())
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "found"),
+    [
+        ("lem-4", "lem", "lem-4"),
+        ("4", "lem", "lem-4"),
+        ("6", "cornn", "cornn-6"),
+        ("cornn-6", "lem", "cornn-6"),
+        ("table-cornn-6", "lem", "cornn-6"),
+        ("thesis-5.4", "lem", "lem-4"),
+        ("5.4", "lem", "lem-4"),
+        ("3.6", "cornn", "unicornn-6"),
+    ],
+)
+def test_a_table_is_found_by_its_names(name: str, paper: str, found: str) -> None:
+    assert tables.find_table(name, paper).stem == found
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("lem-44", "lem-4"), ("unicorn-6", "unicornn-6"), ("5.44", "5.4")]
+)
+def test_an_unknown_table_gets_near_names(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no table '{name}'.*{hint}"):
+        tables.find_table(name)
+
+
+def test_ids_are_sorted_by_number(tmp_path: Path) -> None:
+    for name in ("lem-10", "lem-4", "cornn-2"):
+        (tmp_path / f"{name}.yaml").touch()
+    assert tables.table_ids(tmp_path) == ["cornn-2", "lem-4", "lem-10"]
+
+
+def test_seeds_and_rows_from_the_command_line() -> None:
+    assert tables.parse_seeds("n3") == (0, 1, 2)
+    assert tables.parse_seeds("0, 5,5") == (0, 5)
+    assert tables.parse_row("label=Mine, dt=2,experiment=./mine.yaml").label == "Mine, dt=2"
+    for wrong in ("n0", "1-3", "", "a"):
+        with pytest.raises(ConfigError, match="seeds must look like"):
+            tables.parse_seeds(wrong)
+    with pytest.raises(ConfigError, match="a row must look like"):
+        tables.parse_row("mine.yaml")
+    for wrong in ("label=Mine", "label=,experiment=a", "experiment=a,label=Mine", "label=Mine,texas="):
+        with pytest.raises(ConfigError, match="a row must look like"):
+            tables.parse_row(wrong)
+
+
+def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None:
+    row = tables.parse_row("label=Mine, dt=2,official=./a.yaml")
+    made = tables.with_rows(spec(), [row])
+    column = next(c for c in made.columns if c.key == "official")
+    assert (row.label, made.cell(row, column).experiment) == ("Mine, dt=2", "./a.yaml")
+    assert ("./a.yaml", 0, 2) in made.runs
+    with pytest.raises(ConfigError, match="row Mine: there is no column offical"):
+        tables.with_rows(spec(), [tables.parse_row("label=Mine,offical=./a.yaml")])
+
+
+def test_an_extra_row_joins_the_table() -> None:
+    made = tables.with_rows(spec(), [tables.parse_row("label=Mine,experiment=./mine.yaml")])
+    assert ("./mine.yaml", 0, 2) in made.runs
+    records = [record("./mine.yaml", k, 0.01, identity="00000001") for k in range(3)]
+    cell = collect(made, {"./mine.yaml": "00000001"}, records).column("official")[-1]
+    assert (cell.row, cell.done, cell.extra) == ("Mine", 3, True)
+
+
+def test_tables_import_neither_torch_nor_hydra() -> None:
+    code = "import sys, physml.reporting.table, physml.reporting.table_formats, physml.reporting.figure; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"torch", "hydra", "omegaconf", "scipy", "matplotlib", "rich", "tasks"}
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name, text in renderings().items():
+        (GOLDEN / name).write_text(text, encoding="utf-8")
+        print(GOLDEN / name)
+
+
+def test_runs_on_unverified_data_are_not_comparable() -> None:
+    runs = [record("t/agrees", k, 0.01, data={"kind": "unverified data"}) for k in range(3)]
+    made = collect(spec(), ids("t/agrees"), runs)
+    (cell,) = [cell for cell in made.column("official") if cell.row == "agrees"]
+    assert cell.state == "not comparable: unverified data"
+
+
+def test_data_that_were_not_compared_are_named_below_the_table() -> None:
+    how = {"a.zip": "content", "b.ts": "first seen", "c.gz": "bytes"}
+    runs = [record("t/agrees", k, 0.01, data={"kind": "content-verified", "verified": how}) for k in range(2)]
+    made = collect(spec(), ids("t/agrees"), runs)
+    assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
+    lines = fact_lines(made)
+    assert "Data without a published checksum, pinned when first seen: b.ts" in lines
+    assert any(line.startswith("Data content-verified") and line.endswith(": a.zip") for line in lines)

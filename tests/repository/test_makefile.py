@@ -1,0 +1,236 @@
+"""The Makefile: what each target and variable expands to, and a set-up that survives interruptions.
+
+Set-up is played with a Python that only writes down what it is asked, so nothing is installed.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from physml.cli import main
+from physml.paths import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+PHYSML = ".venv/bin/python -m physml "
+OPTIONS = ("SEEDS", "RUN", "FORCE", "SMOKE", "PLAN", "JOBS", "MAX_HOURS", "DEVICE", "VERIFY")
+FOREIGN = (*OPTIONS, "PAPER", "ARGS", "PYTHON", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
+
+
+def make(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """make, without what a make around the tests, or the shell, has set."""
+    environment = {key: value for key, value in os.environ.items() if key not in FOREIGN}
+    command = ["make", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+
+
+def expanded(*arguments: str) -> list[str]:
+    """The commands of a target, its set-up left out."""
+    done = make("-n", "-o", ".venv/.ready", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [line.rstrip() for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["table-4"], "table 4 --paper lem"),
+        (["table-2", "PAPER=cornn"], "table 2 --paper cornn"),
+        (["table-cornn-6"], "table cornn-6 --paper lem"),
+        (["table-5.4"], "table 5.4 --paper lem"),
+        (["figure-lem-fig-4"], "figure lem-fig-4 --paper lem"),
+        (["figure-3", "PAPER=cornn", "SMOKE=1"], "figure 3 --paper cornn --smoke"),
+        (["tables"], "table --all"),
+        (["doctor"], "doctor"),
+        (["table-4", "SEEDS=0,1,2"], "table 4 --paper lem --seeds 0,1,2"),
+        (["table-4", "SEEDS=n5"], "table 4 --paper lem --seeds n5"),
+        (["table-4", "RUN=0"], "table 4 --paper lem --no-run"),
+        (["table-4", "RUN=1"], "table 4 --paper lem"),
+        (["table-4", "FORCE=1"], "table 4 --paper lem --force"),
+        (["table-4", "FORCE=0"], "table 4 --paper lem"),
+        (["table-4", "SMOKE=1"], "table 4 --paper lem --smoke"),
+        (["table-4", "PLAN=1"], "table 4 --paper lem --plan"),
+        (["table-4", "JOBS=2"], "table 4 --paper lem --jobs 2"),
+        (["table-4", "MAX_HOURS=1.5"], "table 4 --paper lem --max-hours 1.5"),
+        (["table-4", "DEVICE=cuda"], "table 4 --paper lem --device cuda"),
+        (["table-4", "VERIFY=content"], "table 4 --paper lem --verify content"),
+        (
+            ["table-4", "SEEDS=0", "PLAN=1", "JOBS=2", "ARGS=--row label=Mine,experiment=mine.yaml"],
+            "table 4 --paper lem --seeds 0 --plan --jobs 2 --row label=Mine,experiment=mine.yaml",
+        ),
+    ],
+)
+def test_a_target_and_its_variables_become_one_command(arguments: list[str], command: str) -> None:
+    assert expanded(*arguments) == [PHYSML + command]
+    assert main.parser().parse_args(shlex.split(command)).command  # the program takes it
+
+
+def test_two_tables_are_made_one_after_the_other() -> None:
+    assert expanded("-j4", "table-4", "table-9", "RUN=0") == [
+        PHYSML + "table 4 --paper lem --no-run",
+        PHYSML + "table 9 --paper lem --no-run",
+    ]
+
+
+def test_a_file_with_the_name_of_a_table_does_not_hide_it(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "table-4").touch()
+    done = make("-n", "-o", ".venv/.ready", "table-4", folder=tmp_path)
+    assert PHYSML + "table 4" in done.stdout
+
+
+def test_tests_demo_lint_and_smoke() -> None:
+    assert expanded("test", "ARGS=-k lem") == [".venv/bin/python -m pytest -k lem"]
+    assert expanded("bench-graph", "ARGS=--runs 4") == [".venv/bin/python -m physml.bench.graph --runs 4"]
+    assert expanded("bench", "DEVICE=cuda", "ARGS=--quick") == [
+        ".venv/bin/python -m physml.bench --device cuda --quick"
+    ]
+    assert expanded("demo") == [".venv/bin/python scripts/demo.py"]
+    assert expanded("demo", "SMOKE=1") == [".venv/bin/python scripts/demo.py --smoke"]
+    assert [line.split()[2] for line in expanded("lint")] == ["ruff", "ruff", "mypy"]
+    assert expanded("smoke") == [
+        ".venv/bin/python scripts/smoke.py",
+        ".venv/bin/python scripts/readme_commands.py --run README.md docs/add-a-model.md docs/add-a-task.md",
+    ]
+
+
+def test_plain_make_lists_every_target_in_one_line() -> None:
+    done = make()
+    assert done.returncode == 0
+    listed = set(re.findall(r"^  make (\S+) +\S.*$", done.stdout, re.MULTILINE))
+    source = (ROOT / "Makefile").read_text(encoding="utf-8")
+    described = re.findall(r"^([a-z%-]+):.* ## ", source, re.MULTILINE)
+    assert listed == {name.replace("%", "<id>") for name in described}
+    assert {
+        "setup",
+        "demo",
+        "test",
+        "lint",
+        "smoke",
+        "tables",
+        "doctor",
+        "table-<id>",
+        "figure-<id>",
+    } <= listed
+    assert all(f"{name}=" in done.stdout for name in OPTIONS)
+
+
+# ---------------------------------------------------------------------------- set-up
+
+FAKE = """#!/bin/sh
+# Stands in for Python: writes its arguments down and makes a .venv of the same kind.
+echo "$*" >> {log}
+case "$*" in
+    "-c import sys;"*) exit {unfit} ;;
+    "-c import ensurepip"*) exit {bare} ;;
+    "-m venv "*) rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+    "-m pip install --quiet -c"*) if [ -e {fail} ]; then exit "$(cat {fail})"; fi ;;
+esac
+"""
+
+
+class House:
+    """A folder with the Makefile, what it depends on, and a Python that only notes what it is asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "a house"  # a space, as people have them
+        self.folder.mkdir()
+        for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+            shutil.copy(ROOT / name, self.folder)
+        self.log, self.fail = folder / "log", folder / "fail"
+        self.ready = self.folder / ".venv" / ".ready"
+        self.python = self.fake("python")
+
+    def fake(self, name: str, *, unfit: int = 0, bare: int = 0) -> Path:
+        path = self.log.parent / name
+        path.write_text(FAKE.format(log=self.log, unfit=unfit, bare=bare, fail=self.fail), encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def setup(self, python: Path | None = None) -> subprocess.CompletedProcess[str]:
+        self.log.write_text("", encoding="utf-8")
+        return make("-s", "setup", f"PYTHON={python or self.python}", folder=self.folder)
+
+    @property
+    def asked(self) -> str:
+        return self.log.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_set_up_installs_the_tested_set_once(house: House) -> None:
+    done = house.setup()
+    assert done.returncode == 0, done.stderr
+    assert "-m venv --clear .venv" in house.asked
+    assert "-m pip install --quiet --upgrade pip" in house.asked
+    assert "-m pip install --quiet -c constraints.txt -e .[dev]" in house.asked
+    assert house.setup().returncode == 0
+    assert house.asked == ""
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_requirement_is_installed_into_the_same_venv(house: House, name: str) -> None:
+    house.setup()
+    os.utime(house.ready, (0, 0))
+    os.utime(house.folder / name, None)
+    assert house.setup().returncode == 0
+    assert "venv" not in house.asked
+    assert "-c constraints.txt" in house.asked
+
+
+def test_a_killed_installation_starts_over(house: House) -> None:
+    house.fail.write_text("137", encoding="utf-8")  # what a shell says of kill -9
+    assert house.setup().returncode != 0
+    assert not house.ready.exists()
+    house.fail.unlink()
+    assert house.setup().returncode == 0
+    assert "-m venv --clear" in house.asked
+
+
+def test_a_failed_installation_keeps_what_is_there_and_says_so(house: House) -> None:
+    house.fail.write_text("1", encoding="utf-8")  # pip's own error, say no network
+    done = house.setup()
+    assert done.returncode != 0
+    assert "pip could not install" in done.stderr
+    assert not house.ready.exists()
+    house.fail.unlink()
+    assert house.setup().returncode == 0
+    assert "-m venv" not in house.asked
+
+
+def test_a_venv_whose_python_is_gone_is_made_again(house: House) -> None:
+    house.setup()
+    (house.folder / ".venv" / "bin" / "python").unlink()
+    house.ready.unlink()
+    assert house.setup().returncode == 0
+    assert "-m venv --clear" in house.asked
+
+
+def test_a_moved_checkout_is_set_up_again(house: House) -> None:
+    house.setup()
+    house.folder = house.folder.rename(house.folder.with_name("another house"))
+    assert house.setup().returncode == 0
+    assert "-e .[dev]" in house.asked
+
+
+def test_a_python_that_does_not_fit_is_refused(house: House) -> None:
+    done = house.setup(house.fake("python3.9", unfit=1))
+    assert done.returncode != 0
+    assert "physml needs Python 3.11, 3.12 or 3.13" in done.stderr
+    assert "python3.9" in done.stderr
+
+
+def test_a_python_without_venv_says_how_to_get_it(house: House) -> None:
+    done = house.setup(house.fake("python3.12", bare=1))
+    assert done.returncode != 0
+    assert "python3-venv" in done.stderr

@@ -1,0 +1,194 @@
+"""Batches of many graphs: what is in them, and that a network answers as for the graphs one by one."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, nn
+
+from physml.config.compose import compose
+from physml.data import graphs
+from physml.data.datasets import Arrays
+from physml.data.readers.zinc import ZINC
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from physml.models.g2 import GradientGating
+from physml.models.gnn import GraphNet
+from physml.models.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graphcon import GraphCON
+from physml.task.base import Part
+from physml.task.batch import Batch
+from physml.task.graphs import ManyGraphs, Runs, parts_in_order
+from physml.training.evaluate import apply
+from tasks.zinc import Zinc
+
+PARTS: tuple[Part, ...] = ("train", "valid", "test")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def task(store: Store) -> Zinc:
+    task = Zinc(molecules="zinc", protocol="official")
+    task.load(store, 0)
+    return task
+
+
+def rng(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def placed(store: Store, n_graphs: tuple[int, int, int] = (1, 1, 1), **changes: Any) -> ManyGraphs:
+    """Three graphs of 2, 3 and 1 nodes; the last has no edge, the second a loop and an edge twice."""
+    arrays = {
+        "edge_index": np.array([[0, 1, 0, 2, 2, 1], [1, 0, 1, 2, 0, 2]], np.uint8),
+        "node_offsets": np.array([0, 2, 5, 6]),
+        "edge_offsets": np.array([0, 2, 6, 6]),
+        **changes,
+    }
+    task = Zinc(molecules="zinc", protocol="official")
+    x = np.arange(6, dtype=np.float32)[:, None]
+    parts = parts_in_order(np.array(n_graphs))
+    task.place(x, arrays, np.array([0.1, 0.2, 0.3], np.float32), parts, store)
+    return task
+
+
+def test_a_batch_is_its_graphs_side_by_side(store: Store) -> None:
+    batch = placed(store).joined(torch.tensor([2, 1, 0]))
+    assert batch.input[:, 0].tolist() == [5, 2, 3, 4, 0, 1]
+    assert batch.batch is not None and batch.batch.tolist() == [0, 1, 1, 1, 2, 2]
+    assert batch.edge_index is not None and batch.edge_index.dtype == torch.int64
+    assert batch.edge_index.tolist() == [[1, 3, 3, 2, 4, 5], [2, 3, 1, 3, 5, 4]]
+    assert batch.target.tolist() == pytest.approx([0.3, 0.2, 0.1])
+
+
+def test_a_narrow_type_of_stored_edges_does_not_overflow(store: Store) -> None:
+    n = 300
+    ends = np.array([[0], [1]], np.uint8)
+    many: Arrays = {
+        "edge_index": np.tile(ends, n),
+        "node_offsets": 2 * np.arange(n + 1),
+        "edge_offsets": np.arange(n + 1),
+    }
+    task = Zinc(molecules="zinc", protocol="official")
+    task.place(
+        np.zeros((2 * n, 1), np.float32), many, np.zeros(n, np.float32), {"train": np.arange(n)}, store
+    )
+    batch = task.joined(torch.arange(n))
+    assert batch.edge_index is not None
+    assert batch.edge_index[0].tolist() == list(range(0, 2 * n, 2))
+
+
+def test_rows_of_graphs_without_rows() -> None:
+    runs = Runs(np.array([0, 0, 3, 3]))
+    assert runs.rows(torch.tensor([0, 2])).tolist() == []
+    assert runs.rows(torch.tensor([1, 0, 1])).tolist() == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 1000])
+def test_every_graph_is_in_one_batch_as_stored(task: Zinc, store: Store, size: int) -> None:
+    arrays = store.read(ZINC)
+    first = 0
+    for part in PARTS:
+        seen = []
+        for batch in task.batches(part, size, rng()):
+            assert batch.index is not None and batch.batch is not None and batch.edge_index is not None
+            for k, position in enumerate(batch.index.tolist()):
+                one = graphs.one(arrays, first + position)
+                nodes = (batch.batch == k).nonzero().squeeze(1)
+                assert batch.input[nodes, 0].tolist() == one["x"][:, 0].tolist()
+                own = batch.edge_index[:, torch.isin(batch.edge_index[0], nodes)] - nodes[0]
+                assert own.tolist() == one["edge_index"].tolist()
+                assert batch.target[k].item() == one["y"]
+                seen.append(position)
+        assert sorted(seen) == list(range(task.sizes[part]))
+        first += task.sizes[part]
+
+
+@pytest.mark.parametrize("size", [1, 5, 24, 1000])
+def test_an_epoch_has_the_declared_number_of_steps(task: Zinc, size: int) -> None:
+    assert sum(1 for _ in task.batches("train", size, rng())) == task.steps_per_epoch(size)
+
+
+def test_train_is_shuffled_by_its_generator_and_nothing_else_is(task: Zinc) -> None:
+    def order(part: Part, seed: int | None) -> list[int]:
+        batches = task.batches(part, 4, None if seed is None else rng(seed))
+        return torch.cat([b.index for b in batches if b.index is not None]).tolist()
+
+    assert order("train", 1) == order("train", 1) != order("train", 2)
+    assert order("train", None) == list(range(24))
+    for part in ("valid", "test"):
+        assert order(part, 1) == list(range(8))
+
+
+def gcn(h: int) -> nn.Module:
+    return GraphConvolution(h, h)
+
+
+STACKS = {
+    "graphcon": lambda h: GraphCON(
+        gcn(h), 3, dt=1.0, gamma=1.1, alpha=0.2, activation="relu", residual="official-v2"
+    ),
+    "graphcon-gat": lambda h: GraphCON(
+        GraphAttention(h, h, n_heads=2), 3, dt=1.0, gamma=1.1, alpha=0.2, activation="elu", heads="official"
+    ),
+    "g2": lambda h: GradientGating(MeanConvolution(h, h), 3, p=2.0, activation="relu", aggregate="sum"),
+}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("pool", ["sum", "mean", "max"])
+def test_a_network_answers_as_for_the_graphs_one_by_one(task: Zinc, stack: str, pool: Any) -> None:
+    torch.manual_seed(0)
+    net = GraphNet(STACKS[stack], 1, 1, "graph", hidden=8, pool=pool).double()
+    (batch,) = task.batches("train", 1000)
+    together = apply(net, double(batch))[0]
+    alone = [apply(net, double(b))[0] for b in task.batches("train", 1)]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=1e-10, atol=1e-10)
+    by_7 = [apply(net, double(b))[0] for b in task.batches("train", 7)]
+    torch.testing.assert_close(together, torch.cat(by_7), rtol=1e-10, atol=1e-10)
+
+
+def double(batch: Batch) -> Batch:
+    return replace(batch, input=batch.input.double())
+
+
+def test_parts_in_order() -> None:
+    parts = parts_in_order(np.array([2, 0, 3]))
+    assert {part: graphs.tolist() for part, graphs in parts.items()} == {
+        "train": [0, 1],
+        "valid": [],
+        "test": [2, 3, 4],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"n_graphs": (3, 0, 0)}, "part valid: there are no graphs"),
+        ({"node_offsets": np.array([0, 2, 2, 6])}, "graph 1 has no node"),
+        ({"node_offsets": np.array([0, 2, 5, 7])}, "7 nodes need 1 features each; got \\(6, 1\\)"),
+        (
+            {"node_offsets": np.array([0, 2, 6]), "edge_offsets": np.array([0, 2, 6])},
+            "expected 2 targets, one per graph; got 3",
+        ),
+    ],
+)
+def test_what_cannot_be_right_is_told(store: Store, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        placed(store, **changes)
+
+
+def test_a_size_that_is_none_is_refused(task: Zinc) -> None:
+    with pytest.raises(InputError, match="size must be positive"):
+        next(task.batches("train", 0))
+
+
+def test_the_net_of_graphs_is_that_of_the_task() -> None:
+    config = compose(["model=graphcon_gcn", "task=zinc"]).config
+    assert config["net"]["pool"] == "sum"

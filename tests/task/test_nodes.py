@@ -1,0 +1,158 @@
+"""Tasks on the nodes of one graph: the batch, the parts, losses, scores and trivial references."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from physml.task.nodes import RIDGE, NodeClasses, OneGraph
+
+N, D, C = 40, 6, 3
+
+
+class Small(NodeClasses):
+    """A graph in memory: 40 nodes, of which the first five are of no part."""
+
+    version = 1
+    n_classes = d_out = C
+    protocol = "clean"
+    datasets = ()
+
+    def __init__(self, **change: Any) -> None:
+        rng = np.random.default_rng(0)
+        self.arrays: dict[str, Any] = {
+            "x": rng.normal(size=(N, D)).astype(np.float32),
+            "edge_index": rng.integers(N, size=(2, 90)),
+            "y": rng.integers(C, size=N),
+            "split": {"train": np.arange(5, 25), "valid": np.arange(25, 32), "test": np.arange(32, 40)},
+        } | change
+
+    def data_facts(self, store: Store) -> dict[str, Any]:
+        return {"version": 1, "sizes": self.sizes}
+
+    def load(self, store: Store, split: int) -> None:
+        a = self.arrays
+        self.place(a["x"], a["edge_index"], a["y"], a["split"], store)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(None, tmp_path, fixtures=True)
+
+
+def loaded(store: Store, **change: Any) -> Small:
+    task = Small(**change)
+    task.load(store, 0)
+    return task
+
+
+def whole(task: OneGraph, part: Any):
+    (batch,) = task.batches(part, 7)
+    return batch
+
+
+def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part(store: Store) -> None:
+    task = loaded(store)
+    assert task.steps_per_epoch(1) == task.steps_per_epoch(1000) == 1
+    assert (task.d_in, task.sizes) == (D, {"train": 20, "valid": 7, "test": 8})
+    assert {k: task.facts()[k] for k in ("n_nodes", "n_edges")} == {"n_nodes": N, "n_edges": 90}
+    for part, nodes in task.arrays["split"].items():
+        batch = whole(task, part)
+        assert batch.input.shape == (N, D) and batch.target.shape == (N,)
+        assert torch.equal(batch.edge_index, torch.from_numpy(task.arrays["edge_index"]))
+        assert torch.equal(batch.index, torch.from_numpy(nodes))
+    with pytest.raises(InputError, match="size must be positive"):
+        next(task.batches("train", 0))
+
+
+def test_only_the_nodes_of_a_part_move_its_loss_and_score(store: Store) -> None:
+    task, output = loaded(store), torch.randn(N, C)
+    batch = whole(task, "valid")
+    other = output.clone()
+    other[:25], other[32:] = 9.0, -9.0
+    assert task.loss(output, batch) == task.loss(other, batch)
+    assert task.score(output, batch) == task.score(other, batch)
+    other[25:32] = torch.randn(7, C)
+    assert task.score(output, batch) != task.score(other, batch)
+
+
+def test_metrics_are_of_all_nodes_of_a_part(store: Store) -> None:
+    task, output = loaded(store), torch.randn(N, C)
+    nodes = torch.arange(32, 40)
+    y = torch.from_numpy(task.arrays["y"])
+    found = task.finish(task.score(output, whole(task, "test")))
+    assert found["accuracy"] == (output[nodes].argmax(1) == y[nodes]).double().mean().item()
+    assert found["cross_entropy"] == pytest.approx(F.cross_entropy(output[nodes], y[nodes]).item(), rel=1e-6)
+
+
+def test_the_output_of_a_training_step_tells_the_noisy_loss_of_valid(store: Store) -> None:
+    task, output = loaded(store), torch.randn(N, C)
+    (name,) = told = task.aside(output, whole(task, "train"))
+    assert task.better[name] == "lower"
+    clean = task.finish(task.score(output, whole(task, "valid")))["cross_entropy"]
+    assert told[name] == pytest.approx(clean, rel=1e-6)  # the same outputs give the same number
+
+
+def test_the_linear_reference_is_ridge_regression_around_the_means(store: Store) -> None:
+    task = loaded(store)
+    x, nodes = task.arrays["x"].astype(np.float64), task.arrays["split"]["train"]
+    target = np.stack([np.sin(np.arange(N)), np.arange(N) % 2], 1)
+    center, mean = x[nodes].mean(0), target[nodes].mean(0)
+    a = x[nodes] - center
+    weight = np.linalg.inv(a.T @ a + RIDGE * np.eye(D)) @ a.T @ (target[nodes] - mean)
+    want = (x - center) @ weight + mean
+    assert np.allclose(task.ridge(torch.from_numpy(target)).numpy(), want, rtol=1e-9, atol=1e-12)
+
+
+def test_references_see_the_training_labels_alone(store: Store) -> None:
+    y = Small().arrays["y"].copy()
+    y[5:25] = 1
+    y[25:] = np.arange(15) % 2
+    found = loaded(store, y=y).references()
+    assert found["majority class"]["accuracy"] == np.mean(y[32:] == 1)
+    prior = np.array([1, 21, 1]) / 23
+    assert found["majority class"]["cross_entropy"] == pytest.approx(-np.log(prior[y[32:]]).mean())
+    separable = np.eye(C, dtype=np.float32)[Small().arrays["y"]] * 9
+    assert loaded(store, x=separable).references()["linear (features)"]["accuracy"] == 1.0
+
+
+def test_everything_moves_to_a_device(store: Store) -> None:
+    task = loaded(store)
+    task.to("meta")
+    batch = whole(task, "train")
+    moved = (batch.input, batch.target, batch.index, batch.edge_index)
+    assert {t.device.type for t in moved if t is not None} == {"meta"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"x": np.zeros((N - 1, D), np.float32)},
+            rf"{N} nodes need features \({N}, D\); got \({N - 1},",
+        ),
+        ({"x": np.zeros(N, np.float32)}, rf"{N} nodes need features"),
+        (
+            {"split": {"train": np.arange(3), "valid": np.array([], int), "test": np.arange(3, 6)}},
+            "part valid",
+        ),
+        ({"y": np.full(N, C)}, f"part train: labels must be whole numbers from 0 to {C - 1}; got {C} to {C}"),
+        ({"y": np.full(N, -1)}, "part train: labels must be"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(store: Store, change: dict[str, Any], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        loaded(store, **change)
+
+
+def test_a_node_of_no_part_may_have_no_label(store: Store) -> None:
+    y = Small().arrays["y"].copy()
+    y[:5] = -1
+    task = loaded(store, y=y)
+    assert task.loss(torch.zeros(N, C), whole(task, "train")).item() == pytest.approx(np.log(C))
+    assert set(task.references()) == {"majority class", "linear (features)"}

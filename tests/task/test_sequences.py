@@ -1,0 +1,145 @@
+"""Bases of tasks whose sequences lie in memory: parts, batches, metrics, trivial references, refusals."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from physml.task.sequences import Labelled, Valued
+from physml.task.trivial import score_reference
+
+STORE = Store(None, None)  # type: ignore[arg-type]
+
+
+class Classes(Labelled):
+    protocol = "clean"
+
+    def __init__(self, n_classes: int = 3, one_logit: bool = False) -> None:
+        self.d_in, self.n_classes, self.one_logit = 2, n_classes, one_logit  # type: ignore[misc]
+        self.d_out = 1 if one_logit else n_classes
+
+    def load(self, store: Store, split: int, **changes) -> None:
+        labels = {"train": [0, 0, 0, 1, 2], "valid": [0, 1], "test": [0, 1, 1, 1]}
+        y = {part: torch.tensor(v).clamp(max=self.n_classes - 1) for part, v in labels.items()}
+        x = {part: torch.arange(len(v) * 6, dtype=torch.uint8).reshape(-1, 3, 2) for part, v in y.items()}
+        self.place({part: (x[part], y[part]) for part in y} | changes, store)  # type: ignore[arg-type]
+
+
+class Words(Labelled):
+    protocol, tokens, d_in, d_out, n_classes = "clean", True, 9, 2, 2
+
+    def load(self, store: Store, split: int) -> None:
+        items = (torch.arange(8).reshape(2, 4), torch.tensor([0, 1]), torch.tensor([2, 3]))
+        self.place(dict.fromkeys(("train", "valid", "test"), items), store)
+
+
+class Numbers(Valued):
+    protocol, d_in, d_out = "clean", 1, 1
+
+    def load(self, store: Store, split: int, bad: float = 0.0) -> None:
+        y = torch.tensor([1.0, 3.0, 5.0]) + bad
+        self.place({part: (torch.zeros(3, 2, 1), y) for part in ("train", "valid", "test")}, store)
+
+
+def loaded(task):
+    task.load(STORE, 0)
+    return task
+
+
+def test_batches_are_network_inputs_in_order_or_shuffled() -> None:
+    task = loaded(Classes())
+    sizes = [len(b.target) for b in task.batches("train", 2)]
+    assert sizes == [2, 2, 1] and task.steps_per_epoch(2) == 3
+    batch = next(task.batches("train", 5, torch.Generator().manual_seed(0)))
+    assert batch.input.dtype == torch.float32 and batch.index.tolist() != list(range(5))
+    assert torch.equal(batch.input[:, 0, 0], batch.index * 6.0)
+    held_out = next(task.batches("test", 9, torch.Generator()))
+    assert held_out.index.tolist() == [0, 1, 2, 3]
+
+
+def test_padded_sequences_are_cut_to_the_longest_of_the_batch() -> None:
+    first, second = loaded(Words()).batches("test", 1)
+    assert first.input.shape == (1, 2) and second.input.shape == (1, 3)
+    assert first.lengths.tolist() == [2]
+
+
+def test_metrics_are_those_of_the_whole_part() -> None:
+    task = loaded(Classes())
+    answer = torch.tensor([[5.0, 0.0, 0.0]])
+    found = [score_reference(task, lambda b: answer.expand(len(b.target), 3), size=n) for n in (1, 3, 99)]
+    want = -(torch.log_softmax(answer[0], 0)[torch.tensor([0, 1, 1, 1])]).mean().item()
+    for metrics in found:
+        assert metrics["accuracy"] == 0.25
+        assert metrics["cross_entropy"] == pytest.approx(want)
+
+
+def test_the_reference_is_the_prior_of_train() -> None:
+    found = loaded(Classes()).references()["majority class"]
+    assert found["accuracy"] == 0.25
+    assert found["cross_entropy"] == pytest.approx(-(math.log(3 / 5) + 3 * math.log(1 / 5)) / 4)
+
+
+def test_one_logit_is_the_same_as_two() -> None:
+    task = loaded(Classes(2, one_logit=True))
+    two = loaded(Classes(2))
+    batch = next(task.batches("test", 4))
+    z = torch.tensor([[0.3], [-1.0], [2.0], [0.1]])
+    both = torch.cat([torch.zeros_like(z), z], 1)
+    assert task.loss(z, batch).item() == pytest.approx(two.loss(both, batch).item())
+    assert task.score(z, batch) == pytest.approx(two.score(both, batch))
+    assert task.references()["majority class"] == pytest.approx(two.references()["majority class"])
+
+
+def test_a_number_is_scored_in_its_own_unit() -> None:
+    task = loaded(Numbers())
+    found = task.references()["constant"]
+    assert found["rmse"] == pytest.approx(math.sqrt(8 / 3)) and found["mae"] == pytest.approx(4 / 3)
+    batch = next(task.batches("train", 3))
+    assert task.loss(batch.target + 2, batch).item() == pytest.approx(4.0)
+
+
+def items(x: Tensor | None = None, y: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    return torch.zeros(2, 3, 2) if x is None else x, torch.tensor([0, 1]) if y is None else y
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (items(y=torch.tensor([0, 3])), "labels must be whole numbers from 0 to 2"),
+        (items(y=torch.tensor([0, -1])), "labels must be"),
+        (items(y=torch.tensor([0.0, 1.0])), "labels must be"),
+        (items(y=torch.tensor([0])), "2 inputs need as many targets"),
+        (items(torch.zeros(0, 3, 2), torch.zeros(0, dtype=torch.int64)), "there are no items"),
+        (
+            items(torch.tensor([[[0.0, math.nan]], [[0.0, 0.0]]])),
+            "NaN or infinite values in 1 items, first at 0",
+        ),
+    ],
+)
+def test_data_that_cannot_be_right_are_refused(bad, says) -> None:
+    with pytest.raises(DataError, match=f"Classes, part test: .*{says}"):
+        Classes().load(STORE, 0, test=bad)
+
+
+def test_wrong_axes_and_values_are_refused() -> None:
+    with pytest.raises(InputError, match=r"axes \(N, T, D\)"):
+        Classes().load(STORE, 0, test=items(torch.zeros(2, 3)))
+    with pytest.raises(DataError, match="finite"):
+        Numbers().load(STORE, 0, bad=math.inf)
+
+
+@pytest.mark.parametrize("task", [Classes(), Numbers(), Classes(2, one_logit=True)])
+def test_a_wrong_output_is_refused(task) -> None:
+    batch = next(loaded(task).batches("test", 2))
+    for method in (task.loss, task.score):
+        with pytest.raises(InputError, match="output must have shape"):
+            method(torch.zeros(2, task.d_out + 1), batch)
+
+
+def test_facts_say_sizes_and_how_far_the_data_are_known() -> None:
+    facts = loaded(Numbers()).facts()
+    assert facts["sizes"] == {"train": 3, "valid": 3, "test": 3}
+    assert facts["kind"] == "verified" and facts["sha256"] == {}

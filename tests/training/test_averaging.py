@@ -1,0 +1,201 @@
+"""Weight averaging and calibration: what is evaluated, selected, kept and resumed."""
+
+import pytest
+import run_harness as h
+import torch
+from torch import nn
+
+from physml.errors import ConfigError, Preempted
+from physml.execution.progress import LineReporter
+from physml.training import checkpoint
+from physml.training.averaging import Triggered, in_place
+from physml.training.interrupt import Stop
+from physml.training.trainer import Trainer
+
+AVERAGE = (
+    "trainer.average={_target_: physml.training.averaging.Triggered, epochs: null, latest: 2, metric: null}"
+)
+NET = ("trainer.epochs=5", "optim.lr=0.05", "net.dropout=0.2")
+
+
+def trainer_of(spec, stop=None, save=lambda _: None, rows=None):
+    task = h.task_class("Odd")(**{k: v for k, v in spec.config["task"].items() if k != "_target_"})
+    task.load(None, 0)
+    nothing = LineReporter()
+    return Trainer(
+        spec.config,
+        task,
+        "cpu",
+        report=nothing,
+        save=save,
+        stop=stop or Stop(),
+        on_row=(rows if rows is not None else []).append,
+    )
+
+
+def weights(net):
+    return {name: p.detach().clone() for name, p in net.named_parameters()}
+
+
+def row(epoch, value):
+    return {"epoch": epoch, "valid/mse": value}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "latest", "values", "begins"),
+    [
+        (2, None, [3, 2, 2, 2, 1], 4),
+        (2, 3, [3, 2, 2, 2, 1], 3),
+        (None, 1, [3, 2], 1),
+        (3, 9, [5, 4, 3, 2, 1], None),
+        (1, None, [3, 4, 1, 1], 2),  # once begun it goes on, whatever comes
+    ],
+)
+def test_the_trigger(epochs, latest, values, begins):
+    average = Triggered(epochs=epochs, latest=latest, metric=None)
+    average.bind("mse", {"mse": "lower"})
+    active = []
+    for i, value in enumerate(values):
+        average.after_row(row(i + 1, value))
+        active.append(average.active)
+    assert active == [begins is not None and i + 1 >= begins for i in range(len(values))]
+
+
+def test_the_mean_is_that_of_all_weights_since_the_trigger():
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2).double()
+    average = Triggered(epochs=None, latest=1, metric=None)
+    average.bind("mse", {"mse": "lower"})
+    average.after_step(net)  # before the trigger: not counted
+    average.after_row(row(1, 1.0))
+    seen = []
+    for _ in range(5):
+        with torch.no_grad():
+            net.weight += torch.randn_like(net.weight)
+        average.after_step(net)
+        seen.append(net.weight.detach().clone())
+    own = net.weight.detach().clone()
+    with in_place(average, net):
+        torch.testing.assert_close(net.weight.detach(), torch.stack(seen).mean(0), rtol=0, atol=1e-14)
+    assert torch.equal(net.weight, own)
+    with pytest.raises(KeyError), in_place(average, net):
+        raise KeyError
+    assert torch.equal(net.weight, own)
+
+
+def test_averaging_evaluates_selects_and_keeps_the_mean_and_trains_as_without():
+    plain, rows = trainer_of(h.spec_of(h.odd(*NET))), []
+    plain.fit()
+    averaged = trainer_of(h.spec_of(h.odd(*NET, AVERAGE)), rows=rows)
+    steps = {}
+    after = averaged.average.after_step
+    averaged.average.after_step = lambda net: (steps.update({len(steps): weights(net)}), after(net))
+    averaged.fit()
+    per_epoch = averaged.steps_per_epoch
+    assert len(steps) == 5 * per_epoch
+    own, mean = steps[len(steps) - 1], weights(averaged.net)
+    for name, p in plain.net.named_parameters():
+        assert torch.equal(own[name], p)
+        since = torch.stack([steps[i][name] for i in range(2 * per_epoch, len(steps))])
+        torch.testing.assert_close(mean[name], since.mean(0), rtol=1e-5, atol=1e-6)
+        assert not torch.equal(mean[name], p)
+    assert [r["valid/mse"] for r in rows[:2]] == [r["valid/mse"] for r in plain.rows[:2]]
+    assert rows[4]["valid/mse"] != plain.rows[4]["valid/mse"]
+    assert rows[4]["valid/mse"] == averaged.metrics("valid", 5)["mse"]  # after fit the net has the mean
+    best = min(rows, key=lambda r: r["valid/mse"])
+    assert averaged.kept["row"] == best
+    averaged.net.load_state_dict(averaged.kept["weights"])
+    assert averaged.metrics("valid", 5)["mse"] == best["valid/mse"]
+
+
+def test_a_stop_anywhere_changes_no_bit(tmp_path):
+    spec = h.spec_of(h.odd(*NET, AVERAGE))
+    whole = trainer_of(spec)
+    whole.fit()
+    for at in range(1, whole.total_steps, 3):
+        stop = Stop()
+        first = trainer_of(spec, stop, lambda s: checkpoint.save(tmp_path, {"identity": "", "t": s}))
+        step = first._step
+
+        def counted(batch, first=first, stop=stop, step=step, at=at):
+            step(batch)
+            if first.step + 1 == at:
+                stop.reason = "test"
+
+        first._step = counted
+        with pytest.raises(Preempted):
+            first.fit()
+        second = trainer_of(spec)
+        second.load_state_dict(checkpoint.load(tmp_path, "")["t"])
+        second.fit()
+        for name, p in whole.net.named_parameters():
+            assert torch.equal(p, dict(second.net.named_parameters())[name])
+        assert [{k: v for k, v in r.items() if k != "seconds"} for r in second.rows] == [
+            {k: v for k, v in r.items() if k != "seconds"} for r in whole.rows
+        ]
+
+
+def test_a_run_without_averaging_keeps_its_identity():
+    with_it, without = h.spec_of(h.odd(*NET, AVERAGE)), h.spec_of(h.odd(*NET))
+    assert with_it.place.identity != without.place.identity
+    assert without.config["trainer"]["average"] is None
+    from physml.config.identity import payload
+
+    assert "average" not in payload(without.config)["trainer"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("epochs: null, latest: null, metric: null", "both null"),
+        ("epochs: 0, latest: null, metric: null", "epochs must be at least 1"),
+        ("epochs: 1, latest: null, metric: mes", "trainer.average.metric: no metric mes"),
+    ],
+)
+def test_an_average_that_cannot_be(arguments, says):
+    spec = h.spec_of(
+        h.odd(*NET, f"trainer.average={{_target_: physml.training.averaging.Triggered, {arguments}}}")
+    )
+    with pytest.raises(ConfigError, match=says):
+        trainer_of(spec)
+
+
+def test_another_class_is_refused():
+    with pytest.raises(ConfigError, match="does not belong here"):
+        h.spec_of(h.odd("trainer.average={_target_: physml.training.selection.Last}"))
+
+
+# ---------------------------------------------------------------------------- calibration
+
+
+def test_calibration_comes_before_test_and_is_recorded(monkeypatch):
+    """The task looks at what the selected and the last weights say to valid; that counts from then on."""
+    task = h.task_class("Odd")
+    seen = []
+
+    def calibrate(self, outputs):
+        told = torch.cat([output for output, _ in outputs("valid")])
+        seen.append(self.draws[-1])
+        self.shift = float(told.mean())
+        return {"shift": self.shift}
+
+    def finish(self, sums):
+        return {"mse": sums["error_sum"] / sums["n"] + 100 * hasattr(self, "shift")}
+
+    monkeypatch.setattr(task, "calibrate", calibrate, raising=False)
+    plain = h.make(h.spec_of(h.odd(*NET, "seed=3")), force=True)
+    assert seen and set(seen) == {"valid"}
+    assert set(plain["calibration"]) <= {"best", "last"} and plain["calibration"]["last"]["shift"]
+    monkeypatch.setattr(task, "finish", finish)
+    shifted = h.make(h.spec_of(h.odd(*NET, "seed=3")), force=True)
+    for which in ("best", "last"):
+        for part in ("valid", "test"):
+            assert shifted["metrics"][which][part]["mse"] == pytest.approx(
+                plain["metrics"][which][part]["mse"] + 100
+            )
+
+
+def test_a_search_calibrates_nothing(monkeypatch):
+    monkeypatch.setattr(h.task_class("Odd"), "calibrate", lambda self, outputs: 1 / 0, raising=False)
+    made = h.make(h.spec_of(h.odd(*NET, "runtime.score_test=false")))
+    assert made["status"] == "finished" and "calibration" not in made

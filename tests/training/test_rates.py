@@ -1,0 +1,127 @@
+"""Rates that fall with what validation says, and stopping once they are low."""
+
+import pytest
+import run_harness as h
+import torch
+from run_harness import bound, scripted
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from physml.errors import ConfigError, InputError
+from physml.training import selection
+from physml.training.schedules import CumulativePlateau
+
+NAN = float("nan")
+
+
+def optimizer(lr=1.0):
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
+
+
+def rates(values, mode="min", factor=0.5, patience=2, start=1):
+    """The rate after each value."""
+    opt = optimizer()
+    schedule = CumulativePlateau(opt, mode, factor=factor, patience=patience, start=start)
+    found = []
+    for value in values:
+        opt.step()
+        schedule.step(value)
+        found.append(opt.param_groups[0]["lr"])
+        assert schedule.get_last_lr() == [found[-1]]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values", "after"),
+    [
+        ({}, [3, 4, 4, 4], [1, 1, 0.5, 0.5]),
+        ({}, [3, 4, 2, 4, 4, 4], [1, 1, 1, 0.5, 0.5, 0.25]),  # a better one does not start the count anew
+        ({}, [3, 3, 3], [1, 1, 0.5]),  # equal is not better
+        (
+            {"start": 4},
+            [3, 4, 4, 4, 4, 4],
+            [1, 1, 1, 1, 0.5, 0.5],
+        ),  # the 4th evaluation is the first that counts
+        ({"start": 4}, [1, 4, 4, 2, 2], [1, 1, 1, 1, 0.5]),  # best of all, not of those from start on
+        ({"patience": 1, "factor": 0.1}, [1, NAN, 2], [1, 0.1, 0.01]),
+        ({"mode": "max"}, [3, 2, 4, 4], [1, 1, 1, 0.5]),
+    ],
+)
+def test_the_rate_falls_after_so_many_evaluations_that_were_no_better(arguments, values, after):
+    assert rates([float(v) for v in values], **arguments) == pytest.approx(after)
+
+
+def test_a_count_in_a_row_would_fall_later():
+    """The rule differs from torch's, which starts anew at each better value."""
+    opt = optimizer()
+    plateau = ReduceLROnPlateau(opt, "min", factor=0.5, patience=1)
+    found = []
+    for value in (3.0, 4.0, 2.0, 4.0, 4.0):
+        opt.step()
+        plateau.step(value)
+        found.append(opt.param_groups[0]["lr"])
+    assert found != rates([3.0, 4.0, 2.0, 4.0, 4.0])
+
+
+def test_a_schedule_that_is_loaded_goes_on_as_it_would_have():
+    values, cut = [3.0, 4.0, 4.0, 4.0, 4.0, 2.0, 4.0, 4.0], 4
+    first, second = optimizer(), optimizer()
+    kept = CumulativePlateau(first, "min", factor=0.5, patience=2, start=2)
+    for value in values[:cut]:
+        first.step()
+        kept.step(value)
+    loaded = CumulativePlateau(second, "min", factor=0.5, patience=2, start=2)
+    loaded.load_state_dict(kept.state_dict())
+    second.load_state_dict(first.state_dict())
+    for value in values[cut:]:
+        for opt, schedule in ((first, kept), (second, loaded)):
+            opt.step()
+            schedule.step(value)
+    assert second.param_groups[0]["lr"] == first.param_groups[0]["lr"] == 0.125
+
+
+@pytest.mark.parametrize("wrong", [{"patience": 0}, {"factor": 1.5}])
+def test_wrong_arguments_are_refused(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        rates([1.0], **wrong)
+
+
+@pytest.mark.parametrize(
+    ("worst", "metric", "values", "lrs", "stop"),
+    [
+        (None, None, [1.0, 1.0, 1.0, 1.0], [1.0, 0.2, 0.09, 0.08], 3),
+        (None, None, [1.0, 1.0, 1.0], [0.01, 0.01, 0.1], None),  # not before start, and not at the bound
+        (20.0, None, [30.0, 30.0, 20.0, 20.5], [1.0] * 4, 4),
+        (0.2, "accuracy", [0.1, 0.1, 0.2, 0.1], [1.0] * 4, 4),
+        (20.0, None, [1.0, 1.0, NAN], [1.0] * 3, None),
+    ],
+)
+def test_a_low_rate_stops(worst, metric, values, lrs, stop):
+    rule = bound(selection.LowRate(below=0.1, worst=worst, start=3, metric=metric))
+    rows = [
+        {"epoch": i, f"valid/{metric or 'mse'}": v, "next_lr": lr}
+        for i, (v, lr) in enumerate(zip(values, lrs, strict=True), 1)
+    ]
+    assert next((row["epoch"] for row in rows if rule.stops(row)), None) == stop
+
+
+def test_a_rate_that_nothing_is_below_is_refused():
+    with pytest.raises(ConfigError, match=r"trainer\.stop\.below must be positive; got 0"):
+        selection.LowRate(below=0.0, worst=None, start=1, metric=None)
+
+
+def test_a_run_ends_before_an_epoch_of_a_rate_that_is_too_low(monkeypatch):
+    """Epochs 2 and 3 are no better: the rate falls to half after each."""
+    scripted(monkeypatch, [1.0, 2.0, 2.0, 0.5, 0.4])
+    spec = h.spec_of(
+        h.odd(
+            "trainer.epochs=5",
+            "optim.lr=0.01",
+            "trainer.schedule={_target_: physml.training.schedules.CumulativePlateau, mode: min, factor: 0.5, "
+            "patience: 1, start: 1}",
+            "trainer.stop={_target_: physml.training.selection.LowRate, below: 0.003, worst: null, "
+            "start: 1, metric: null}",
+        )
+    )
+    made = h.make(spec)
+    assert (made["n_epochs"], made["status"]) == (3, "finished")
+    assert [float(row["lr"]) for row in h.curve(spec)] == [0.01, 0.01, 0.005]

@@ -1,0 +1,190 @@
+"""Which weights count, when training stops, and how often test data are looked at."""
+
+import pytest
+import run_harness as h
+from run_harness import bound, scripted
+
+from physml.errors import ConfigError
+from physml.records import record
+from physml.training import selection
+from physml.training.trainer import Trainer
+
+SELECT = "trainer.select._target_=physml.training.selection"
+
+
+def chosen(selector, values, part="valid", metric="mse"):
+    """Epochs at which the weights are kept, from values of successive epochs."""
+    rows = [{"epoch": i, f"{part}/{metric}": v} for i, v in enumerate(values, 1)]
+    return [row["epoch"] for row in rows if selector.selected(row)]
+
+
+def test_ties_are_kept_at_the_earliest_epoch():
+    assert chosen(bound(selection.BestValid()), [3.0, 1.0, 2.0, 1.0, 1.0]) == [1, 2]
+
+
+def test_higher_is_better_where_the_task_says_so():
+    best = selection.BestValid("accuracy")
+    assert chosen(bound(best), [0.5, 0.4, 0.5, 0.6], metric="accuracy") == [1, 4]
+    assert best.rule() == "max valid/accuracy"
+
+
+def test_what_is_not_a_number_is_never_best():
+    nan, inf = float("nan"), float("inf")
+    assert chosen(bound(selection.BestValid()), [nan, inf, 5.0, nan, 4.0]) == [3, 5]
+
+
+def test_last_keeps_every_row():
+    assert chosen(bound(selection.Last()), [1.0, 2.0, 3.0]) == [1, 2, 3]
+
+
+def test_best_on_test_looks_at_test():
+    best = bound(selection.BestTest())
+    assert chosen(best, [2.0, 1.0, 3.0], part="test") == [1, 2]
+    assert (best.rule(), best.needs_test) == ("min test/mse", True)
+
+
+def test_an_unknown_metric_is_named():
+    with pytest.raises(ConfigError, match=r"no metric msee\. Did you mean mse"):
+        bound(selection.BestValid("msee"))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "values", "stop"), [(2, [3, 2, 2, 2, 1], 4), (1, [3, 3, 1], 2), (3, [5, 4, 3, 2, 1], None)]
+)
+def test_patience(epochs, values, stop):
+    patience = bound(selection.Patience(epochs=epochs, metric=None))
+    rows = [{"epoch": i, "valid/mse": float(v)} for i, v in enumerate(values, 1)]
+    assert next((row["epoch"] for row in rows if patience.stops(row)), None) == stop
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "values", "stop"),
+    [
+        (None, 1.0, [3.0, 1.5, 0.9, 0.1], 3),  # lower is better
+        (None, 1.0, [3.0, 1.0, 0.5], 2),  # exactly there is there
+        (None, 1.0, [3.0, 2.0], None),
+        (None, 1.0, [NAN, -INF, 0.5], 3),
+        ("accuracy", 0.9, [0.5, 0.89, 0.91], 3),
+        ("accuracy", 0.9, [NAN, INF, 0.9], 3),
+    ],
+)
+def test_a_value_that_is_reached_stops(metric, value, values, stop):
+    reached = bound(selection.Reached(value, metric))
+    rows = [{"epoch": i, f"valid/{metric or 'mse'}": v, "test/mse": -1.0} for i, v in enumerate(values, 1)]
+    assert next((row["epoch"] for row in rows if reached.stops(row)), None) == stop
+
+
+@pytest.mark.parametrize("rule", [selection.Reached(1.0, "msee"), selection.Patience(1, "msee")])
+def test_an_unknown_metric_of_a_stopping_rule_is_named(rule):
+    with pytest.raises(ConfigError, match=r"trainer\.stop\.metric: no metric msee\. Did you mean mse"):
+        bound(rule)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_a_value_that_can_not_be_reached_is_refused(value):
+    with pytest.raises(ConfigError, match=r"trainer\.stop\.value must be a finite number; got"):
+        selection.Reached(value, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ("value: low, metric: null", "trainer.stop.value must be a number; got 'low'"),
+        ("metric: null", r"trainer.stop: Reached needs value\. Add \+trainer.stop.value=VALUE"),
+        ("valu: 1.0, metric: null", r"trainer.stop.valu: Reached has no such .*Did you mean value"),
+    ],
+)
+def test_wrong_keys_of_a_stopping_rule_are_told(keys, says):
+    with pytest.raises(ConfigError, match=says):
+        h.spec_of(h.odd(f"trainer.stop={{_target_: physml.training.selection.Reached, {keys}}}"))
+
+
+def scored(task):
+    """How often test was scored, beside the one look for NaN before training."""
+    return task.draws.count("test") - 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "best", "times"),
+    [
+        ("BestValid", [3.0, 1.0, 2.0], 2, 2),  # the selected weights and the last ones
+        ("BestValid", [3.0, 2.0, 1.0], 3, 1),  # which are the same
+        ("Last", [1.0, 2.0, 3.0], 3, 1),
+        ("BestTest", [2.0, 1.0, 3.0], 2, 3),  # at each epoch, and not again
+    ],
+)
+def test_test_data_are_scored_no_more_than_needed(rule, values, best, times, monkeypatch):
+    task = h.task_class("Odd")
+    monkeypatch.setattr(task, "draws", [])
+    scripted(monkeypatch, values)
+    made = h.make(h.spec_of(h.odd(f"{SELECT}.{rule}")))
+    assert scored(task) == times
+    assert made["selected"]["epoch"] == best
+    assert made["selected"]["step"] == 4 * best
+    assert made["metrics"]["last"]["valid"]["mse"] == values[-1]
+    assert made["metrics"]["best"]["valid"]["mse"] == values[best - 1]
+    assert made["metrics"]["best"]["test"].keys() == {"mse"}
+
+
+def test_a_curve_on_test(monkeypatch):
+    task = h.task_class("Odd")
+    monkeypatch.setattr(task, "draws", [])
+    spec = h.spec_of(h.odd("trainer.epochs=5", "trainer.test_every=2"))
+    made = h.make(spec)
+    rows = h.curve(spec)
+    assert [row["epoch"] for row in rows if row["test/mse"]] == ["2", "4", "5"]
+    assert made["metrics"]["last"]["test"]["mse"] == float(rows[-1]["test/mse"])
+
+
+def test_test_is_not_looked_at_when_it_is_not_to_be_scored(monkeypatch):
+    task = h.task_class("Odd")
+    monkeypatch.setattr(task, "draws", [])
+    made = h.make(h.spec_of(h.odd("runtime.score_test=false", "trainer.test_every=1")))
+    assert "test" not in task.draws
+    assert made["metrics"]["best"]["test"] == {} and made["metrics"]["best"]["valid"]
+
+
+def test_selected_weights_are_those_of_their_epoch(monkeypatch):
+    """Trained two epochs longer, the same selection gives the same test metrics."""
+    scripted_once = [3.0, 1.0, 2.0, 2.0, 2.0]
+    short = h.make(h.spec_of(h.odd("trainer.epochs=2", f"{SELECT}.Last")))
+    real = Trainer.metrics
+    monkeypatch.setattr(
+        Trainer,
+        "metrics",
+        lambda self, part, epoch: (
+            {"mse": scripted_once[epoch - 1]} if part == "valid" else real(self, part, epoch)
+        ),
+    )
+    long = h.make(h.spec_of(h.odd("trainer.epochs=5")))
+    assert long["selected"]["epoch"] == 2
+    assert long["metrics"]["best"]["test"] == short["metrics"]["last"]["test"]
+    assert long["metrics"]["last"]["test"] != short["metrics"]["last"]["test"]
+
+
+def test_evaluation_every_few_epochs_and_a_number_of_steps():
+    spec = h.spec_of(h.odd("trainer.epochs=10", "trainer.eval_every=2", "trainer.max_steps=14"))
+    made = h.make(spec)
+    assert [(row["epoch"], row["step"]) for row in h.curve(spec)] == [("2", "8"), ("4", "14")]
+    assert (made["n_steps"], made["n_epochs"]) == (14, 4)
+    assert record.read(spec.record_path)["curve"].endswith(".curve.csv.gz")
+
+
+def test_early_stopping_ends_the_run(monkeypatch):
+    scripted(monkeypatch, [3.0, 1.0, 2.0, 1.0, 0.5])
+    stop = "trainer.stop={_target_: physml.training.selection.Patience, epochs: 2, metric: null}"
+    made = h.make(h.spec_of(h.odd("trainer.epochs=5", stop)))
+    assert (made["n_epochs"], made["selected"]["epoch"], made["status"]) == (4, 2, "finished")
+
+
+def test_a_run_ends_where_validation_has_reached_the_value(monkeypatch):
+    """Test stands at ten times validation, far from the value, and is scored for the curve up to the end."""
+    scripted(monkeypatch, [3.0, 1.0, 0.5, 0.1, 0.05])
+    stop = "trainer.stop={_target_: physml.training.selection.Reached, value: 0.5, metric: null}"
+    spec = h.spec_of(h.odd("trainer.epochs=5", "trainer.test_every=1", f"{SELECT}.Last", stop))
+    made = h.make(spec)
+    assert (made["n_epochs"], made["n_steps"], made["selected"]["epoch"]) == (3, 12, 3)
+    assert [float(row["test/mse"]) for row in h.curve(spec)] == [30.0, 10.0, 5.0]

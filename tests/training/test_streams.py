@@ -1,0 +1,166 @@
+"""Randomness is separate, precision is explicit, and a run is the same wherever it is made."""
+
+import json
+
+import pytest
+import run_harness as h
+import torch
+
+from physml import seeding
+from physml.execution.cost_probe import probe
+from physml.records import record
+from physml.training.trainer import Trainer, set_precision
+
+
+def first_losses(overrides, n=4):
+    """Losses of the first steps, and the batches they were made of."""
+    spec = h.spec_of(overrides)
+    losses, inputs = [], []
+    step, task = Trainer._step, h.task_class("Odd")
+    with pytest.MonkeyPatch.context() as patch:
+        loss = task.loss
+
+        def watched(self, output, batch):
+            found = loss(self, output, batch)
+            losses.append(found.item())
+            inputs.append(batch.input.flatten().tolist())
+            return found
+
+        patch.setattr(task, "loss", watched)
+        patch.setattr(Trainer, "_step", step)
+        h.make(spec)
+    return losses[:n], inputs[:n]
+
+
+def test_the_same_seed_gives_the_same_first_losses():
+    overrides = h.odd("net.dropout=0.3")
+    first = first_losses(overrides)
+    torch.rand(7)  # whatever the process drew before
+    h.spec_of(overrides).record_path.unlink()
+    assert first_losses(overrides) == first
+
+
+def test_another_seed_gives_other_weights_and_another_order():
+    losses, inputs = first_losses(h.odd())
+    other_losses, other_inputs = first_losses(h.odd("seed=1"))
+    assert losses != other_losses and inputs != other_inputs
+
+
+def test_the_order_does_not_depend_on_the_model():
+    _, small = first_losses(h.odd())
+    _, large = first_losses(h.odd("model.d_hidden=50", "net.n_layers=2", "net.dropout=0.5"))
+    assert small == large
+
+
+def test_the_first_weights_do_not_depend_on_the_data(monkeypatch):
+    drawn = []
+    step = Trainer._step
+
+    def watched(self, batch):
+        drawn.append([p.detach().clone() for p in self.net.parameters()])
+        return step(self, batch)
+
+    monkeypatch.setattr(Trainer, "_step", watched)
+    for n in (8, 16):
+        h.make(h.spec_of(h.odd("trainer.max_steps=1", n=n)))
+    assert all(torch.equal(a, b) for a, b in zip(*drawn, strict=True))
+
+
+def test_streams_are_told_apart_by_name_and_seed():
+    names = [("init",), ("dropout",), ("order", 0), ("order", 1), ("eval", "valid", 1), ("eval", "test", 1)]
+    drawn = {seeding.derive(seed, *name) for seed in (0, 1) for name in names}
+    assert len(drawn) == 12 and all(0 <= d < 2**63 for d in drawn)
+    assert seeding.derive(0, "order", 11) != seeding.derive(0, "order1", 1)
+    a, b = (torch.rand(3, generator=seeding.stream(3, "init")) for _ in range(2))
+    assert torch.equal(a, b)
+
+
+def test_evaluating_more_often_changes_no_weights():
+    often = h.make(h.spec_of(h.odd("net.dropout=0.3", "trainer.test_every=1")))
+    seldom = h.make(h.spec_of(h.odd("net.dropout=0.3", "trainer.eval_every=3")))
+    assert often["metrics"]["last"] == seldom["metrics"]["last"]
+
+
+def test_a_worker_process_makes_the_same_record(monkeypatch, tmp_path):
+    spec = h.spec_of(h.odd("net.dropout=0.3"))
+    here = h.make(spec)
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "other"))
+    monkeypatch.setenv("PHYSML_RUNS", str(tmp_path / "other runs"))
+    process = h.start(spec)
+    assert process.wait() == 0
+    differing = {
+        key.partition(".")[0] for key, _, _ in record.differences(here, record.read(spec.record_path))
+    }
+    assert differing <= {"cost", "started", "ended", "path", "code"}
+    assert here["code"]["version"] == record.read(spec.record_path)["code"]["version"]
+    progress = json.loads((spec.work_folder / "progress.json").read_text())
+    assert progress["total"] == 12
+
+
+# ---------------------------------------------------------------------------- precision, determinism
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True), ("bf16", False)])
+def test_tf32_is_on_or_off_by_config_alone(precision, allowed, monkeypatch):
+    set_precision("fp32" if allowed else "tf32")  # whatever stood before
+    made = h.make(h.spec_of(h.odd(f"precision={precision}")))
+    assert torch.backends.cuda.matmul.allow_tf32 is allowed
+    assert torch.backends.cudnn.allow_tf32 is allowed
+    assert made["precision"] == precision and made["machine"]["tf32"] is allowed
+    set_precision("fp32")
+
+
+@pytest.mark.parametrize("model", ["lstm", "gru", "lem", "cornn", "unicornn", "exprnn", "lipschitz"])
+def test_bf16_trains(model):
+    overrides = [o for o in h.odd("precision=bf16") if not o.startswith("model.")]
+    overrides[0] = f"model={model}"
+    made = h.make(h.spec_of(overrides))
+    assert made["status"] == "finished", made["reason"]
+    full = h.make(h.spec_of([o for o in overrides if o != "precision=bf16"]))
+    best, exact = (m["metrics"]["last"]["valid"]["mse"] for m in (made, full))
+    assert best == pytest.approx(exact, rel=0.1)
+
+
+def test_bf16_is_another_number_than_fp32():
+    numbers = [h.make(h.spec_of(h.odd(f"precision={p}")))["metrics"]["last"] for p in ("fp32", "bf16")]
+    assert numbers[0] != numbers[1]
+
+
+def test_the_deterministic_option_reaches_torch(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    seen = []
+    step = Trainer._step
+
+    def watched(self, batch):
+        seen.append(torch.are_deterministic_algorithms_enabled())
+        return step(self, batch)
+
+    monkeypatch.setattr(Trainer, "_step", watched)
+    on = h.make(h.spec_of(h.odd("runtime.deterministic=true", "seed=0")))
+    assert set(seen) == {True} and on["machine"]["deterministic"] is True
+    seen.clear()
+    off = h.make(h.spec_of(h.odd("runtime.deterministic=false", "seed=1")))
+    assert set(seen) == {False} and off["machine"]["deterministic"] is False
+
+
+def test_the_number_of_threads_is_set():
+    h.make(h.spec_of(h.odd("runtime.threads=2", "trainer.max_steps=1")))
+    assert torch.get_num_threads() == 2
+    h.make(h.spec_of(h.odd("runtime.threads=1", "seed=1")))
+    assert torch.get_num_threads() == 1
+
+
+def test_a_probe_tells_time_and_leaves_nothing(tmp_path):
+    found = probe(h.spec_of(h.odd("trainer.epochs=10000")).config)
+    assert found["n_steps"] == 40_000
+    assert found["hours"] >= 0.999 * found["ms_per_step"] * 40_000 / 3.6e6 > 0
+    assert not (tmp_path / "results").exists()
+
+
+def test_models_are_saved_where_asked_for():
+    from safetensors.torch import load_file
+
+    spec = h.spec_of(h.odd("runtime.save_model=true"))
+    h.make(spec)
+    weights = load_file(spec.work_folder / "model.safetensors")
+    assert weights["readout.weight"].shape == (1, 5)
