@@ -21,6 +21,9 @@ VERIFY ?=
 # Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml.bench, physml table and figure.
 ARGS ?=
 
+# Tests take all cores; a test that reads its neighbours' data stays beside them.
+WORKERS = -n $(or $(CORES),logical) --dist worksteal
+
 is_on = $(filter-out 0 no false off,$(strip $(1)))
 is_off = $(filter 0 no false off,$(strip $(1)))
 FLAGS = $(strip $(if $(SEEDS),--seeds $(SEEDS)) $(if $(call is_off,$(RUN)),--no-run) \
@@ -34,7 +37,7 @@ MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || e
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test lint bench bench-graph gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
+.PHONY: help setup demo check test lint bench bench-graph gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -79,8 +82,11 @@ $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 demo: $(READY) ## train LEM on FitzHugh-Nagumo with a fresh seed and print Table lem-4 with it
 	@$(PY) scripts/demo.py $(if $(call is_on,$(SMOKE)),--smoke)
 
-test: $(READY) ## run all tests
-	@$(PY) -m pytest $(ARGS)
+check: lint ## before each commit: style, types, layers, and the quick tests
+	@$(PY) -m pytest --quick $(WORKERS) $(ARGS)
+
+test: $(READY) ## run all tests, on all cores
+	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter
 	$(PY) -m ruff check .

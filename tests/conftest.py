@@ -1,6 +1,47 @@
-"""Helpers of tests/harness are imported by name, in child processes too."""
+"""Families of tests, and the quick part of them: `make check` takes a sample of each slow family.
+
+Helpers of tests/harness are imported by name, in child processes too.
+"""
 
 import sys
+import zlib
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "harness"))
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "harness"))
+
+# Slow families, by where a test stands.
+FAMILIES = {
+    "matrix": ("conf/", "tasks/test_interface.py", "models/test_sequence_model.py"),
+    "process": ("execution/", "training/", "repository/", "bench/", "cli/test_outside.py"),
+}
+SAMPLE = 25  # `--quick` takes one in so many of each slow family
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help=f"one in {SAMPLE} of the tests in slow families")
+
+
+def family(item: pytest.Item) -> str | None:
+    """The slow family of a test: `matrix`, `process`, `native` (C for other vector widths), or none."""
+    place = item.path.relative_to(HERE).as_posix()
+    for name, places in FAMILIES.items():
+        if place.startswith(places):
+            return name
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return "native" if place.startswith("ops/") and (parameters.get("flags") or parameters.get("width")) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept, left = [], []
+    for item in items:
+        name = family(item)
+        if name:
+            item.add_marker(name)
+        sampled = zlib.crc32(item.nodeid.encode()) % SAMPLE == 0
+        (kept if sampled or not (name or item.get_closest_marker("slow")) else left).append(item)
+    if config.getoption("quick"):
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
