@@ -21,7 +21,7 @@ from physml.paths import shown
 from physml.records import curves, record
 from physml.records.provenance import now
 from physml.training import checkpoint
-from physml.training.interrupt import Stop
+from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
 log = logging.getLogger("physml")
@@ -55,7 +55,7 @@ def perform(
     Skips a run that is done, goes on with one that was stopped. Errors: Busy, Preempted (a checkpoint is
     kept), PhysmlError for bad input. Any other failure becomes a record with status `failed`.
     """
-    stop = Stop()
+    stop = Interrupt()
     with stop.listening(), held(spec.work_folder):
         done = existing(spec)  # looked up under the lock: another process may have just ended it
         forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
@@ -91,11 +91,8 @@ def writable(spec: RunSpec) -> None:
 
 
 @contextlib.contextmanager
-def _least_are_zero() -> Iterator[None]:
-    """On a CPU numbers below the normal ones, 1e-38 in float32, count as 0; not while data are made.
-
-    A processor takes a hundred times as long for each, and the rates of gates that shut are such.
-    """
+def flush_denormals() -> Iterator[None]:
+    """Flush subnormal floats to zero on the CPU while training: they are ~100x slower."""
     import torch
 
     torch.set_flush_denormal(True)
@@ -108,7 +105,7 @@ def _least_are_zero() -> Iterator[None]:
 class _Attempt:
     """One attempt at a run: everything between the lock and the record."""
 
-    def __init__(self, spec: RunSpec, report: Reporter, stop: Stop, tables: list[str]) -> None:
+    def __init__(self, spec: RunSpec, report: Reporter, stop: Interrupt, tables: list[str]) -> None:
         self.spec, self.report, self.stop = spec, report, stop
         self.started = now()
         self.config = spec.config
@@ -153,7 +150,7 @@ class _Attempt:
             self.begun = True
             self.report.start(self.spec.label, self.trainer.total_steps, self.trainer.step)
             status, reason = "finished", None
-            with _least_are_zero():
+            with flush_denormals():
                 try:
                     self.trainer.fit()
                     if self.trainer.kept is None:
