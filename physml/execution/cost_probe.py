@@ -24,7 +24,7 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
     from physml.config import build
     from physml.data.store import store_of
     from physml.execution.progress import LineReporter
-    from physml.execution.run import pick_device
+    from physml.execution.resources import pick_device
     from physml.execution.run_record import peak_memory_mib
     from physml.training.evaluate import evaluate
     from physml.training.interrupt import Interrupt

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from physml import files
 from physml.errors import DataError
 from physml.execution import preload
-from physml.execution.run import pick_device
+from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import state_of
 from physml.paths import ROOT

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from physml.errors import DataError
+
 MIB = 2**20
 SPARE = 0.05  # of the free memory stays free
 GROWTH = 1.1  # one run's peak may be this much above another's of the same setting
@@ -183,6 +185,26 @@ def _words(path: Path) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- GPUs
+
+
+def pick_device(wanted: str) -> str:
+    """The device of `runtime.device`; DataError where it is not there."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise DataError(
+            f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. "
+            "Use runtime.device=cpu."
+        )
+    try:
+        return str(torch.device(wanted))
+    except RuntimeError as error:
+        raise DataError(
+            f"runtime.device={wanted} is not a device of torch. Use auto, cpu or cuda."
+        ) from error
+
 
 GPU_QUERY = """
 import json, torch

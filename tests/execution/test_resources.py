@@ -133,9 +133,7 @@ def test_memory_that_is_held_already_is_not_counted_twice(machine, monkeypatch: 
     running = Slot(Resources(1, 8 * GIB), pid=77)
     assert Machine().slot(Resources(1, 7 * GIB), [running])
     assert not Machine().slot(Resources(1, 8 * GIB), [running])
-    assert not Machine().slot(
-        Resources(1, 7 * GIB), [Slot(Resources(1, 8 * GIB), pid=78)]
-    )  # ended, or new
+    assert not Machine().slot(Resources(1, 7 * GIB), [Slot(Resources(1, 8 * GIB), pid=78)])  # ended, or new
 
 
 def test_a_count_looks_at_nothing_else(machine) -> None:
