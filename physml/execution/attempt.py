@@ -143,8 +143,8 @@ class Attempt:
         if state and state.get("verify") == "off" and self.config["data"]["verify"] != "off":
             state = None  # its first steps saw data that nothing verified
         if state:
-            trainer.load_state_dict(state["trainer"])
-            self.started = state["started"]
+            trainer.load_state_dict(state.get("trainer", {}))
+            self.started = state.get("started", self.started)
             backend.reset(state.get("backends", ()))  # older checkpoints have none
         lines = "".join(curves.line(row) for row in trainer.rows)
         with _warn_if_disk_full("metrics.jsonl"):

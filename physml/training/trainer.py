@@ -309,7 +309,7 @@ class Trainer:
         """RecordError if the checkpoint was written by code that has changed since."""
         try:
             self._load(state)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             what = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise RecordError(
                 f"the checkpoint does not fit the code as it is now: {what}. "
