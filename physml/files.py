@@ -1,9 +1,11 @@
-"""Files that are whole or not there: temporary name, sync, rename."""
+"""Files that are whole or not there (temporary name, sync, rename), locks and fingerprints of files."""
 
 import contextlib
+import fcntl
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -65,3 +67,57 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextlib.contextmanager
+def locked(path: Path, patience_s: float | None = None) -> Iterator[int]:
+    """Hold the lock of a file, which is made if needed; yields its descriptor.
+
+    The kernel frees the lock when its holder dies, by whatever signal.
+    Errors: BlockingIOError where another process holds it for longer than `patience_s`, None: for ever;
+    another OSError where the file cannot be made or locked.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _lock(file, patience_s)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, patience_s: float | None) -> None:
+    if patience_s is None:
+        return fcntl.flock(file, fcntl.LOCK_EX)
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file now; False where the file cannot be opened."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def fingerprint(path: Path | os.DirEntry[str]) -> str:
+    """Changes when a file is edited or replaced: size, time, inode and device; empty if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ""
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino} {found.st_dev}"

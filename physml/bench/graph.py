@@ -31,8 +31,8 @@ from physml.config.compose import compose
 from physml.data.store import store_of
 from physml.errors import PhysmlError, RunFailed
 from physml.execution import resources
+from physml.execution.processes import environment
 from physml.execution.run_spec import RunSpec, checked_specs
-from physml.execution.starter import environment
 from physml.paths import shown
 from physml.records import record
 

@@ -21,7 +21,7 @@ from physml.bench import store
 from physml.config.compose import compose
 from physml.errors import PhysmlError, RunFailed
 from physml.execution import planning, resources, scheduler
-from physml.execution.run import pick_device
+from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec, checked_specs
 from physml.paths import shown
 

@@ -76,8 +76,7 @@ def _stamps(folder: Path | str) -> Iterator[str]:
             if entry.is_dir():
                 yield from _stamps(entry.path)
             else:
-                facts = entry.stat()
-                yield f"{entry.path} {facts.st_mtime_ns} {facts.st_size} {facts.st_ino}"
+                yield f"{entry.path} {files.fingerprint(entry)}"
 
 
 def _forget_old(root: Path) -> None:

@@ -1,11 +1,10 @@
 """Cached arrays: files that hold what they were made for and a checksum of everything in them."""
 
-import fcntl
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -88,22 +87,15 @@ def _digest(asked: str, arrays: Arrays) -> str:
 
 @contextmanager
 def cache_lock(path: Path) -> Iterator[bool]:
-    """Hold the cache_lock file; True once held. Where none can be made (read-only disk), False: go on without."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        log.debug("%s: no cache_lock (%s)", path, error)
-        yield False
-        return
-    with file:  # closing it releases the cache_lock, and so does the kernel when the process dies
+    """Hold the lock of a file; True once held, False where none can be made (read-only disk)."""
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            stack.enter_context(files.locked(path))
+            held = True
         except OSError as error:
-            log.debug("%s: no cache_lock (%s)", path, error)
-            yield False
-            return
-        yield True
+            log.debug("%s: no lock (%s)", path, error)
+            held = False
+        yield held
 
 
 @dataclass(frozen=True)

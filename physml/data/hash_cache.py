@@ -57,14 +57,9 @@ def _read(stamp: Path) -> dict[str, Any]:
 def _state(path: Path) -> str:
     """What changes when a file does; of a folder, that of all its files, in one hash."""
     if not path.is_dir():
-        return _of_file(path)
-    lines = [f"{name} {_of_file(path / name)}\n" for name in FolderTree(path).names()]
+        return files.fingerprint(path)
+    lines = [f"{name} {files.fingerprint(path / name)}\n" for name in FolderTree(path).names()]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _of_file(path: Path) -> str:
-    told = path.stat()
-    return f"{told.st_size} {told.st_mtime_ns} {told.st_ino} {told.st_dev}"
 
 
 def _newest(path: Path) -> float:

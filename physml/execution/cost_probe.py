@@ -24,10 +24,10 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
     from physml.config import build
     from physml.data.store import store_of
     from physml.execution.progress import LineReporter
-    from physml.execution.run import pick_device
+    from physml.execution.resources import pick_device
     from physml.execution.run_record import peak_memory_mib
     from physml.training.evaluate import evaluate
-    from physml.training.interrupt import Stop
+    from physml.training.interrupt import Interrupt
     from physml.training.trainer import Trainer
 
     torch.set_num_threads(config["runtime"]["threads"])
@@ -35,7 +35,9 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
     task = build.build_task(config)
     task.load(store_of(config), config["split"])
     nothing: Any = lambda *_: None  # noqa: E731
-    trainer = Trainer(config, task, device, report=LineReporter(), save=nothing, stop=Stop(), on_row=nothing)
+    trainer = Trainer(
+        config, task, device, report=LineReporter(), save=nothing, stop=Interrupt(), on_row=nothing
+    )
     keys = config["trainer"]
     batches = list(islice(task.batches("train", keys["batch_size"], torch.Generator().manual_seed(0)), 1))
     trainer._step(batches[0].to(device))  # warm-up

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from physml.execution.processes import start_worker as _child
+from physml.execution.processes import ForkServer, start_worker
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import State, blocked_by, state_of
-from physml.execution.starter import Starter
 from physml.paths import results_roots, work_root
 from physml.records import record
 
@@ -101,7 +100,7 @@ def _of_probe(
     spec: RunSpec,
     probe: bool,
     stopped: Callable[[], bool] = lambda: False,
-    starter: Starter | None = None,
+    server: ForkServer | None = None,
 ) -> Cost:
     """Timed once, unless `stopped`; later from the file that was kept."""
     keys = spec.config["runtime"]
@@ -110,7 +109,7 @@ def _of_probe(
         work_root() / "probes" / f"{spec.place.identity}-{device}-{keys['backend']}-2.json"
     )  # 2: with memory
     if probe and not kept.exists():
-        process = _child(spec, ["--probe", str(kept)], starter=starter)
+        process = start_worker(spec, ["--probe", str(kept)], server=server)
         try:
             while process.poll() is None and not stopped():
                 time.sleep(0.05)

@@ -1,15 +1,44 @@
-"""One worker process per run: forked from a process that has imported torch, or a fresh Python."""
+"""One worker process per run: a fork of a process that has imported torch, or a fresh Python.
+
+A fork has its own process id, session, log and exit code, and the environment of a fresh process; it differs
+only in the seconds that its imports do not take. `PHYSML_FORK=0` starts fresh processes only.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, Protocol
 
 from physml import files
 from physml.errors import DataError
-from physml.execution.run import pick_device
+from physml.execution import preload
+from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import state_of
-from physml.execution.starter import Process, Starter, environment, fresh
+from physml.paths import ROOT
+
+TARGETS = ("physml.", "tasks.", "torch_geometric.nn.")  # worth an import before the fork
+SERVER_DIED = 255  # the exit code that multiprocessing reports of children of a dead fork server
 
 
-def threads(spec: RunSpec) -> int:
-    return int(spec.config["runtime"]["threads"])
+class Process(Protocol):
+    """The part of `subprocess.Popen` that the scheduler uses."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
 
 
 def start_worker(
@@ -18,27 +47,198 @@ def start_worker(
     force: bool = False,
     tables: list[str] | None = None,
     more: dict[str, str] | None = None,
-    starter: Starter | None = None,
+    server: "ForkServer | None" = None,
 ) -> Process:
-    """A worker, from the starter where it can make it."""
+    """A worker process for one run.
+
+    Args:
+        spec: the run.
+        extra: further arguments of the worker.
+        force: train again what is done.
+        tables: ids of the tables that the run is for.
+        more: further environment variables.
+        server: forks the worker, if the run may be a fork.
+    """
     folder = spec.work_folder
     folder.mkdir(parents=True, exist_ok=True)
-    options = {"spec": spec.to_json(), "force": force, "tables": tables or []}
     file = folder / "spec.json"
-    files.write_json(file, options)
-    arguments, output, keys = [str(file), *extra], folder / "output.txt", environment(threads(spec), more)
-    if starter is None or not may_fork(spec):
-        return fresh(arguments, output, keys)
-    return starter.start(arguments, output, keys, lambda: {"done": 0, "stopped": 75}.get(state_of(spec), 1))
+    files.write_json(file, {"spec": spec.to_json(), "force": force, "tables": tables or []})
+    arguments, output, variables = [str(file), *extra], spec.output_file, environment(threads(spec), more)
+    if server is None or not may_fork(spec):
+        return start_fresh(arguments, output, variables)
+
+    def exit_code_by_files() -> int:
+        return {"done": 0, "stopped": 75}.get(state_of(spec), 1)
+
+    return server.start(arguments, output, variables, exit_code_by_files)
 
 
-def may_fork(spec: RunSpec) -> bool:
-    """A GPU asks for a fresh process, and so do threads that a library starts when it is loaded."""
-    return threads(spec) == 1 and device_of(spec) == "cpu"
+def start_fresh(
+    arguments: Sequence[str], output: Path, variables: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    """A Python of its own, in its own session, so that Ctrl-C reaches it once, through the scheduler."""
+    with output.open("ab") as file:
+        return subprocess.Popen(
+            preload.command(arguments),
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            env=variables,
+            start_new_session=True,
+        )
+
+
+def output_lines(spec: RunSpec) -> list[str]:
+    """The lines that the last worker processes of a run have printed."""
+    try:
+        return spec.output_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def environment(n_threads: int, more: dict[str, str] | None = None) -> dict[str, str]:
+    """Variables of a worker: ours, with the number of threads, which libraries read when they are loaded."""
+    n = str(n_threads)
+    found = {**os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, **(more or {})}
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return found
+
+
+def threads(spec: RunSpec) -> int:
+    return int(spec.config["runtime"]["threads"])
 
 
 def device_of(spec: RunSpec) -> str:
     try:
         return pick_device(spec.config["runtime"]["device"])
-    except DataError:  # the run itself will say it
+    except DataError:  # the run itself will report it
         return "cpu"
+
+
+def can_fork() -> bool:
+    return sys.platform == "linux" and os.environ.get("PHYSML_FORK", "1") != "0"
+
+
+def may_fork(spec: RunSpec) -> bool:
+    """A GPU needs a fresh process, and so do threads that a library starts when it is loaded."""
+    return threads(spec) == 1 and device_of(spec) == "cpu"
+
+
+def targets_of(config: Any) -> set[str]:
+    """Our classes, and layers of PyG, that a config names."""
+    if isinstance(config, dict):
+        target = config.get("_target_")
+        own = {target} if isinstance(target, str) and target.startswith(TARGETS) else set()
+        return own.union(*map(targets_of, config.values()))
+    return set().union(*map(targets_of, config)) if isinstance(config, list | tuple) else set()
+
+
+class ForkServer:
+    """Starts workers as forks of multiprocessing's fork server, which imports torch and the models once.
+
+    The server lives as long as this process or one of the runs. A run whose preloaded sources were edited
+    meanwhile replaces itself by a fresh process (`preload.run`).
+    """
+
+    def __init__(self, specs: Iterable[RunSpec]) -> None:
+        self.targets = sorted({target for spec in specs for target in targets_of(spec.config)})
+        self.context = multiprocessing.get_context("forkserver")
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        output: Path,
+        variables: Mapping[str, str],
+        exit_code_by_files: Callable[[], int],
+    ) -> Process:
+        """A worker as a fork, once the server is ready; a fresh process where no server can be started.
+
+        exit_code_by_files: the exit code of a run that has ended after its server died.
+        """
+        process = self.context.Process(
+            target=preload.run, args=(list(arguments), str(output), dict(variables))
+        )
+        try:
+            self._ensure_running(variables)
+            with _no_main_module():
+                process.start()
+        except (OSError, EOFError):  # no memory, or the server died of an import
+            return start_fresh(arguments, output, variables)
+        return Forked(process, exit_code_by_files)
+
+    def _ensure_running(self, variables: Mapping[str, str]) -> None:
+        """Start the server unless it runs, with the variables of a run and signals blocked.
+
+        Signals to our process group then leave it alone; a run takes them once it has its own session.
+        """
+        self.context.set_forkserver_preload([preload.__name__])
+        resource_tracker.ensure_running()  # it would unblock the signals
+        ours = dict(os.environ)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, preload.SIGNALS)
+        try:
+            os.environ.update({**variables, "PYTHONSAFEPATH": "1", preload.VARIABLE: " ".join(self.targets)})
+            forkserver.ensure_running()
+        finally:
+            os.environ.clear()
+            os.environ.update(ours)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Children started inside do not import the script that is running, be it guarded or not."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+class Forked:
+    """A forked run, with the methods of `subprocess.Popen` that the scheduler uses."""
+
+    def __init__(self, process: ForkServerProcess, exit_code_by_files: Callable[[], int]) -> None:
+        self.process, self.exit_code_by_files = process, exit_code_by_files
+        self.pid = process.pid or 0
+        self.code: int | None = None
+
+    @property
+    def server_died(self) -> bool:
+        return self.process.exitcode == SERVER_DIED
+
+    def poll(self) -> int | None:
+        if self.code is None and not self.server_died:
+            self.code = self.process.exitcode
+        elif self.code is None and not is_alive(self.pid):
+            self.code = self.exit_code_by_files()
+        return self.code
+
+    def wait(self) -> int:
+        self.process.join()
+        while (code := self.poll()) is None:
+            time.sleep(0.05)
+        return code
+
+    def send_signal(self, number: int, /) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def pause(processes: Iterable[Process], seconds: float) -> None:
+    """Wait for so long, or until a fork has ended."""
+    forks = [one for one in processes if isinstance(one, Forked) and not one.server_died]
+    connection.wait([one.process.sentinel for one in forks], seconds)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended may keep its id until its parent asks for the exit code."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"

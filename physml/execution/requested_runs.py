@@ -11,6 +11,7 @@ from physml.config.compose_cache import steady
 from physml.config.identity import identity
 from physml.errors import PhysmlError
 from physml.execution import planning, run_state, scheduler
+from physml.execution.processes import output_lines
 from physml.execution.run_spec import RunSpec, checked_specs, folder_of
 from physml.lock import is_held
 from physml.paths import shown, work_root
@@ -113,7 +114,7 @@ class Wanted:
         )
         for run, one in planned.items():
             if outcome.codes.get(one.spec.label) == 2:
-                self.broken.setdefault(run[0], last_words(one.spec))
+                self.broken.setdefault(run[0], last_error(one.spec))
         return max(outcome.exit_code, bad_config)
 
     def records(self) -> list[dict[str, Any]]:
@@ -139,9 +140,7 @@ class Wanted:
         return busy
 
 
-def last_words(spec: RunSpec) -> str:
+def last_error(spec: RunSpec) -> str:
     """The error that a run's process ended with."""
-    file = spec.work_folder / "output.txt"
-    lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines() if file.exists() else []
-    told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return told[-1] if told else f"see {shown(file)}"
+    errors = [line.removeprefix("error: ") for line in output_lines(spec) if line.startswith("error: ")]
+    return errors[-1] if errors else f"see {shown(spec.output_file)}"

@@ -1,4 +1,4 @@
-"""What fits on this machine side by side: the cores, memory and GPUs that this process may use.
+"""Admission control: how many runs the cores, memory and GPUs of this process can hold at once.
 
 Runs of small models are one-threaded, so side by side they share nothing but memory: each allowed core takes
 one. On a GPU they also share the GPU, one process each.
@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from physml.errors import DataError
+
 MIB = 2**20
 SPARE = 0.05  # of the free memory stays free
 GROWTH = 1.1  # one run's peak may be this much above another's of the same setting
@@ -24,8 +26,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What one run takes at its peak: threads, bytes of memory, and of a GPU's if it runs on one."""
+class Resources:
+    """Peak use of one run: threads, bytes of memory, and of GPU memory if it runs on one."""
 
     threads: int
     memory: float
@@ -34,33 +36,33 @@ class Needs:
 
 
 @dataclass
-class Seat:
-    """The place of one run: what it needs, on which GPU it is, and its process once it runs."""
+class Slot:
+    """One admitted run: its resources, its GPU, and its process once it runs."""
 
-    needs: Needs
+    needs: Resources
     gpu: int | None = None
     pid: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 
-class Room(Protocol):
-    """Where runs find their places. asks: whether it has to know what they need."""
+class Capacity(Protocol):
+    """Decides which runs may run at once. needs_estimate: whether it looks at their resources."""
 
-    asks: bool
+    needs_estimate: bool
 
-    def seat(self, needs: Needs, taken: Sequence[Seat]) -> Seat | None:
-        """A place beside those that are taken; None if it has to wait."""
+    def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
+        """A slot beside those that are taken; None if the run has to wait."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """So many, whatever they need: what a person has said."""
+    """A fixed number of runs, whatever they need."""
 
     jobs: int
-    asks = False
+    needs_estimate = False
 
-    def seat(self, needs: Needs, taken: Sequence[Seat]) -> Seat | None:
-        return Seat(needs) if len(taken) < self.jobs else None
+    def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
+        return Slot(needs) if len(taken) < self.jobs else None
 
 
 class Machine:
@@ -68,21 +70,21 @@ class Machine:
 
     def __init__(self) -> None:
         self.cores = cores()
-        self.asks = self.cores > 1
+        self.needs_estimate = self.cores > 1
 
-    def seat(self, needs: Needs, taken: Sequence[Seat]) -> Seat | None:
+    def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
         fits = sum(one.needs.threads for one in taken) + needs.threads <= self.cores
-        if taken and not (fits and self._memory_is_there(needs, taken)):
+        if taken and not (fits and self._memory_fits(needs, taken)):
             return None
-        return self._on_gpu(needs, taken) if needs.device.startswith("cuda") else Seat(needs)
+        return self._on_gpu(needs, taken) if needs.device.startswith("cuda") else Slot(needs)
 
-    def _memory_is_there(self, needs: Needs, taken: Sequence[Seat]) -> bool:
-        """What is free now, less what those that run will still grow by."""
+    def _memory_fits(self, needs: Resources, taken: Sequence[Slot]) -> bool:
+        """Whether it fits into the memory that is free, less the growth still to come of those that run."""
         free = free_memory()
         growing = sum(max(0.0, one.needs.memory - resident(one.pid)) for one in taken)
         return free is None or needs.memory <= (1 - SPARE) * free - growing
 
-    def _on_gpu(self, needs: Needs, taken: Sequence[Seat]) -> Seat | None:
+    def _on_gpu(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
         """The GPU with the most memory left, unless the config names one."""
         left = {
             i: free - sum(one.needs.gpu_memory for one in taken if one.gpu == i)
@@ -91,13 +93,13 @@ class Machine:
         _, named, index = needs.device.partition(":")
         if named:
             left = {i: free for i, free in left.items() if i == int(index)}
-        if not left:  # of no GPU anything is known: one run after another
-            return None if any(one.needs.device.startswith("cuda") for one in taken) else Seat(needs)
+        if not left:  # no GPU can be looked at: one run after another
+            return None if any(one.needs.device.startswith("cuda") for one in taken) else Slot(needs)
         best = max(left, key=lambda i: left[i])
         alone = all(one.gpu != best for one in taken)
         if not alone and left[best] < needs.gpu_memory:
             return None
-        return Seat(needs, best, environment={} if named else {"CUDA_VISIBLE_DEVICES": gpu_names()[best]})
+        return Slot(needs, best, environment={} if named else {"CUDA_VISIBLE_DEVICES": gpu_names()[best]})
 
 
 # ---------------------------------------------------------------------------- cores and memory
@@ -184,7 +186,27 @@ def _words(path: Path) -> list[str]:
 
 # ---------------------------------------------------------------------------- GPUs
 
-ASK = """
+
+def pick_device(wanted: str) -> str:
+    """The device of `runtime.device`; DataError where it is not there."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise DataError(
+            f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. "
+            "Use runtime.device=cpu."
+        )
+    try:
+        return str(torch.device(wanted))
+    except RuntimeError as error:
+        raise DataError(
+            f"runtime.device={wanted} is not a device of torch. Use auto, cpu or cuda."
+        ) from error
+
+
+GPU_QUERY = """
 import json, torch
 print(json.dumps([torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())]))
 """
@@ -192,10 +214,10 @@ print(json.dumps([torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device
 
 @functools.cache
 def gpus() -> tuple[float, ...]:
-    """Free bytes of each visible GPU when first asked; by a process of its own, which leaves none in use."""
+    """Free bytes of each visible GPU at the first call. A child process asks, so that none stays in use."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", ASK], capture_output=True, text=True, timeout=120, check=True
+            [sys.executable, "-c", GPU_QUERY], capture_output=True, text=True, timeout=120, check=True
         )
         return tuple(json.loads(done.stdout.strip().splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):

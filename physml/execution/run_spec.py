@@ -28,6 +28,11 @@ class RunSpec:
     def work_folder(self) -> Path:
         return work_root() / self.place.folder / self.place.stem
 
+    @property
+    def output_file(self) -> Path:
+        """Standard output and error of its worker process."""
+        return self.work_folder / "output.txt"
+
     @cached_property
     def label(self) -> str:
         """A name that no other run has: ad hoc settings share a folder, so it says their identity too."""

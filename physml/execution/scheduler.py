@@ -11,26 +11,30 @@ from typing import Any
 
 from physml.errors import InputError
 from physml.execution.planning import Cost, Planned, _of_probe
-from physml.execution.processes import device_of, may_fork, start_worker, threads
+from physml.execution.processes import (
+    ForkServer,
+    Process,
+    can_fork,
+    device_of,
+    output_lines,
+    pause,
+    start_worker,
+    threads,
+)
 from physml.execution.progress import many
-from physml.execution.resources import CONTEXT, GROWTH, MIB, Count, Machine, Needs, Room, Seat
+from physml.execution.resources import CONTEXT, GROWTH, MIB, Capacity, Count, Machine, Resources, Slot
 from physml.execution.run_spec import RunSpec
-from physml.execution.starter import Process, Starter, can_fork, environment
 from physml.lock import is_held
 from physml.paths import shown
 
-SMOKE = 1024  # MiB, for a run at tiny size that nothing is known of
-
-
+SMOKE = 1024  # MiB, for a run at tiny size whose memory is unknown
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
-
-
-NOTHING_KNOWN = Needs(1, math.inf, gpu_memory=math.inf)  # it could not be tried: it runs alone
+UNKNOWN = Resources(1, math.inf, gpu_memory=math.inf)  # it could not be tried: it runs alone
 
 
 @dataclass
 class Outcome:
-    """What a batch of runs came to."""
+    """The exit codes of a batch of runs."""
 
     codes: dict[str, int] = field(default_factory=dict)  # label -> exit code
     left: list[str] = field(default_factory=list)  # not started: out of time, or stopped
@@ -47,17 +51,17 @@ class Outcome:
         return 2 if codes <= {0, 2} else 1
 
 
-def size(spec: RunSpec, cost: Cost) -> Needs | None:
-    """What a run takes of the machine, by its cost; None where that does not tell the memory it will use."""
+def estimate(spec: RunSpec, cost: Cost) -> Resources | None:
+    """The resources of a run, by its cost; None if its memory is unknown."""
     device = device_of(spec)
     on_gpu = device.startswith("cuda")
     peak = cost.gpu_mib if on_gpu else cost.memory_mib
     if peak is None:
-        return Needs(threads(spec), SMOKE * MIB, device) if spec.config["profile"] == "smoke" else None
+        return Resources(threads(spec), SMOKE * MIB, device) if spec.config["profile"] == "smoke" else None
     if not on_gpu:
-        return Needs(threads(spec), GROWTH * peak * MIB)
+        return Resources(threads(spec), GROWTH * peak * MIB)
     memory = GROWTH * (cost.memory_mib or BESIDE_GPU) * MIB
-    return Needs(threads(spec), memory, device, GROWTH * peak * MIB + CONTEXT)
+    return Resources(threads(spec), memory, device, GROWTH * peak * MIB + CONTEXT)
 
 
 def footprint(spec: RunSpec) -> str:
@@ -86,7 +90,7 @@ def carry_out(
 ) -> Outcome:
     """Make the runs that are to do, `jobs` at a time, and never start one after `max_hours`.
 
-    jobs: None for as many as the machine has room for.
+    jobs: None for as many as the machine can hold.
 
     Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on. A run that
     another process has begun meanwhile is passed over.
@@ -96,30 +100,30 @@ def carry_out(
         return Outcome()
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    room = Machine() if jobs is None else Count(jobs)
-    return Scheduler(todo, room, force, max_hours, tables or []).work()
+    capacity = Machine() if jobs is None else Count(jobs)
+    return Scheduler(todo, capacity, force, max_hours, tables or []).work()
 
 
 class Scheduler:
-    """Processes side by side, watched until all are done."""
+    """Runs worker processes concurrently until the queue is empty."""
 
     def __init__(
-        self, todo: list[Planned], room: Room, force: bool, max_hours: float | None, tables: list[str]
+        self, todo: list[Planned], capacity: Capacity, force: bool, max_hours: float | None, tables: list[str]
     ) -> None:
-        self.todo, self.room, self.force, self.tables = list(todo), room, force, tables
-        self.needs: dict[str, Needs] = {}
+        self.todo, self.capacity, self.force, self.tables = list(todo), capacity, force, tables
+        self.needs: dict[str, Resources] = {}
         self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
-        self.running: dict[str, tuple[Process, RunSpec, Seat]] = {}
-        self.starter = Starter([one.spec for one in todo]) if len(todo) > 1 and can_fork() else None
+        self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
+        self.server = ForkServer([one.spec for one in todo]) if len(todo) > 1 and can_fork() else None
         self.outcome = Outcome()
         self.total = len(todo)
-        self.asked = False  # to stop, by a signal; the handler does nothing but say so
+        self.interrupted = False  # by a signal
         self.stopping = False
         self.view = many(self.total)
 
     def work(self) -> Outcome:
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        before = {s: signal.signal(s, self._ask) for s in signals}
+        before = {s: signal.signal(s, self._interrupt) for s in signals}
         try:
             self._measure()
             while self.todo or self.running:
@@ -128,28 +132,20 @@ class Scheduler:
                 self._collect()
                 running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
                 self.view.show(running, len(self.outcome.codes))
-                self._pause(0.2)
+                pause([process for process, _, _ in self.running.values()], 0.2)
         finally:
             self._leave_nothing_running()
-            if self.starter:
-                self.starter.close()
             self.view.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self.outcome
 
-    def _pause(self, seconds: float) -> None:
-        if self.starter:
-            self.starter.pause(seconds)
-        else:
-            time.sleep(seconds)
-
-    def _ask(self, _number: int, _frame: object) -> None:
-        self.asked = True
+    def _interrupt(self, _number: int, _frame: object) -> None:
+        self.interrupted = True
 
     def _stop_if_due(self) -> None:
         late = self.deadline is not None and time.monotonic() > self.deadline
-        if self.stopping or not (self.asked or late):
+        if self.stopping or not (self.interrupted or late):
             return
         self.stopping = True
         self.view.note("stopping: each run writes a checkpoint; the same command goes on from there")
@@ -170,56 +166,50 @@ class Scheduler:
             self.outcome.left += [one.spec.label for one in self.todo]
             self.todo.clear()
         for one in list(self.todo):
-            taken = [seat for _, _, seat in self.running.values()]
-            seat = self.room.seat(self.needs[one.spec.label], taken)
-            if seat and self._is_ready(one.spec, seat):
+            taken = [slot for _, _, slot in self.running.values()]
+            slot = self.capacity.slot(self.needs[one.spec.label], taken)
+            if slot and not self.interrupted:
                 self.todo.remove(one)
-                self._start_one(one.spec, seat)
+                self._start_one(one.spec, slot)
 
-    def _is_ready(self, spec: RunSpec, seat: Seat) -> bool:
-        """Whether what it is forked from is there: until then a stop is heard."""
-        if self.starter is None or not may_fork(spec):
-            return True
-        return self.starter.prepare(environment(threads(spec), seat.environment))
-
-    def _start_one(self, spec: RunSpec, seat: Seat) -> None:
+    def _start_one(self, spec: RunSpec, slot: Slot) -> None:
         if is_held(spec.work_folder):
             self.outcome.elsewhere.append(spec.label)
             self.view.note(f"{spec.label}: running already")
             return
         try:
-            process = start_worker(spec, [], self.force, self.tables, seat.environment, self.starter)
-        except OSError as error:  # a full disk, say: one run's fault, not the end of all
+            process = start_worker(spec, [], self.force, self.tables, slot.environment, self.server)
+        except OSError as error:  # such as a full disk: the failure of one run
             self.outcome.codes[spec.label] = 1
             self.view.note(f"{spec.label}: cannot be started: {error}")
             return
-        seat.pid = process.pid
-        self.running[spec.label] = (process, spec, seat)
+        slot.pid = process.pid
+        self.running[spec.label] = (process, spec, slot)
 
     def _measure(self) -> None:
-        """What each run needs. One of each unknown size is tried for a few steps, with nothing beside it."""
-        ask = self.room.asks and self.total > 1
-        sizes: dict[str, Needs] = {}
+        """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
+        wanted = self.capacity.needs_estimate and self.total > 1
+        sizes: dict[str, Resources] = {}
         unknown = []
         for one in self.todo:
-            found = size(one.spec, one.cost) if ask else Needs(1, 0)
+            found = estimate(one.spec, one.cost) if wanted else Resources(1, 0)
             if found is None:
                 unknown.append(one.spec)
             else:
                 sizes[footprint(one.spec)] = self.needs[one.spec.label] = found
         for spec in unknown:
             key = footprint(spec)
-            if key not in sizes and not self.asked:
+            if key not in sizes and not self.interrupted:
                 sizes[key] = self._tried(spec)
-            self.needs[spec.label] = sizes.get(key, NOTHING_KNOWN)
+            self.needs[spec.label] = sizes.get(key, UNKNOWN)
 
-    def _tried(self, spec: RunSpec) -> Needs:
+    def _tried(self, spec: RunSpec) -> Resources:
         self.view.note(f"{spec.label}: trying a few steps, to know how much memory it takes")
         try:
-            cost = _of_probe(spec, True, lambda: self.asked, self.starter)
-        except OSError:  # the run itself will say it
+            cost = _of_probe(spec, True, lambda: self.interrupted, self.server)
+        except OSError:  # the run itself will report it
             cost = Cost()
-        return size(spec, cost) or NOTHING_KNOWN
+        return estimate(spec, cost) or UNKNOWN
 
     def _collect(self) -> None:
         for label, (process, spec, _) in list(self.running.items()):
@@ -241,12 +231,8 @@ def _why(spec: RunSpec, code: int) -> str:
     if code < 0:
         hint = ": perhaps out of memory" if code == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-code).name}{hint}; the same command goes on"
-    output = spec.work_folder / "output.txt"
-    lines = (
-        output.read_text(encoding="utf-8", errors="replace").strip().splitlines() if output.exists() else []
-    )
-    last = lines[-1] if lines else "no output"
-    return f"{last} (exit {code}; {shown(output)})"
+    lines = output_lines(spec)
+    return f"{lines[-1] if lines else 'no output'} (exit {code}; {shown(spec.output_file)})"
 
 
 def _progress(spec: RunSpec) -> tuple[int, int]:

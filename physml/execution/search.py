@@ -1,9 +1,12 @@
 """Random search on validation data: equal budgets, all trials kept, the result is an experiment file.
 
+A search is done when every trial has finished or diverged; one that was killed or has failed is made again.
+
 `conf/search/<id>.yaml` names an experiment, a space and a budget. Trials are runs like any other, of which
 only the validation metric is read; test data are not scored. Optuna draws the points and keeps the study.
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from physml.config.load import build
 from physml.config.yaml_file import read_yaml
 from physml.errors import ConfigError, RunFailed, near
 from physml.execution import planning, run_state, scheduler
+from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
 from physml.paths import CONF, results_root, shown, work_root
@@ -68,9 +72,9 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     run_state.refuse_blocked(specs[0])
     print(f"{name}: {len(points)} trials, best {spec.metric} on validation data counts")
     outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs, max_hours=max_hours)
-    if outcome.exit_code == 75:
-        return 75
     rows = [_row(spec, i, point, one) for i, (point, one) in enumerate(zip(points, specs, strict=True))]
+    if lacking := [row for row in rows if row["status"] not in DONE]:
+        return _report_lacking(spec, lacking, outcome.exit_code)
     path = results_root() / "search" / f"{name}.json"
     files.write_json(path, {"search": read_yaml(CONF / "search" / f"{name}.yaml"), "trials": rows})
     keep(spec, rows)
@@ -85,6 +89,18 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     print(f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}")
     print(f"written: {shown(written)}, {shown(path)}")
     return 0
+
+
+def _report_lacking(spec: SearchSpec, lacking: list[dict[str, Any]], exit_code: int) -> int:
+    """Print which trials lack a result; the exit code: 1 if one of them failed, 2 for bad input, else 75."""
+    failed = sum(row["status"] == "failed" for row in lacking)
+    numbers = ", ".join(str(row["trial"]) for row in lacking)
+    print(
+        f"{spec.id}: {len(lacking)} of {spec.trials} trials lack a result ({failed} failed): {numbers}. "
+        "Nothing is written; the same command makes them.",
+        file=sys.stderr,
+    )
+    return exit_code if exit_code == 2 or (exit_code == 1 and failed) else 75
 
 
 def _check_metric(spec: SearchSpec, first: RunSpec) -> None:

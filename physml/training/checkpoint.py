@@ -3,11 +3,12 @@
 import hashlib
 import io
 import logging
-import pickle
 from pathlib import Path
 from typing import Any
 
 from physml import files
+from physml.errors import DataError
+from physml.paths import shown
 
 MAGIC = b"physml-checkpoint-1\n"
 NAMES = ("last.pt", "previous.pt")
@@ -28,11 +29,11 @@ def save(folder: Path, state: dict[str, Any]) -> None:
 
 
 def load(folder: Path, identity: str) -> dict[str, Any] | None:
-    """The newest whole checkpoint of this identity, or None. What is passed over is said in the log."""
-    for name in NAMES:
-        path = folder / name
-        if not path.exists():
-            continue
+    """The newest whole checkpoint of this identity, or None. The log names those that are passed over.
+
+    Errors: DataError where something that is not a readable file has the name of a checkpoint.
+    """
+    for path in _files(folder):
         state = _read(path)
         if state is None:
             log.warning("%s is damaged and is not used.", path)
@@ -48,15 +49,22 @@ def load(folder: Path, identity: str) -> dict[str, Any] | None:
 def _read(path: Path) -> dict[str, Any] | None:
     import torch
 
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{shown(path)} cannot be read: {error.strerror}. Remove it and start again."
+        ) from error
     digest, body = data[len(MAGIC) : len(MAGIC) + 32], data[len(MAGIC) + 32 :]
     if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != digest:
         return None
     try:
-        return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError) as error:  # written by another torch
-        log.warning("%s: %s", path, error)
+        state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    except Exception as error:  # written by another torch, or by no torch: about a dozen kinds
+        first_line = str(error).partition("\n")[0]
+        log.warning("%s cannot be read: %s: %s", path, type(error).__name__, first_line)
         return None
+    return state if isinstance(state, dict) else None
 
 
 def exists(folder: Path) -> bool:
@@ -64,5 +72,14 @@ def exists(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> None:
-    for name in NAMES:
-        (folder / name).unlink(missing_ok=True)
+    for path in _files(folder):
+        path.unlink()
+
+
+def _files(folder: Path) -> list[Path]:
+    """The checkpoints that are there, newest first; DataError where one of them is not a file."""
+    paths = [folder / name for name in NAMES if (folder / name).exists()]
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"{shown(path)} must be a file, a checkpoint. Remove it and start again.")
+    return paths

@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM and SIGUSR1 of a scheduler, Ctrl-C of a person."""
+"""Graceful interruption: SIGTERM, SIGUSR1 (schedulers), Ctrl-C."""
 
 import contextlib
 import signal
@@ -9,28 +9,29 @@ from physml.errors import Preempted
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
-class Stop:
-    """Remembers the first such signal; `look` raises Preempted, so it is called where nothing gets lost."""
+class Interrupt:
+    """Remembers the first such signal; `raise_if_requested` is called where nothing gets lost."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self._at_once = False
 
-    def look(self) -> None:
+    def raise_if_requested(self) -> None:
+        """Preempted if a signal has come."""
         if self.reason:
             raise Preempted(f"stopped by {self.reason}; start the same command again to go on.")
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         """Inside, a signal raises Preempted wherever it arrives: while data are made, nothing can be lost."""
-        self.look()
+        self.raise_if_requested()
         self._at_once = True
         try:
             yield
         except Preempted:
             raise
         except Exception:
-            self.look()  # what was interrupted may have made another error of it
+            self.raise_if_requested()  # what was interrupted may have made another error of it
             raise
         finally:
             self._at_once = False
@@ -54,4 +55,4 @@ class Stop:
             raise KeyboardInterrupt
         self.reason = self.reason or name
         if self._at_once:
-            self.look()
+            self.raise_if_requested()

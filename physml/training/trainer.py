@@ -16,7 +16,7 @@ from physml.task.batch import Batch
 from physml.training import selection
 from physml.training.averaging import Average, in_place
 from physml.training.evaluate import State, apply, detached, evaluate, outputs
-from physml.training.interrupt import Stop
+from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
 FINITE_CHECK_EVERY = 50  # steps; on a GPU every look at a loss waits for the device
@@ -32,7 +32,7 @@ class Trainer:
     All randomness comes from streams of their own: "init" for weights, "dropout" for the global generator,
     ("order", epoch) for training batches. So a resumed run repeats nothing and skips nothing.
 
-    save: called with the state to keep; stop: whether someone wants the run to stop.
+    save: called with the state to keep; stop: an interruption by a signal.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Trainer:
         *,
         report: Reporter,
         save: Callable[[dict[str, Any]], None],
-        stop: Stop,
+        stop: Interrupt,
         on_row: Callable[[dict[str, Any]], None],
     ) -> None:
         self.config, self.keys, self.task, self.device = config, config["trainer"], task, device
@@ -98,7 +98,7 @@ class Trainer:
         for part in parts:
             seen = 0
             for _ in finite(self._evaluated(part, 1), self.task, part):
-                self.stop.look()
+                self.stop.raise_if_requested()
                 seen += 1
             if not seen:
                 self._refuse_without(part)
@@ -121,7 +121,7 @@ class Trainer:
         self.net.train()
         try:
             while not self.done:
-                self.stop.look()
+                self.stop.raise_if_requested()
                 self._epoch()
                 if self._due():
                     self._save()
@@ -177,7 +177,7 @@ class Trainer:
         if not self.stop.reason and not self._due():
             return began
         self.train_s += time.monotonic() - began
-        self.stop.look()
+        self.stop.raise_if_requested()
         self._save()
         return time.monotonic()
 
@@ -247,13 +247,15 @@ class Trainer:
 
     def metrics(self, part: Part, epoch: int) -> Metrics:
         """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
-        return evaluate(self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.look)
+        return evaluate(
+            self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.raise_if_requested
+        )
 
     def calibrate(self) -> dict[str, float]:
         """What the task finds on valid for the present weights, such as a temperature; mostly nothing."""
         return self.task.calibrate(
             lambda part: outputs(
-                self.net, self._evaluated(part, self.epoch), self.device, between=self.stop.look
+                self.net, self._evaluated(part, self.epoch), self.device, between=self.stop.raise_if_requested
             )
         )
 
@@ -263,7 +265,7 @@ class Trainer:
         for name in self.task.perturbations:
             rng = stream(0, "perturb", name)
             batches = (self.task.perturb(b, name, rng) for b in self._evaluated("test", epoch))
-            metrics = evaluate(self.net, self.task, batches, self.device, self.stop.look)
+            metrics = evaluate(self.net, self.task, batches, self.device, self.stop.raise_if_requested)
             found[f"{self.task.metric}_{name}"] = metrics[self.task.metric]
         return found
 
@@ -307,7 +309,7 @@ class Trainer:
         """RecordError if the checkpoint was written by code that has changed since."""
         try:
             self._load(state)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             what = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise RecordError(
                 f"the checkpoint does not fit the code as it is now: {what}. "

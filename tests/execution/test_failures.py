@@ -8,7 +8,7 @@ import torch
 
 from physml.cli import main
 from physml.errors import ConfigError, DataError
-from physml.execution.run import explained
+from physml.execution.attempt import explained
 
 
 def run(overrides, *flags):

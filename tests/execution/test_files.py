@@ -1,7 +1,9 @@
 """Files are whole or not there; damaged and foreign ones are told from good ones; full disks lose nothing."""
 
 import contextlib
+import hashlib
 import json
+import os
 import signal
 import subprocess
 
@@ -119,7 +121,50 @@ def test_a_checkpoint_of_another_setting_is_not_used(tmp_path, caplog):
 def test_a_checkpoint_runs_no_foreign_code(tmp_path, caplog):
     checkpoint.save(tmp_path, {"identity": "aaaaaaaa", "state": pytest.raises})
     assert checkpoint.load(tmp_path, "aaaaaaaa") is None
-    assert "weights_only" in caplog.text.lower() or "unsupported" in caplog.text.lower()
+    assert "last.pt cannot be read: UnpicklingError: Weights only load failed" in caplog.text
+
+
+@pytest.mark.parametrize("name", checkpoint.NAMES)
+@pytest.mark.parametrize("flags", [[], ["--force"]])
+@pytest.mark.parametrize("kind", ["folder", "fifo"])
+def test_a_checkpoint_that_is_not_a_file_is_one_line(kind, flags, name, capsys):
+    spec = h.spec_of(h.odd())
+    path = spec.work_folder / name
+    spec.work_folder.mkdir(parents=True)
+    path.mkdir() if kind == "folder" else os.mkfifo(path)
+    assert main.main(["run", *h.odd(), *flags]) == 2
+    message = capsys.readouterr().err
+    assert f"error: {path} must be a file, a checkpoint. Remove it and start again." in message
+    assert "Traceback" not in message and not spec.record_path.exists()
+    path.rmdir() if kind == "folder" else path.unlink()
+    assert main.main(["run", *h.odd()]) == 0
+
+
+@pytest.mark.parametrize(
+    "content", ["a word", ["a", "list"], {}, {"trainer": []}, {"trainer": {"net": None}}]
+)
+def test_a_checkpoint_of_other_content_is_one_line(content, capsys, caplog):
+    """With the right checksum, as if written by another program."""
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    if isinstance(content, dict):
+        checkpoint.save(spec.work_folder, {"identity": spec.place.identity, **content})
+        assert main.main(["run", *h.odd()]) == 2
+        message = capsys.readouterr().err
+        assert "error: the checkpoint does not fit the code as it is now" in message
+        assert "Traceback" not in message
+    else:
+        checkpoint.save(spec.work_folder, content)
+        assert main.main(["run", *h.odd()]) == 0
+        assert "last.pt is damaged and is not used" in caplog.text
+
+
+def test_a_body_that_torch_cannot_read_is_one_line(tmp_path, caplog):
+    for body in (b"", b"no archive", b"PK\x03\x04 half an archive"):
+        (tmp_path / "last.pt").write_bytes(checkpoint.MAGIC + hashlib.sha256(body).digest() + body)
+        caplog.clear()
+        assert checkpoint.load(tmp_path, "aaaaaaaa") is None
+        assert "last.pt cannot be read: " in caplog.text and "Traceback" not in caplog.text
 
 
 # ---------------------------------------------------------------------------- records

@@ -1,4 +1,4 @@
-"""What fits on a machine: cores, memory and GPUs as the kernel's files tell them, and seats for runs."""
+"""What fits on a machine: cores, memory and GPUs as the kernel's files tell them, and slots for runs."""
 
 import math
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from physml.execution import resources
-from physml.execution.resources import CONTEXT, MIB, Count, Machine, Needs, Seat
+from physml.execution.resources import CONTEXT, MIB, Count, Machine, Resources, Slot
 
 GIB = 1024 * MIB
 
@@ -96,33 +96,33 @@ def test_free_memory_of_version_1(machine) -> None:
     assert resources.free_memory() == 7 * GIB
 
 
-# ---------------------------------------------------------------------------- seats
+# ---------------------------------------------------------------------------- slots
 
 
-def seated(where, *wanted: Needs) -> list[Seat]:
-    """All that find a place, one after another."""
-    taken: list[Seat] = []
+def admitted(where, *wanted: Resources) -> list[Slot]:
+    """Slots of all that are admitted, one after another."""
+    taken: list[Slot] = []
     for needs in wanted:
-        if seat := where.seat(needs, taken):
-            taken.append(seat)
+        if slot := where.slot(needs, taken):
+            taken.append(slot)
     return taken
 
 
 @pytest.mark.parametrize(("threads", "fit"), [(1, 8), (3, 2), (5, 1), (9, 1)])
 def test_threads_share_the_cores(machine, threads: int, fit: int) -> None:
-    assert len(seated(Machine(), *[Needs(threads, 1)] * 10)) == fit
+    assert len(admitted(Machine(), *[Resources(threads, 1)] * 10)) == fit
 
 
 @pytest.mark.parametrize(("gib", "fit"), [(1, 8), (5, 3), (8, 1), (40, 1), (math.inf, 1)])
 def test_no_more_than_fit_into_memory(machine, gib: float, fit: int) -> None:
     """16 GiB are free, of which 5 % stay free; one alone may start whatever it takes."""
     machine(MEMINFO)
-    assert len(seated(Machine(), *[Needs(1, gib * GIB)] * 10)) == fit
+    assert len(admitted(Machine(), *[Resources(1, gib * GIB)] * 10)) == fit
 
 
 def test_small_ones_find_a_place_beside_a_big_one(machine) -> None:
     machine(MEMINFO)
-    taken = seated(Machine(), *(Needs(1, gib * GIB) for gib in (12, 12, 2, math.inf, 1, 2)))
+    taken = admitted(Machine(), *(Resources(1, gib * GIB) for gib in (12, 12, 2, math.inf, 1, 2)))
     assert [one.needs.memory / GIB for one in taken] == [12, 2, 1]
 
 
@@ -130,28 +130,28 @@ def test_memory_that_is_held_already_is_not_counted_twice(machine, monkeypatch: 
     """6 of 16 GiB are held by a run of 8 GiB: 10 are free, and it will take 2 more."""
     machine({"proc/meminfo": f"MemAvailable: {10 * GIB // 1024} kB\n"})
     machine({"proc/77/statm": f"999 {6 * GIB // resources.os.sysconf('SC_PAGE_SIZE')} 0\n"})
-    running = Seat(Needs(1, 8 * GIB), pid=77)
-    assert Machine().seat(Needs(1, 7 * GIB), [running])
-    assert not Machine().seat(Needs(1, 8 * GIB), [running])
-    assert not Machine().seat(Needs(1, 7 * GIB), [Seat(Needs(1, 8 * GIB), pid=78)])  # ended meanwhile, or new
+    running = Slot(Resources(1, 8 * GIB), pid=77)
+    assert Machine().slot(Resources(1, 7 * GIB), [running])
+    assert not Machine().slot(Resources(1, 8 * GIB), [running])
+    assert not Machine().slot(Resources(1, 7 * GIB), [Slot(Resources(1, 8 * GIB), pid=78)])  # ended, or new
 
 
 def test_a_count_looks_at_nothing_else(machine) -> None:
     machine(MEMINFO)
-    assert len(seated(Count(3), *[Needs(8, 40 * GIB)] * 5)) == 3
+    assert len(admitted(Count(3), *[Resources(8, 40 * GIB)] * 5)) == 3
 
 
 # ---------------------------------------------------------------------------- GPUs
 
 
-def cuda(gib: float, device: str = "cuda") -> Needs:
-    return Needs(1, 0, device, gib * GIB + CONTEXT)
+def cuda(gib: float, device: str = "cuda") -> Resources:
+    return Resources(1, 0, device, gib * GIB + CONTEXT)
 
 
 def test_runs_spread_over_the_gpus_by_their_memory(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    taken = seated(Machine(), *[cuda(5)] * 8)
+    taken = admitted(Machine(), *[cuda(5)] * 8)
     assert [one.gpu for one in taken] == [1, 1, 0, 1]
     assert [one.environment["CUDA_VISIBLE_DEVICES"] for one in taken] == ["1", "1", "0", "1"]
 
@@ -159,30 +159,30 @@ def test_runs_spread_over_the_gpus_by_their_memory(machine, monkeypatch: pytest.
 def test_gpus_keep_the_names_they_were_given(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (1.0 * GIB, 20.0 * GIB))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
-    assert seated(Machine(), cuda(5))[0].environment == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
+    assert admitted(Machine(), cuda(5))[0].environment == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
 
 
 def test_a_gpu_of_the_config_stays_that_one(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
-    taken = seated(Machine(), *[cuda(7, "cuda:0")] * 3)
+    taken = admitted(Machine(), *[cuda(7, "cuda:0")] * 3)
     assert [(one.gpu, one.environment) for one in taken] == [(0, {})]
 
 
 def test_runs_on_a_gpu_share_the_cores_with_others(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (100.0 * GIB,))
-    assert len(seated(Machine(), *[cuda(1)] * 6, *[Needs(1, 0)] * 6)) == 8
+    assert len(admitted(Machine(), *[cuda(1)] * 6, *[Resources(1, 0)] * 6)) == 8
 
 
 def test_a_gpu_that_nothing_is_known_of_takes_one_at_a_time(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: ())
-    assert len(seated(Machine(), cuda(1), cuda(1), Needs(1, 0))) == 2
+    assert len(admitted(Machine(), cuda(1), cuda(1), Resources(1, 0))) == 2
 
 
 def test_asking_for_gpus_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources, "ASK", "raise SystemExit(3)")
+    monkeypatch.setattr(resources, "GPU_QUERY", "raise SystemExit(3)")
     resources.gpus.cache_clear()
     assert resources.gpus() == ()
-    monkeypatch.setattr(resources, "ASK", "print('hello'); print('[5, 6]')")
+    monkeypatch.setattr(resources, "GPU_QUERY", "print('hello'); print('[5, 6]')")
     resources.gpus.cache_clear()
     assert resources.gpus() == (5, 6)
     resources.gpus.cache_clear()

@@ -130,7 +130,7 @@ def machine(monkeypatch):
 
 @pytest.fixture(params=["fresh", pytest.param("fork", marks=FORKS)])
 def way(request, monkeypatch):
-    """Runs are fresh processes, or forks of a nursery; they must not differ in anything but speed."""
+    """Runs are fresh processes, or forks of a server; they must not differ in anything but speed."""
     monkeypatch.setenv("PHYSML_FORK", "1" if request.param == "fork" else "0")
     return request.param
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import types
 
 import optuna
 import pytest
@@ -9,7 +10,7 @@ import run_harness as h
 import yaml
 
 from physml.errors import ConfigError, RunFailed
-from physml.execution import search
+from physml.execution import scheduler, search
 from physml.paths import CONF
 from physml.records import record
 
@@ -117,6 +118,35 @@ def test_out_of_time_writes_no_experiment(conf, tmp_path, forked):
     assert search.search("tiny", jobs=1, max_hours=1e-9) == 75
     assert (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text() == before
     assert not (tmp_path / "results" / "search").exists()
+
+
+@pytest.mark.parametrize(("status", "code"), [("killed", 75), ("failed", 1)])
+def test_a_search_that_lacks_trials_writes_nothing_and_makes_them_next_time(
+    status, code, conf, tmp_path, forked, monkeypatch, capsys
+):
+    write(conf)
+    before = (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text()
+    result = tmp_path / "results" / "search" / "tiny.json"
+
+    def one_goes_wrong(planned, **options):
+        *others, last = planned
+        outcome = scheduler.carry_out(others if status == "killed" else planned, **options)
+        outcome.codes[last.spec.label] = 1
+        if status == "failed":
+            made = record.read(last.spec.record_path)
+            record.write(last.spec.record_path, made | {"status": "failed", "reason": "out of memory"})
+        return outcome
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "scheduler", types.SimpleNamespace(carry_out=one_goes_wrong))
+        assert search.search("tiny", jobs=2) == code
+    failed = int(status == "failed")
+    message = capsys.readouterr().err
+    assert f"tiny: 1 of 3 trials lack a result ({failed} failed): 2. Nothing is written" in message
+    assert not result.exists() and (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text() == before
+    made = len(forked)
+    assert search.search("tiny", jobs=2) == 0 and len(forked) == made + 1
+    assert {row["status"] for row in json.loads(result.read_text())["trials"]} == {"finished"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import resource_tracker, util
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,7 +25,7 @@ from torch import nn
 
 from physml import files
 from physml.cli import main
-from physml.execution import nursery, worker
+from physml.execution import preload, worker
 from physml.models import gated, rnn
 from physml.training import trainer
 
@@ -50,38 +51,40 @@ def enter(function: Callable[..., int], arguments: list[str], roots: dict[str, s
         atexit._run_exitfuncs()  # children of a fork server leave them out
 
 
-def enter_nursery(arguments: list[str], options: dict[str, Any]) -> None:
-    """With nothing open but its own socket, so that it sees the end of the launcher."""
-    os.setsid()
-    for file in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
-        if file > 2 and file not in options["pass_fds"]:
-            with suppress(OSError):
-                os.close(file)
-    os.environ.clear()
-    os.environ.update(options["env"])
+def fork_server(_path: str, arguments: list[str], keep: list[int]) -> int:
+    """The launcher's fork server as a fork of the launcher, in place of multiprocessing.util.spawnv_passfds.
+
+    Nothing is open but its own pipes, so that it sees the end of the launcher.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
     try:
-        nursery.main(arguments)
-    finally:
+        for file in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+            if file > 2 and file not in keep:
+                with suppress(OSError):
+                    os.close(file)
+        del sys.modules[preload.__name__]
+        exec(arguments[-1])
+    except SystemExit:
+        pass
+    except BaseException:
         traceback.print_exc()
-        os._exit(70)
+    finally:
+        os._exit(0)
 
 
 class Forked:
-    """A worker or a nursery as a fork of the launcher, with what that uses of subprocess.Popen."""
+    """A worker as a fork of the launcher, with the methods of subprocess.Popen that the launcher uses."""
 
     def __init__(self, command: list[str], **options: Any) -> None:
-        if command[1:4] not in (
-            ["-P", "-m", "physml.execution.worker"],
-            ["-P", "-m", "physml.execution.nursery"],
-        ):
+        if command[1:4] != ["-P", "-m", "physml.execution.worker"]:
             raise OSError("not a worker")  # git, which tells the commit: it may be missing
         self.code: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
-            if command[3] == "physml.execution.nursery":
-                enter_nursery(command[4:], options)
             try:
                 enter(worker.main, command[4:], {}, str(Path(command[4]).parent / "output.txt"))
             except SystemExit as end:
@@ -110,8 +113,10 @@ class Forked:
 
 
 def command(arguments: list[str]) -> int:
-    """`physml ARGUMENTS`, whose workers are forks."""
+    """`physml ARGUMENTS`, whose workers and fork server are forks."""
     subprocess.Popen = Forked  # type: ignore[assignment,misc]
+    resource_tracker.ensure_running()
+    util.spawnv_passfds = fork_server  # type: ignore[attr-defined]
     return main.main(arguments)
 
 

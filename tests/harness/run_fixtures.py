@@ -13,7 +13,7 @@ def roots(tmp_path, monkeypatch):
         monkeypatch.setenv(f"PHYSML_{name.upper()}", str(tmp_path / name))
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PHYSML_FORK", "0")  # workers are made by the harness; test_nursery has its own way
+    monkeypatch.setenv("PHYSML_FORK", "0")  # the harness makes the workers; tests of forks ask for them
     return tmp_path
 
 

@@ -9,7 +9,7 @@ from physml.errors import ConfigError, Preempted
 from physml.execution.progress import LineReporter
 from physml.training import checkpoint
 from physml.training.averaging import Triggered, in_place
-from physml.training.interrupt import Stop
+from physml.training.interrupt import Interrupt
 from physml.training.trainer import Trainer
 
 AVERAGE = (
@@ -28,7 +28,7 @@ def trainer_of(spec, stop=None, save=lambda _: None, rows=None):
         "cpu",
         report=nothing,
         save=save,
-        stop=stop or Stop(),
+        stop=stop or Interrupt(),
         on_row=(rows if rows is not None else []).append,
     )
 
@@ -113,7 +113,7 @@ def test_a_stop_anywhere_changes_no_bit(tmp_path):
     whole = trainer_of(spec)
     whole.fit()
     for at in range(1, whole.total_steps, 3):
-        stop = Stop()
+        stop = Interrupt()
         first = trainer_of(spec, stop, lambda s: checkpoint.save(tmp_path, {"identity": "", "t": s}))
         step = first._step
 

@@ -11,7 +11,7 @@ from physml.errors import Preempted
 from physml.execution.progress import LineReporter
 from physml.training import checkpoint
 from physml.training.evaluate import evaluate
-from physml.training.interrupt import Stop
+from physml.training.interrupt import Interrupt
 from physml.training.trainer import Trainer
 
 TASKS = {
@@ -84,7 +84,7 @@ def trainer_of(spec, stop=None, save=lambda _: None):
         "cpu",
         report=nothing,
         save=save,
-        stop=stop or Stop(),
+        stop=stop or Interrupt(),
         on_row=lambda _: None,
     )
 
@@ -137,7 +137,7 @@ def test_carried_state_survives_a_stop_in_mid_epoch(tmp_path):
     whole = trainer_of(spec)
     whole.fit()
     for at in range(1, whole.total_steps, 4):
-        stop = Stop()
+        stop = Interrupt()
         first = trainer_of(spec, stop, lambda state: checkpoint.save(tmp_path, {"identity": "", "t": state}))
 
         class Stopping(LineReporter):

@@ -5,7 +5,6 @@ the CPU that `-march=native` looks at. Beside it stands its SHA-256, and nothing
 """
 
 import ctypes
-import fcntl
 import hashlib
 import os
 import platform
@@ -13,14 +12,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
 
 import torch
 
+from physml.files import locked
 from physml.paths import cache_root, shown
 
 HEADERS = Path(__file__).parent
@@ -70,7 +68,7 @@ def _loaded(source: Path, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
     path = cache_root() / "native" / name
     try:
         if not _sound(path):
-            with _alone(path):
+            with locked(path.with_suffix(".lock")):
                 if not _sound(path):  # another process may have made it meanwhile
                     _compile([*compiler, *flags, str(source)], path)
     except OSError as error:
@@ -160,18 +158,6 @@ def _sound(path: Path) -> bool:
         return hashlib.sha256(path.read_bytes()).hexdigest() == digest
     except FileNotFoundError:
         return False
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process at a time; the kernel frees the lock of a process that dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
 
 
 def _compile(command: list[str], path: Path) -> None:

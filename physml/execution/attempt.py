@@ -1,0 +1,269 @@
+"""One attempt at a run: everything between the lock and the record."""
+
+import contextlib
+import logging
+import os
+import traceback
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from physml import files
+from physml.errors import DataError, PhysmlError, Preempted, RunFailed
+from physml.execution import run_record, tracker
+from physml.execution.resources import pick_device
+from physml.execution.run_spec import RunSpec
+from physml.paths import shown
+from physml.records import curves, record
+from physml.records.provenance import now
+from physml.training import checkpoint
+from physml.training.interrupt import Interrupt
+from physml.training.reporter import Reporter
+
+if TYPE_CHECKING:
+    from physml.training.trainer import Trainer
+
+log = logging.getLogger("physml")
+DONE = ("finished", "diverged")  # a second start would give the same
+
+
+class Attempt:
+    """Trains a run from its checkpoint, if there is one, and writes its record.
+
+    Args:
+        spec: the run.
+        report: shows its progress.
+        interrupt: ends it gracefully.
+        tables: ids of the tables that it is for.
+    """
+
+    def __init__(self, spec: RunSpec, report: Reporter, interrupt: Interrupt, tables: list[str]) -> None:
+        self.spec, self.report, self.interrupt, self.tables = spec, report, interrupt, tables
+        self.config = spec.config
+        self.started = now()
+        self.trainer: Trainer | None = None  # once there are data and a network
+        self.scores: dict[str, Any] = {}  # of the record, once the run is trained
+        self.reporting = False  # from the first step on
+        self.tracker: tracker.Tracker = tracker.NoTracker()
+
+    def carry_out(self) -> dict[str, Any]:
+        try:
+            from physml.ops import backend
+
+            with backend.running(self.config["runtime"]["backend"]):
+                made = self._write(*self._train())
+        except (Preempted, KeyboardInterrupt) as error:
+            self._end_without_record("stopped", "preempted", 75)
+            if isinstance(error, Preempted):
+                raise
+            raise Preempted("stopped by Ctrl-C; start the same command again to go on.") from error
+        except BaseException:
+            self._end_without_record("failed", "failed", 1)
+            raise
+        reason = f": {made['reason']}" if made["reason"] else ""
+        self.report.close(made["status"] + reason)
+        return made
+
+    def _end_without_record(self, message: str, status: str, exit_code: int) -> None:
+        if self.reporting:  # else the error alone is shown
+            self.report.close(message)
+        self.tracker.finish({"status": status}, [], exit_code)
+
+    def _train(self) -> tuple[str, str | None]:
+        """Status and reason. Errors: Preempted, and PhysmlError for bad input."""
+        from physml.execution.scores import final_scores
+        from physml.training.trainer import Diverged
+
+        try:
+            with self.interrupt.at_once():
+                trainer = self._prepare()
+            self._resume(trainer)
+            self.tracker = tracker.start(self.spec, self.tables)
+            self.reporting = True
+            self.report.start(self.spec.label, trainer.total_steps, trainer.step)
+            status, reason = "finished", None
+            with flush_denormals():
+                try:
+                    trainer.fit()
+                    if trainer.kept is None:
+                        raise Diverged("no evaluation on valid gave a finite number")
+                except Diverged as error:
+                    status, reason = "diverged", str(error)
+                scores = final_scores(trainer, status)
+                self.scores = scores | {"arrays": self._write_arrays(trainer)}
+                self._keep_model(trainer)
+            warn_if_no_choice(self.config["runtime"]["backend"])
+            return status, reason
+        except PhysmlError:
+            raise
+        except Exception as error:
+            log.error("%s", traceback.format_exc())
+            return "failed", explained(error)
+
+    # ------------------------------------------------------------------ before
+
+    def _prepare(self) -> "Trainer":
+        import torch
+
+        from physml.config import build
+        from physml.data.store import store_of
+        from physml.training.trainer import Trainer
+
+        keys = self.config["runtime"]
+        torch.set_num_threads(keys["threads"])
+        if keys["deterministic"]:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
+        torch.use_deterministic_algorithms(keys["deterministic"])
+        device = pick_device(keys["device"])
+        task = build.build_task(self.config)
+        if self.config["split"] >= task.n_splits:
+            raise DataError(
+                f"{type(task).__name__} has {task.n_splits} split(s), counted from 0; "
+                f"split={self.config['split']} is not there."
+            )
+        task.load(store_of(self.config), self.config["split"])
+        task.to(device)
+        self.trainer = Trainer(
+            self.config,
+            task,
+            device,
+            report=self.report,
+            save=self._save,
+            stop=self.interrupt,
+            on_row=self._on_row,
+        )
+        self.trainer.check_data()
+        return self.trainer
+
+    def _resume(self, trainer: "Trainer") -> None:
+        from physml.ops import backend
+
+        state = checkpoint.load(self.spec.work_folder, self.spec.place.identity)
+        if state and state.get("verify") == "off" and self.config["data"]["verify"] != "off":
+            state = None  # its first steps saw data that nothing verified
+        if state:
+            trainer.load_state_dict(state.get("trainer", {}))
+            self.started = state.get("started", self.started)
+            backend.reset(state.get("backends", ()))  # older checkpoints have none
+        lines = "".join(curves.line(row) for row in trainer.rows)
+        with _warn_if_disk_full("metrics.jsonl"):
+            files.write_text(self.spec.work_folder / "metrics.jsonl", lines)
+
+    # ------------------------------------------------------------------ during
+
+    def _save(self, state: dict[str, Any]) -> None:
+        from physml.ops import backend
+
+        whole = {
+            "identity": self.spec.place.identity,
+            "started": self.started,
+            "backends": backend.ran(),
+            "verify": self.config["data"]["verify"],
+            "trainer": state,
+        }
+        after = "Training goes on."
+        if self.interrupt.reason:
+            after = "The next start goes on from an older one, if there is one."
+        with _warn_if_disk_full("the checkpoint", after):
+            checkpoint.save(self.spec.work_folder, whole)
+
+    def _on_row(self, row: dict[str, Any]) -> None:
+        file = self.spec.work_folder / "metrics.jsonl"
+        with _warn_if_disk_full("metrics.jsonl"), file.open("a") as lines:
+            lines.write(curves.line(row))
+        self.tracker.row(row)
+
+    # ------------------------------------------------------------------ after
+
+    def _write_arrays(self, trainer: "Trainer") -> str | None:
+        if not self.config["arrays"] or not trainer.kept:
+            return None
+        from physml.config import build
+
+        collector = build.construct(self.config["arrays"], "arrays", self.config["plugins"])
+        size = self.config["trainer"]["eval_batch_size"]
+        arrays = collector.collect(trainer.net, trainer.task, size, trainer.device)
+        path = self.spec.record_path.with_suffix(".npz")
+        files.write(path, lambda file: np.savez_compressed(file, **arrays))
+        return path.name
+
+    def _keep_model(self, trainer: "Trainer") -> None:
+        if self.config["runtime"]["save_model"]:
+            from safetensors.torch import save_model  # which knows shared weights
+
+            with files.writing(self.spec.work_folder / "model.safetensors") as temporary:
+                save_model(trainer.net, str(temporary))
+
+    def _write(self, status: str, reason: str | None) -> dict[str, Any]:
+        path = self.spec.record_path
+        if status == "failed" and path.exists() and record.read(path)["status"] in DONE:
+            raise RunFailed(f"{reason}. The earlier record {shown(path)} is kept.")
+        made = run_record.of_run(self.spec, status, reason, self.started, self.tracker.id)
+        rows = []
+        if self.trainer:
+            rows = self.trainer.rows
+            made |= run_record.of_training(self.trainer, self.trainer.task, self.trainer.device, self.config)
+        made |= self.scores
+        try:
+            if rows:
+                curve = path.with_suffix(".curve.csv.gz")
+                files.write(curve, lambda file: file.write(curves.curve_csv(rows)))
+                made["curve"] = curve.name
+            record.write(path, made)
+        except OSError as error:
+            raise RunFailed(
+                f"the record {shown(path)} could not be written: {error.strerror}. Free space and start the "
+                f"same command again: it goes on from the checkpoint in {shown(self.spec.work_folder)}."
+            ) from error
+        if status in DONE:
+            checkpoint.remove(self.spec.work_folder)
+        self.tracker.finish(run_record.summary(made), rows, 0 if status == "finished" else 1)
+        return {**made, "path": str(path)}
+
+
+# ---------------------------------------------------------------------------- parts
+
+
+@contextlib.contextmanager
+def flush_denormals() -> Iterator[None]:
+    """Flush subnormal floats to zero on the CPU while training: they are ~100x slower."""
+    import torch
+
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def warn_if_no_choice(preferred: str) -> None:
+    """One line where no layer of the net can use the preferred backend of the run."""
+    from physml.ops import backend
+
+    if preferred not in ("auto", "torch") and not backend.ran():
+        log.warning(
+            "runtime.backend=%s: this net has a single backend, plain torch, which has run.", preferred
+        )
+
+
+def explained(error: Exception) -> str:
+    """One line for the record; out of memory is called by its name."""
+    import torch
+
+    text = f"{type(error).__name__}: {error}".partition("\n")[0]
+    out_of_memory = any(
+        words in str(error) for words in ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+    )
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or out_of_memory:
+        return f"out of memory: {text}"
+    return text
+
+
+@contextlib.contextmanager
+def _warn_if_disk_full(what: str, after: str = "Training goes on.") -> Iterator[None]:
+    """A full disk during training is a warning: the last whole checkpoint stays, training goes on."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("%s could not be written: %s. %s Free space.", what, error.strerror or error, after)
