@@ -184,7 +184,8 @@ class _Attempt:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
         torch.use_deterministic_algorithms(keys["deterministic"])
         self.device = pick_device(keys["device"])
-        task = build.build_task(self.config)
+        self.parts = self.spec.parts or build.parts_of(self.config)
+        task = self.parts.task.make()
         if self.config["split"] >= task.n_splits:
             raise DataError(
                 f"{type(task).__name__} has {task.n_splits} split(s), counted from 0; "
@@ -195,6 +196,7 @@ class _Attempt:
         self.task = task
         self.trainer = Trainer(
             self.config,
+            self.parts,
             task,
             self.device,
             report=self.report,
@@ -291,12 +293,9 @@ class _Attempt:
         return {**plain, **self.trainer.perturbed(self.trainer.epoch)}
 
     def _arrays(self) -> str | None:
-        if not self.config["arrays"] or not self.trainer.kept:
+        if not self.parts.arrays or not self.trainer.kept:
             return None
-        from physml.config import build
-
-        collector = build.construct(self.config["arrays"], "arrays", self.config["plugins"])
-        arrays = collector.collect(
+        arrays = self.parts.arrays.make().collect(
             self.trainer.net, self.task, self.config["trainer"]["eval_batch_size"], self.device
         )
         path = self.spec.record_path.with_suffix(".npz")
