@@ -62,8 +62,8 @@ def refuse_foreign(tree: Any, plugins: Sequence[str] = (), where: str = "") -> N
 def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     """The class a `_target_` names.
 
-    The module that is named and the module that defines the class must both be for configs, and the class must
-    have one of the bases wanted there: `physml.models.lem.Tensor` is refused as well as `os.system`.
+    The module that is named and the one that defines the class must both be made for configs, and the class
+    must have one of the bases wanted there: `physml.models.lem.Tensor` is refused as well as `os.system`.
     """
     _allowed_by_name(target, plugins, where)
     module_name, _, name = current_name(target).rpartition(".")
@@ -71,9 +71,8 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     module = own_files.get(module_name) or _import(module_name)
     found = getattr(module, name, None)
     if found is None:
-        classes = [
-            n for n, v in vars(module).items() if inspect.isclass(v) and _bases(v.__module__, own_files)
-        ]
+        held = {n: v for n, v in vars(module).items() if inspect.isclass(v)}
+        classes = [n for n, v in held.items() if _bases(v.__module__, own_files) is not None]
         raise ConfigError(f"{module_name} has no class {name}. {near(name, classes)}")
     if not inspect.isclass(found):
         raise ConfigError(f"_target_={target} must be a class; it is a {type(found).__name__}.")
@@ -109,9 +108,8 @@ def _allowed_by_name(target: Any, plugins: Sequence[str], where: str) -> None:
         raise ConfigError(f"{at} must name a class as module.Class; got {target!r}.")
     module = current_name(target).rpartition(".")[0]
     if module not in SHORT and _bases(module, [Path(p).stem for p in plugins]) is None:
-        allowed = ", ".join(
-            dict.fromkeys(next((s for s in SHORT if m.startswith(s)), m) for m in FOR_CONFIGS)
-        )
+        known = dict.fromkeys(next((s for s in SHORT if m.startswith(s)), m) for m in FOR_CONFIGS)
+        allowed = ", ".join(known)
         raise ConfigError(f"{at}={target} is not allowed. Allowed are {allowed} and the files in plugins=.")
 
 
