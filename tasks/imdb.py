@@ -91,6 +91,7 @@ class IMDB(Task):
         self.n_words, self.start, self.width, self.protocol = n_words, vectors, width, protocol
         self.batching = batching
         self.d_in, self.d_out = n_words + 2, 1
+        self.vectors = torch.empty(self.d_in, width, device="meta")  # their shape, until they are read
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(REVIEWS)

@@ -31,7 +31,11 @@ def family(item: pytest.Item) -> str | None:
         if place.startswith(places):
             return name
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return "native" if place.startswith("ops/") and (parameters.get("flags") or parameters.get("width")) else None
+    return (
+        "native"
+        if place.startswith("ops/") and (parameters.get("flags") or parameters.get("width"))
+        else None
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

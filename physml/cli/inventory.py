@@ -14,7 +14,7 @@ from typing import Any
 
 from physml.cli import task_facts
 from physml.config.class_source import read_class
-from physml.config.yaml_file import read_yaml
+from physml.config.load import read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from physml import files
 from physml.config.class_source import read_class
-from physml.config.yaml_file import read_yaml
+from physml.config.load import read_yaml
 from physml.data.datasets import Places
 from physml.data.verify import blocked
 from physml.errors import DataError

@@ -8,18 +8,26 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from physml.config.load import coerce
-from physml.config.resolve import refuse_foreign, resolve
+from physml.config.load import Unbuilt, coerce
+from physml.config.resolve import from_plugin, is_module, resolve
 from physml.errors import ConfigError, near
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(Unbuilt):
     """A class and its arguments, coerced and checked; nothing is built yet. Arguments may be nodes."""
 
     cls: type
     values: dict[str, Any]
     where: str
+    of_plugin: bool  # whether the class, or that of a node inside it, is the user's
+
+    def __repr__(self) -> str:
+        return f"{{_target_: {self.cls.__module__}.{self.cls.__name__}}}"
+
+    @property
+    def anywhere(self) -> bool:  # type: ignore[override]
+        return self.of_plugin or is_module(self.cls)
 
     def make(self, **given: Any) -> Any:
         """Build it, and the nodes inside it. `given` arguments are passed if the class takes them."""
@@ -30,7 +38,7 @@ class Node:
         try:
             return self.cls(**values)
         except ValueError as error:
-            if self.cls.__module__.startswith("torch."):  # what torch says of a bad value, such as lr=-1
+            if self.cls.__module__.startswith(("torch.", "torch_geometric.")):  # a bad value, such as lr=-1
                 raise ConfigError(f"{self.where}: {self.cls.__name__}: {error}.") from error
             raise
 
@@ -64,11 +72,10 @@ def check(
     if not isinstance(node, dict) or "_target_" not in node:
         got = f"keys {', '.join(map(str, node)) or 'none'}" if isinstance(node, dict) else repr(node)
         raise ConfigError(f"{where} needs a _target_, the class to build; got {got}.")
-    refuse_foreign(node, plugins, where)
     cls = resolve(node["_target_"], plugins, where)
     if lacking := [name for name in needs if not hasattr(cls, name)]:
         raise ConfigError(f"{where}: {cls.__name__} does not belong here: it has no {lacking[0]}().")
-    if inspect.isabstract(cls):
+    if inspect.isabstract(cls) or getattr(cls, "_is_protocol", False):
         raise ConfigError(
             f"{where}: {cls.__name__} is a base class, which cannot be built. Name a class made from it."
         )
@@ -82,18 +89,20 @@ def check(
         if key not in settable:
             hint = near(str(key), [*settable, *beside])
             raise ConfigError(f"{where}.{key}: {cls.__name__} has no such argument. {hint}")
-        values[key] = _value(value, hints.get(key, Any), f"{where}.{key}", plugins)
+        at = f"{where}.{key}"
+        values[key] = coerce(_with_nodes(value, at, plugins), hints.get(key, Any), at)
     missing = [n for n in settable if n not in values and known[n].default is inspect.Parameter.empty]
     if missing:
         raise ConfigError(
             f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
         )
-    return Node(cls, values, where)
+    return Node(cls, values, where, from_plugin(cls, plugins) or any(map(_has_plugin, values.values())))
 
 
-def construct(node: dict[str, Any], where: str, plugins: Sequence[str] = (), **given: Any) -> Any:
-    """Build what a node describes. `given` arguments are passed if the class takes them."""
-    return check(node, where, plugins, tuple(given)).make(**given)
+def _has_plugin(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        return any(map(_has_plugin, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Node) and value.of_plugin
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -104,13 +113,15 @@ def _hints(cls: type) -> dict[str, Any]:
     return hints
 
 
-def _value(value: Any, hint: Any, where: str, plugins: Sequence[str]) -> Any:
-    """The value coerced; nodes inside it checked."""
-    if isinstance(value, dict) and "_target_" in value:
-        return check(value, where, plugins)
-    if isinstance(value, list) and any(isinstance(v, dict | list) for v in value):
-        return [_value(v, Any, f"{where}[{i}]", plugins) for i, v in enumerate(value)]
-    return coerce(value, hint, where)
+def _with_nodes(value: Any, where: str, plugins: Sequence[str]) -> Any:
+    """The value with each mapping in it that has a _target_ as a checked node."""
+    if isinstance(value, dict):
+        if "_target_" in value:
+            return check(value, where, plugins)
+        return {key: _with_nodes(v, f"{where}.{key}", plugins) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_with_nodes(v, f"{where}[{i}]", plugins) for i, v in enumerate(value)]
+    return value
 
 
 NET_GIVEN = ("layer", "d_in", "d_out", "readout", "tokens", "vectors")
@@ -118,31 +129,75 @@ LAYER = ("forward", "parameters")
 TASK = ("load", "batches", "loss", "score")
 OPTIMIZER = ("step", "zero_grad")
 SCHEDULE = ("step", "get_last_lr")
+# Rules of the trainer's section, each of which may be null, with the methods it needs.
+SELECT = ("bind", "selected")
+STOP = ("bind", "stops")
+AVERAGE = ("bind", "after_step", "after_row", "put")
+COLLECT = ("collect",)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that a config builds: classes and arguments, checked, none of them built."""
+
+    model: Node
+    net: Node
+    task: Node
+    optim: Node
+    lr_factors: dict[str, float]
+    select: Node
+    stop: Node | None
+    schedule: Node | None
+    average: Node | None
+    arrays: Node | None
+
+
+def parts_of(config: dict[str, Any]) -> Parts:
+    """The parts of a config. ConfigError for a class or an argument that cannot be right."""
+    trainer, plugins = config["trainer"], config["plugins"]
+
+    def rule(node: Any, where: str, needs: Collection[str], given: Collection[str] = ()) -> Node | None:
+        return None if node is None else check(node, where, plugins, given, needs)
+
+    optim = dict(config["optim"])
+    factors = coerce(optim.pop("lr_factors", None), dict[str, float] | None, "optim.lr_factors") or {}
+    for pattern, factor in factors.items():
+        if factor < 0:
+            raise ConfigError(f"optim.lr_factors.{pattern} must not be negative; got {factor}.")
+    parts = Parts(
+        model=check(config["model"], "model", plugins, ("d_in",), LAYER),
+        net=check(config["net"], "net", plugins, NET_GIVEN, LAYER),
+        task=check(config["task"], "task", plugins, needs=TASK),
+        optim=check(optim, "optim", plugins, ("params",), OPTIMIZER, beside=("lr_factors",)),
+        lr_factors=factors,
+        select=check(trainer["select"], "trainer.select", plugins, needs=SELECT),
+        stop=rule(trainer["stop"], "trainer.stop", STOP),
+        schedule=rule(trainer["schedule"], "trainer.schedule", SCHEDULE, ("optimizer",)),
+        average=rule(trainer["average"], "trainer.average", AVERAGE),
+        arrays=rule(config["arrays"], "arrays", COLLECT),
+    )
+    if config["precision"] == "bf16" and passes_messages(parts.net.cls):
+        raise ConfigError(
+            "precision=bf16 is not there for networks on graphs: torch has no sparse products of such "
+            "numbers. Set precision=fp32 or, on a GPU, tf32."
+        )
+    return parts
 
 
 def build_task(config: dict[str, Any]) -> Any:
     return check(config["task"], "task", config["plugins"], needs=TASK).make()
 
 
-def build_net(config: dict[str, Any], task: Any) -> Any:
+def build_net(parts: Parts, task: Any) -> Any:
     """The whole network for a task: layers made by a factory, wrapped by the `net` node."""
-    plugins = config["plugins"]
-    one = check(config["model"], "model", plugins, ("d_in",), LAYER)
     given = {"d_in": task.d_in, "d_out": task.d_out, "readout": task.readout, "tokens": task.tokens}
     given["vectors"] = task.vectors
-
-    net = check(config["net"], "net", plugins, NET_GIVEN, LAYER)
-    _refuse_mismatch(net.cls, one.cls, task)
-    if config["precision"] == "bf16" and passes_messages(net.cls):
-        raise ConfigError(
-            "precision=bf16 is not there for networks on graphs: torch has no sparse products of such "
-            "numbers. Set precision=fp32 or, on a GPU, tf32."
-        )
+    _refuse_mismatch(parts.net.cls, parts.model.cls, task)
 
     def layer(d_in: int) -> Any:
-        return one.make(d_in=d_in)
+        return parts.model.make(d_in=d_in)
 
-    return net.make(layer=layer, **given)
+    return parts.net.make(layer=layer, **given)
 
 
 def _refuse_mismatch(net: type, model: type, task: Any) -> None:
@@ -168,22 +223,21 @@ def passes_messages(layer: type) -> bool:
     return forward is not None and "edge_index" in inspect.signature(forward).parameters
 
 
-def check_optimizer(config: dict[str, Any]) -> tuple[Node, dict[str, float]]:
-    """The optimizer's node and its `lr_factors`, which are ours."""
-    node = dict(config["optim"])
-    factors = coerce(node.pop("lr_factors", None), dict[str, float] | None, "optim.lr_factors") or {}
-    for pattern, factor in factors.items():
-        if factor < 0:
-            raise ConfigError(f"optim.lr_factors.{pattern} must not be negative; got {factor}.")
-    return check(node, "optim", config["plugins"], ("params",), OPTIMIZER, beside=("lr_factors",)), factors
+def build_optimizer(parts: Parts, net: Any) -> Any:
+    """An optimizer over all trainable parameters, in groups where `lr_factors` says so."""
+    node, groups = parts.optim, groups_by_factor(parts, net)
+    params = [
+        {"params": p, **({"lr": node.values["lr"] * f} if f != 1.0 else {})} for f, p in groups.items() if p
+    ]
+    return node.make(params=params, **_one_pass(node, [p for group in groups.values() for p in group]))
 
 
-def build_optimizer(config: dict[str, Any], net: Any) -> Any:
-    """An optimizer over all trainable parameters, in groups where `lr_factors` says so.
+def groups_by_factor(parts: Parts, net: Any) -> dict[float, list[Any]]:
+    """The trainable parameters by what multiplies their rate.
 
     The first pattern that a parameter's name matches counts. ConfigError if a pattern matches none.
     """
-    node, factors = check_optimizer(config)
+    factors = parts.lr_factors
     named = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
     groups: dict[float, list[Any]] = {1.0: []}
     unused = dict(factors)
@@ -196,12 +250,9 @@ def build_optimizer(config: dict[str, Any], net: Any) -> Any:
             f"optim.lr_factors: no parameter is left for {', '.join(unused)}. "
             f"{near(next(iter(unused)), [n for n, _ in named])}"
         )
-    if len(groups) > 1 and "lr" not in node.values:
+    if len(groups) > 1 and "lr" not in parts.optim.values:
         raise ConfigError("optim.lr_factors multiply optim.lr, which is not set. Add optim.lr=VALUE.")
-    params = [
-        {"params": p, **({"lr": node.values["lr"] * f} if f != 1.0 else {})} for f, p in groups.items() if p
-    ]
-    return node.make(params=params, **_one_pass(node, [p for _, p in named]))
+    return groups
 
 
 def _one_pass(node: Node, params: Sequence[Any]) -> dict[str, bool]:
@@ -213,10 +264,5 @@ def _one_pass(node: Node, params: Sequence[Any]) -> dict[str, bool]:
     return {"fused": True} if can else {}
 
 
-def build_schedule(config: dict[str, Any], optimizer: Any) -> Any | None:
-    node = config["trainer"]["schedule"]
-    if not node:
-        return None
-    return check(node, "trainer.schedule", config["plugins"], ("optimizer",), SCHEDULE).make(
-        optimizer=optimizer
-    )
+def build_schedule(parts: Parts, optimizer: Any) -> Any | None:
+    return parts.schedule.make(optimizer=optimizer) if parts.schedule else None

@@ -28,6 +28,8 @@ class ClassSource:
 
 def module_file(module: str) -> Path:
     """The file of one of our own modules; ConfigError with near names if there is none."""
+    if not all(part.isidentifier() for part in module.split(".")):  # `tasks./tmp/x` would leave the folder
+        raise ConfigError(f"{module!r} is no name of a module.")
     path = ROOT.joinpath(*module.split("."))
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from physml.config.compose_cache import kept
-from physml.config.yaml_file import read_yaml
+from physml.config.load import read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 

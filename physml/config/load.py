@@ -1,27 +1,129 @@
-"""Values of YAML as annotations want them; a misspelt, missing or ill-typed key is refused by its name."""
+"""YAML files to dataclasses: each value converted to its annotation, each wrong key refused by its name."""
 
 import dataclasses
 import inspect
 import math
+import re
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import yaml
 
 from physml.errors import ConfigError, InputError, near
 
 T = TypeVar("T")
+MOST_VALUES = 1_000_000  # of a file, aliases counted as often as they stand there
+
+
+def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **given: Any) -> T:
+    """An instance of a dataclass from a YAML file. ConfigError names the file and the key that is wrong.
+
+    Args:
+        cls: the dataclass.
+        path: the file.
+        ignore: keys of the file that are not for the dataclass.
+        given: fields that do not come from the file, such as an id that is the file's name; as keys of the
+            file they are refused.
+    """
+    content = read_yaml(path)
+    for key, value in given.items():
+        if key in content:
+            raise ConfigError(
+                f"{path.name}: {key} must not be a key: it is {value}, from the file's name. Remove it."
+            )
+    kept = {key: value for key, value in content.items() if key not in ignore}
+    try:
+        return structure(cls, kept | given, path.name)
+    except ConfigError as error:
+        raise error if path.name in str(error) else ConfigError(f"{path.name}: {error}") from error
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. ConfigError if there is none, with the line where parsing failed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
+    try:
+        data = yaml.load(text, _Loader)
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deeply.") from error
+    # PyYAML's constructors raise the others for dates such as 2001-99-99, `!!int x` and the like.
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold keys and values; got {type(data).__name__}.")
+    _refuse_endless(data, path)
+    return data
+
+
+def _refuse_endless(data: Any, path: Path) -> None:
+    """ConfigError for aliases that contain themselves, or that multiply a small file to very many values."""
+    waiting, count = [data], 0
+    while waiting:
+        value = waiting.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        waiting += inner
+        count += 1
+        if count + len(waiting) > MOST_VALUES:
+            raise ConfigError(f"{path} holds more than {MOST_VALUES} values, counting its aliases.")
+
+
+# The parser in C reads a long table ten times as fast; PyYAML may have been built without it.
+_Safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Safe):  # type: ignore[misc, valid-type]
+    """YAML 1.1 reads 1e-2 as text, and silently keeps the last of two equal keys; here neither happens."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str | int | float | None):
+                problem = f"a key must be text; got {type(key).__name__}"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key} stands there twice", key_node.start_mark
+                )
+            seen.add(key)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+class Unbuilt:
+    """An object that a config describes: for an annotation it counts as an instance of `cls`."""
+
+    cls: type
+    anywhere: bool  # whether it may stand for an argument whose annotation names no class
 
 
 def coerce(value: Any, hint: Any, where: str) -> Any:
-    """The value as its annotation wants it: 1 becomes 1.0 for a float; a string for a number is refused.
+    """The value converted to its annotation: 1 becomes 1.0 for a float; a string for a number is refused.
+
+    An object that is not built yet fits only where its class does, or where nothing is annotated and it may
+    stand anywhere.
 
     Example:
         >>> coerce(1, float, "dt"), coerce([1, 2], tuple[float, ...], "dt"), coerce(None, int | None, "n")
         (1.0, (1.0, 2.0), None)
     """
     origin = get_origin(hint)
-    if hint is Any or isinstance(hint, str | typing.TypeVar):
+    if hint in (Any, object) or origin is Callable or isinstance(hint, str | typing.TypeVar):
+        _refuse_misplaced(value, where)
         return value
     if origin in (Union, types.UnionType):
         return _coerce_union(value, get_args(hint), where)
@@ -41,7 +143,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
     if hint in simple:
         return simple[hint](value, where)
     if dataclasses.is_dataclass(hint):
-        return build(hint, value, where)  # type: ignore[arg-type]
+        return structure(hint, value, where)  # type: ignore[arg-type]
     kind = origin or hint
     if kind in (list, tuple, Sequence, Iterable, Collection):
         if not isinstance(value, list | tuple):
@@ -52,12 +154,14 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
             raise ConfigError(f"{where} must hold keys and values; got {value!r}.")
         keys, values = get_args(hint) or (Any, Any)
         return {coerce(k, keys, where): coerce(v, values, f"{where}.{k}") for k, v in value.items()}
-    if inspect.isclass(kind) and not _may_be(value, kind):
+    if not inspect.isclass(kind):
+        _refuse_misplaced(value, where)
+    elif not _may_be(value, kind):
         raise ConfigError(f"{where} must be {kind.__name__}; got {value!r}.")
     return value
 
 
-def build(cls: type[T], data: Any, where: str) -> T:
+def structure(cls: type[T], data: Any, where: str) -> T:
     """An instance of a dataclass from the mapping `data`, and of those inside it.
 
     Example:
@@ -65,9 +169,9 @@ def build(cls: type[T], data: Any, where: str) -> T:
         ... class Point:
         ...     x: float
         ...     y: float = 0.0
-        >>> build(Point, {"x": 1}, "point")
+        >>> structure(Point, {"x": 1}, "point")
         Point(x=1.0, y=0.0)
-        >>> build(Point, {"z": 1}, "point")
+        >>> structure(Point, {"z": 1}, "point")
         Traceback (most recent call last):
         ...
         physml.errors.ConfigError: point: there is no key z. Known: x, y.
@@ -92,11 +196,24 @@ def build(cls: type[T], data: Any, where: str) -> T:
         raise ConfigError(f"{where}: {error}") from error
 
 
+def _refuse_misplaced(value: Any, where: str) -> None:
+    """ConfigError if an object that may not stand anywhere is in a value whose annotation names no class."""
+    if isinstance(value, Unbuilt) and not value.anywhere:
+        raise ConfigError(
+            f"{where}: {value.cls.__name__} does not belong here: where no class is annotated, a _target_ "
+            "must name an nn.Module, or a class of a plugin."
+        )
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        _refuse_misplaced(one, f"{where}.{key}" if isinstance(value, dict) else f"{where}[{key}]")
+
+
 def _may_be(value: Any, kind: type) -> bool:
-    try:
-        return isinstance(value, kind)
-    except TypeError:  # a protocol that cannot be asked
-        return True
+    cls = value.cls if isinstance(value, Unbuilt) else type(value)
+    if getattr(kind, "_is_protocol", False):
+        wanted = [n for base in kind.__mro__ if getattr(base, "_is_protocol", False) for n in vars(base)]
+        return all(hasattr(cls, name) for name in wanted if not name.startswith("_"))
+    return issubclass(cls, kind)
 
 
 def _near_text(value: Any, options: Collection[Any]) -> str:

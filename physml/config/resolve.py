@@ -1,4 +1,4 @@
-"""From names to classes. Nothing outside the allow-list is ever imported."""
+"""From names to classes. Nothing but the packages made for configs is ever imported."""
 
 import hashlib
 import importlib
@@ -18,7 +18,28 @@ from physml.config.identity import FIRST_NAMES
 from physml.errors import ConfigError, near
 from physml.paths import TASKS
 
-ALLOWED = ("physml", "tasks", "torch.nn", "torch.optim", "torch_geometric.nn")
+MODULE = "torch.nn.modules.module.Module"
+SCHEDULER = "torch.optim.lr_scheduler.LRScheduler"
+# The packages whose classes a config may name, and the bases of which a class must have one; (): any class.
+# A class belongs to the module that defines it, whatever other module imports it.
+FOR_CONFIGS: dict[str, tuple[str, ...]] = {
+    "physml.models": (MODULE,),
+    "physml.training.selection": (),
+    "physml.training.averaging": (),
+    "physml.training.schedules": (SCHEDULER,),
+    "physml.training.collectors": (),
+    "tasks": ("physml.task.base.Task",),
+    "torch.nn.modules": (MODULE,),  # not torch.nn.parallel, which starts processes
+    "torch.optim": ("torch.optim.optimizer.Optimizer", SCHEDULER),
+    # Not all of torch_geometric.nn: its Sequential executes text, its language models are downloads.
+    "torch_geometric.nn.conv": (MODULE,),
+    "torch_geometric.nn.aggr": (MODULE,),
+    "torch_geometric.nn.norm": (MODULE,),
+    "torch_geometric.nn.dense": (MODULE,),
+    "torch_geometric.nn.models.basic_gnn": (MODULE,),
+    "torch_geometric.nn.models.mlp": (MODULE,),
+}
+SHORT = ("torch.nn", "torch_geometric.nn")  # packages that collect the names of those below them
 OWN = ("physml", "tasks")
 MOVED = {
     **{first: now for now, first in FIRST_NAMES.items()},
@@ -27,7 +48,7 @@ MOVED = {
 
 
 def refuse_foreign(tree: Any, plugins: Sequence[str] = (), where: str = "") -> None:
-    """ConfigError if any `_target_` in the tree lies outside the allow-list. Nothing is imported for this."""
+    """ConfigError if any `_target_` in the tree is not in a package for configs. Nothing is imported."""
     if isinstance(tree, dict):
         if "_target_" in tree:
             _allowed_by_name(tree["_target_"], plugins, where)
@@ -41,8 +62,8 @@ def refuse_foreign(tree: Any, plugins: Sequence[str] = (), where: str = "") -> N
 def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     """The class a `_target_` names.
 
-    Its module must lie in the allow-list, before and after import, so that `physml.execution.planning.subprocess.Popen`
-    is refused as well as `os.system`.
+    The module that is named and the one that defines the class must both be made for configs, and the class
+    must have one of the bases wanted there: `physml.models.lem.Tensor` is refused as well as `os.system`.
     """
     _allowed_by_name(target, plugins, where)
     module_name, _, name = current_name(target).rpartition(".")
@@ -50,15 +71,27 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     module = own_files.get(module_name) or _import(module_name)
     found = getattr(module, name, None)
     if found is None:
-        classes = [
-            n for n, v in vars(module).items() if inspect.isclass(v) and _allowed(v.__module__, own_files)
-        ]
+        held = {n: v for n, v in vars(module).items() if inspect.isclass(v)}
+        classes = [n for n, v in held.items() if _bases(v.__module__, own_files) is not None]
         raise ConfigError(f"{module_name} has no class {name}. {near(name, classes)}")
     if not inspect.isclass(found):
         raise ConfigError(f"_target_={target} must be a class; it is a {type(found).__name__}.")
-    if not _allowed(found.__module__, own_files):
+    bases = _bases(found.__module__, own_files)
+    if bases is None:
         raise ConfigError(f"_target_={target} is not allowed: it comes from {found.__module__}.")
+    if bases and not any(f"{c.__module__}.{c.__qualname__}" in bases for c in found.__mro__):
+        wanted = " or ".join(base.rpartition(".")[2] for base in bases)
+        raise ConfigError(f"_target_={target} is not allowed: it is no {wanted}.")
     return found
+
+
+def is_module(cls: type) -> bool:
+    """Whether a class is an nn.Module; torch is not imported for this."""
+    return any(f"{c.__module__}.{c.__qualname__}" == MODULE for c in cls.__mro__)
+
+
+def from_plugin(cls: type, plugins: Sequence[str]) -> bool:
+    return cls.__module__ in {Path(p).stem for p in plugins}
 
 
 def current_name(target: str) -> str:
@@ -73,14 +106,18 @@ def _allowed_by_name(target: Any, plugins: Sequence[str], where: str) -> None:
     at = f"{where}._target_" if where else "_target_"
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"{at} must name a class as module.Class; got {target!r}.")
-    if not _allowed(target.rpartition(".")[0], [Path(p).stem for p in plugins]):
-        raise ConfigError(
-            f"{at}={target} is not allowed. Allowed are {', '.join(ALLOWED)} and the files in plugins=."
-        )
+    module = current_name(target).rpartition(".")[0]
+    if module not in SHORT and _bases(module, [Path(p).stem for p in plugins]) is None:
+        known = dict.fromkeys(next((s for s in SHORT if m.startswith(s)), m) for m in FOR_CONFIGS)
+        allowed = ", ".join(known)
+        raise ConfigError(f"{at}={target} is not allowed. Allowed are {allowed} and the files in plugins=.")
 
 
-def _allowed(module: str, plugins: Collection[str]) -> bool:
-    return module in plugins or any(module == root or module.startswith(f"{root}.") for root in ALLOWED)
+def _bases(module: str, plugins: Collection[str]) -> tuple[str, ...] | None:
+    """The bases that a class of a module must have one of; None where the module is not for configs."""
+    if module in plugins:
+        return ()
+    return next((b for m, b in FOR_CONFIGS.items() if module == m or module.startswith(f"{m}.")), None)
 
 
 def _import(name: str) -> types.ModuleType:

@@ -1,9 +1,9 @@
-"""What a run's config may hold. Checked after composition, because Hydra merges unknown keys silently."""
+"""The keys of a run's config. Checked after composition, because Hydra merges unknown keys silently."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_type_hints
 
-from physml.config.build import LAYER, NET_GIVEN, SCHEDULE, TASK, check, check_optimizer
+from physml.config.build import Parts, parts_of
 from physml.config.load import coerce
 from physml.config.resolve import refuse_foreign
 from physml.errors import ConfigError, near
@@ -97,36 +97,24 @@ POSITIVE = (
 )
 
 
-def checked(config: dict[str, Any]) -> dict[str, Any]:
-    """The config with coerced values; ConfigError for anything misspelt, missing or of the wrong kind.
+def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
+    """The config with coerced values, and its parts; ConfigError for anything misspelt, missing or wrong.
 
-    Classes are resolved and their arguments checked; nothing is built.
+    All that needs no data is checked: classes, their arguments, and that they can be built together.
     """
+    from physml.config.rehearse import rehearse  # imports torch
+
     refuse_foreign(config, config.get("plugins") or ())  # the whole tree, before anything is imported
     config = _section(config, RunKeys, "")
     for name, keys in SECTIONS.items():
         if config[name] is not None:
             config[name] = _section(config[name], keys, f"{name}.", optional=("note", "search"))
-    trainer, plugins = config["trainer"], config["plugins"]
     for key in ("seed", "split"):
         if config[key] < 0:
             raise ConfigError(f"{key} must not be negative; got {config[key]}.")
-    check(config["model"], "model", plugins, ("d_in",), LAYER)
-    check(config["net"], "net", plugins, NET_GIVEN, LAYER)
-    check(config["task"], "task", plugins, needs=TASK)
-    check_optimizer(config)
-    check(trainer["select"], "trainer.select", plugins, needs=("bind", "selected"))
-    if trainer["stop"] is not None:
-        check(trainer["stop"], "trainer.stop", plugins, needs=("bind", "stops"))
-    if trainer["schedule"] is not None:
-        check(trainer["schedule"], "trainer.schedule", plugins, ("optimizer",), SCHEDULE)
-    if trainer["average"] is not None:
-        check(
-            trainer["average"], "trainer.average", plugins, needs=("bind", "after_step", "after_row", "put")
-        )
-    if config["arrays"] is not None:
-        check(config["arrays"], "arrays", plugins, needs=("collect",))
-    return config
+    parts = parts_of(config)
+    rehearse(parts)
+    return config, parts
 
 
 def _section(

@@ -6,8 +6,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from physml.config.load import build
-from physml.config.yaml_file import read_yaml
+from physml.config.load import load
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 
@@ -105,7 +104,7 @@ def upstream(name: str) -> Upstream:
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"there is no data set {name}. {near(name, dataset_names())}")
-    found = build(Upstream, {**read_yaml(path), "name": name}, f"conf/dataset/{name}.yaml")
+    found = load(Upstream, path, name=name)
     names = [file.name for file in found.files]
     for file in found.files:
         if names.count(file.name) > 1:

@@ -116,7 +116,8 @@ class Attempt:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
         torch.use_deterministic_algorithms(keys["deterministic"])
         device = pick_device(keys["device"])
-        task = build.build_task(self.config)
+        parts = self.spec.parts or build.parts_of(self.config)
+        task = parts.task.make()
         if self.config["split"] >= task.n_splits:
             raise DataError(
                 f"{type(task).__name__} has {task.n_splits} split(s), counted from 0; "
@@ -126,6 +127,7 @@ class Attempt:
         task.to(device)
         self.trainer = Trainer(
             self.config,
+            parts,
             task,
             device,
             report=self.report,
@@ -177,13 +179,11 @@ class Attempt:
     # ------------------------------------------------------------------ after
 
     def _write_arrays(self, trainer: "Trainer") -> str | None:
-        if not self.config["arrays"] or not trainer.kept:
+        collector = trainer.parts.arrays
+        if not collector or not trainer.kept:
             return None
-        from physml.config import build
-
-        collector = build.construct(self.config["arrays"], "arrays", self.config["plugins"])
         size = self.config["trainer"]["eval_batch_size"]
-        arrays = collector.collect(trainer.net, trainer.task, size, trainer.device)
+        arrays = collector.make().collect(trainer.net, trainer.task, size, trainer.device)
         path = self.spec.record_path.with_suffix(".npz")
         files.write(path, lambda file: np.savez_compressed(file, **arrays))
         return path.name

@@ -32,11 +32,12 @@ def _timed(config: dict[str, Any]) -> dict[str, Any]:
 
     torch.set_num_threads(config["runtime"]["threads"])
     device = pick_device(config["runtime"]["device"])
-    task = build.build_task(config)
+    parts = build.parts_of(config)
+    task = parts.task.make()
     task.load(store_of(config), config["split"])
     nothing: Any = lambda *_: None  # noqa: E731
     trainer = Trainer(
-        config, task, device, report=LineReporter(), save=nothing, stop=Interrupt(), on_row=nothing
+        config, parts, task, device, report=LineReporter(), save=nothing, stop=Interrupt(), on_row=nothing
     )
     keys = config["trainer"]
     batches = list(islice(task.batches("train", keys["batch_size"], torch.Generator().manual_seed(0)), 1))

@@ -2,15 +2,18 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from physml.config.compose import Composed, compose
 from physml.config.identity import identity
 from physml.paths import OWN_RESULTS, results_root, work_root
 from physml.records.record import Place
+
+if TYPE_CHECKING:
+    from physml.config.build import Parts
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class RunSpec:
     choices: dict[str, str | None]
     place: Place
     datasets: tuple[str, ...] = ()  # of conf/dataset, which its task reads
+    parts: "Parts | None" = field(default=None, compare=False, repr=False)  # once they are checked
 
     @property
     def record_path(self) -> Path:
@@ -107,4 +111,9 @@ def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False) -> list[
     """Specs of configs whose keys have been checked, before anything is started."""
     from physml.config.schema import checked
 
-    return [spec_of(dataclasses.replace(one, config=checked(one.config)), adhoc=adhoc) for one in composed]
+    specs = []
+    for one in composed:
+        config, parts = checked(one.config)
+        spec = spec_of(dataclasses.replace(one, config=config), adhoc=adhoc)
+        specs.append(dataclasses.replace(spec, parts=parts))
+    return specs

@@ -15,8 +15,7 @@ import yaml
 
 from physml import files
 from physml.config.compose import HEADER, compose
-from physml.config.load import build
-from physml.config.yaml_file import read_yaml
+from physml.config.load import load, read_yaml, structure
 from physml.errors import ConfigError, RunFailed, near
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
@@ -55,7 +54,7 @@ def load_search(name: str) -> SearchSpec:
     if name not in search_ids():
         raise ConfigError(f"there is no search {name}. {near(name, search_ids())}")
     path = CONF / "search" / f"{name}.yaml"
-    spec = build(SearchSpec, {"id": name, **read_yaml(path)}, path.name)
+    spec = load(SearchSpec, path, id=name)
     if spec.better not in ("lower", "higher"):
         raise ConfigError(f"{path.name}: better must be lower or higher; got {spec.better!r}.")
     if spec.trials < 1 or not spec.space:
@@ -154,7 +153,7 @@ def _distribution(key: str, value: Any) -> Any:
 
     if isinstance(value, list):
         return CategoricalDistribution(value)
-    span = build(Range, value, key)
+    span = structure(Range, value, key)
     return FloatDistribution(span.low, span.high, log=span.log)
 
 
@@ -170,9 +169,9 @@ def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any], verify: str
     from physml.config.identity import identity
     from physml.config.schema import checked
 
-    config = checked(composed.config)
+    config, parts = checked(composed.config)
     place = Place(f"adhoc/search/{spec.id}/{number:03d}", identity(config), config["split"], config["seed"])
-    return RunSpec(config, composed.choices, place, composed.datasets)
+    return RunSpec(config, composed.choices, place, composed.datasets, parts)
 
 
 def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> dict[str, Any]:

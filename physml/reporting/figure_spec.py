@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.config.load import build
-from physml.config.yaml_file import read_yaml
+from physml.config.load import load
 from physml.errors import ConfigError
 from physml.paths import CONF
 from physml.reporting.table_spec import Run, find_id, natural
@@ -164,7 +163,7 @@ class FigureSpec:
 def load_figure(path: Path | str) -> FigureSpec:
     """The config of one figure. ConfigError names file and key of whatever is wrong in it."""
     path = Path(path)
-    return build(FigureSpec, {"id": path.stem, **read_yaml(path)}, path.name)
+    return load(FigureSpec, path, id=path.stem)
 
 
 def figure_ids(folder: Path | None = None) -> list[str]:

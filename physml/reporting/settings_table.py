@@ -14,8 +14,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.config.load import build
-from physml.config.yaml_file import read_yaml
+from physml.config.load import load, read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 
@@ -135,13 +134,9 @@ class SettingsTable:
 def load_settings(path: Path | str) -> SettingsSpec:
     """The config of one table of settings. ConfigError names file and key of whatever is wrong in it."""
     path = Path(path)
-    content = read_yaml(path)
-    if (kind := content.pop("kind", "runs")) != "settings":
+    if (kind := read_yaml(path).get("kind", "runs")) != "settings":
         raise ConfigError(f"{path.name}: kind must be settings; got {kind}.")
-    try:
-        return build(SettingsSpec, {"id": path.stem, **content}, path.name)
-    except ConfigError as error:
-        raise error if path.name in str(error) else ConfigError(f"{path.name}: {error}") from error
+    return load(SettingsSpec, path, ignore=("kind",), id=path.stem)
 
 
 def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from physml.check import non_negative
-from physml.config.load import build, coerce
-from physml.config.yaml_file import read_yaml
+from physml.config.load import coerce, load, read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
 from physml.reporting.stats import Published
@@ -167,8 +166,7 @@ def load_table(path: Path | str) -> TableSpec:
     path = Path(path)
     if kind_of(path) != "runs":
         raise ConfigError(f"{path.name} is a table of settings: it has no runs.")
-    content = {key: value for key, value in read_yaml(path).items() if key != "kind"}
-    return build(TableSpec, {"id": path.stem, **content}, path.name)
+    return load(TableSpec, path, ignore=("kind",), id=path.stem)
 
 
 def kind_of(path: Path) -> Kind:
@@ -208,8 +206,16 @@ def find_table(name: str, paper: str = "lem", folder: Path | None = None) -> Pat
     known = table_ids(folder)
     if name in known:
         return folder / f"{name}.yaml"
-    aliases = {alias: i for i in known for alias in read_yaml(folder / f"{i}.yaml").get("aliases") or []}
+    aliases = {alias: i for i in known for alias in _aliases(folder / f"{i}.yaml")}
     return folder / f"{find_id(name, known, aliases, paper, 'table')}.yaml"
+
+
+def _aliases(path: Path) -> tuple[str, ...]:
+    """Of a table of any kind."""
+    found: tuple[str, ...] = coerce(
+        read_yaml(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"
+    )
+    return found
 
 
 def experiments_of(spec: TableSpec) -> list[str]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.config import build
+from physml.config.build import Parts
 from physml.errors import ConfigError, DataError, Preempted, RecordError
 from physml.seeding import derive, stream
 from physml.task.base import Metrics, Part, Task
@@ -38,6 +39,7 @@ class Trainer:
     def __init__(
         self,
         config: dict[str, Any],
+        parts: Parts,
         task: Task,
         device: str,
         *,
@@ -49,12 +51,13 @@ class Trainer:
         self.config, self.keys, self.task, self.device = config, config["trainer"], task, device
         self.report, self.save, self.stop, self.on_row = report, save, stop, on_row
         self.seed: int = config["seed"]
+        self.parts = parts
         set_precision(config["precision"])
         torch.manual_seed(derive(self.seed, "init"))
-        self.net: nn.Module = build.build_net(config, task).to(device)
-        self.optimizer = build.build_optimizer(config, self.net)
-        self.schedule = build.build_schedule(config, self.optimizer)
-        self.selector = build.construct(self.keys["select"], "trainer.select", config["plugins"])
+        self.net: nn.Module = build.build_net(parts, task).to(device)
+        self.optimizer = build.build_optimizer(parts, self.net)
+        self.schedule = build.build_schedule(parts, self.optimizer)
+        self.selector = parts.select.make()
         self.selector.bind(task.metric, task.better)
         self.scores_test: bool = config["runtime"]["score_test"]
         if self.selector.needs_test and not self.scores_test:
@@ -62,14 +65,10 @@ class Trainer:
                 f"trainer.select={type(self.selector).__name__} looks at test data, which "
                 "runtime.score_test=false forbids. Set trainer.select._target_=physml.training.selection.BestValid."
             )
-        stop_rule = self.keys["stop"]
-        self.stopper = build.construct(stop_rule, "trainer.stop", config["plugins"]) if stop_rule else None
+        self.stopper = parts.stop.make() if parts.stop else None
         if self.stopper:
             self.stopper.bind(task.metric, task.better)
-        averaging = self.keys["average"]
-        self.average: Average | None = (
-            build.construct(averaging, "trainer.average", config["plugins"]) if averaging else None
-        )
+        self.average: Average | None = parts.average.make() if parts.average else None
         if self.average:
             self.average.bind(task.metric, task.better)
         torch.manual_seed(derive(self.seed, "dropout"))

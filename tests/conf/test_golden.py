@@ -25,9 +25,9 @@ from physml.config import build
 from physml.config.build import passes_messages
 from physml.config.compose import Composed, compose, names
 from physml.config.identity import identity
+from physml.config.load import read_yaml
 from physml.config.resolve import resolve
 from physml.config.schema import checked
-from physml.config.yaml_file import read_yaml
 from physml.execution.run import perform
 from physml.execution.run_spec import spec_of
 from physml.paths import CONF
@@ -76,7 +76,7 @@ def first_losses(overrides: tuple[str, ...]) -> list[float]:
     They are computed, also where an earlier call has left its record.
     """
     composed = compose([*overrides, *TINY])
-    spec = spec_of(Composed(checked(composed.config), composed.choices), adhoc=True)  # where is no matter
+    spec = spec_of(Composed(checked(composed.config)[0], composed.choices), adhoc=True)  # where is no matter
     made = perform(spec, Silent(), force=True)
     assert made["status"] == "finished"
     with gzip.open(Path(made["path"]).with_name(made["curve"]), "rt") as file:

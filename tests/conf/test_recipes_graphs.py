@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from physml.config.build import build_net
+from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.models.count import count_parameters
 from physml.paths import ROOT
@@ -156,7 +156,7 @@ def check_gating(config: dict[str, Any]) -> None:
 def test_networks_are_as_large_as_in_the_code(recipe: str, recipes: Recipes) -> None:
     experiment, d_in, d_out = SHIPPED[recipe]
     task = SimpleNamespace(d_in=d_in, d_out=d_out, readout="node", tokens=None, vectors=None)
-    net = build_net(config_of(experiment), task)
+    net = build_net(parts_of(config_of(experiment)), task)
     assert count_parameters(net) == recipes[recipe]["parameters_count"]["exact"]
 
 

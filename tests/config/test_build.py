@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from physml.config import build
-from physml.config.build import check, construct
+from physml.config.build import check, parts_of
 from physml.config.compose import compose
 from physml.config.load import coerce
 from physml.config.resolve import refuse_foreign, resolve
@@ -105,7 +105,11 @@ def test_what_is_allowed_is_found(target: str, name: str) -> None:
         ("physml.models.lme.LEM", "no module physml.models.lme. Did you mean physml.models.lem"),
         ("tasks.addding.Adding", "no module tasks.addding. Did you mean tasks.adding"),
         ("torch.optim.Adm", "Did you mean Adam"),
-        ("os.system", "not allowed. Allowed are physml, tasks, torch.nn"),
+        ("os.system", "not allowed. Allowed are physml.models, .*, tasks, torch.nn, torch.optim, torch_geo"),
+        ("physml.training.trainer.Trainer", "not allowed. Allowed are physml.models"),
+        ("physml.models.lem.Tensor", "comes from torch"),
+        ("physml.models.rnn.SequenceModle", "Did you mean SequenceModel"),
+        ("torch.nn.Parameter", "comes from torch.nn.parameter"),
     ],
 )
 def test_a_wrong_name_is_told(target: str, says: str) -> None:
@@ -207,7 +211,7 @@ def test_checking_a_config_builds_nothing_of_it(loud: Path) -> None:
     checked(config)
     assert loud.with_suffix(".imported").exists()
     assert not loud.with_suffix(".built").exists()
-    built = construct(config["model"], "model", config["plugins"], d_in=1)
+    built = check(config["model"], "model", config["plugins"], ("d_in",)).make(d_in=1)
     assert loud.with_suffix(".built").exists()
     assert type(built).__name__ == "Loud"
 
@@ -220,11 +224,8 @@ def test_nodes_inside_arguments_and_lists_are_built(tmp_path: Path) -> None:
         "        self.parts, self.one, self.size = parts, one, size\n"
     )
     leaf = {"_target_": "nest_of_parts.Nest", "parts": [], "one": 1, "size": 2}
-    nest = construct(
-        {"_target_": "nest_of_parts.Nest", "parts": [leaf, 5, [leaf]], "one": leaf, "size": 1},
-        "x",
-        [str(path)],
-    )
+    node = {"_target_": "nest_of_parts.Nest", "parts": [leaf, 5, [leaf]], "one": leaf, "size": 1}
+    nest = check(node, "x", [str(path)]).make()
     assert [type(p).__name__ for p in (nest.parts[0], nest.one, nest.parts[2][0])] == ["Nest"] * 3
     assert isinstance(nest.one.size, float)
     bad = leaf | {"siez": 1}
@@ -244,7 +245,7 @@ def test_nodes_inside_arguments_and_lists_are_built(tmp_path: Path) -> None:
             "trainer.select: Patience does not belong here",
         ),
         ("trainer.stop", "physml.training.selection.Last", "trainer.stop: Last does not belong here"),
-        ("task", "physml.task.base.Task", "task: Task is a base class"),
+        ("trainer.select", "physml.training.selection.Selector", "trainer.select: Selector is a base class"),
     ],
 )
 def test_a_class_in_the_wrong_place_is_told(where: str, target: str, says: str) -> None:
@@ -538,9 +539,8 @@ def test_a_node_that_cannot_be_built_is_told(node: Any, says: str) -> None:
 
 
 def test_what_torch_says_of_a_value_is_told_with_its_place() -> None:
-    config = run_config("optim.lr=-1")
     with pytest.raises(ConfigError, match="optim: Adam: Invalid learning rate"):
-        build.build_optimizer(config, nn.Linear(1, 1))
+        build.build_optimizer(parts_of(run_config("optim.lr=-1")), nn.Linear(1, 1))
 
 
 # ---------------------------------------------------------------------------- optimizer groups
@@ -549,7 +549,7 @@ def test_what_torch_says_of_a_value_is_told_with_its_place() -> None:
 def optimizer(factors: dict[str, float] | None, net: nn.Module, **changes: Any) -> torch.optim.Optimizer:
     config = run_config("optim.lr=0.5")
     config["optim"] |= {"lr_factors": factors} | changes
-    return build.build_optimizer(config, net)
+    return build.build_optimizer(parts_of(config), net)
 
 
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
@@ -559,7 +559,7 @@ def test_torch_updates_in_one_pass_what_it_would_parameter_by_parameter(name: st
         torch.manual_seed(0)
         net = nn.Linear(5, 3).double()
         node = {"_target_": f"torch.optim.{name}", "lr": 0.01, "weight_decay": 0.1, "lr_factors": None}
-        made = build.build_optimizer({**run_config(), "optim": node | said}, net)
+        made = build.build_optimizer(parts_of({**run_config(), "optim": node | said}), net)
         assert bool(made.defaults["fused"]) == (not said)
         for _ in range(5):
             made.zero_grad()
@@ -574,7 +574,7 @@ def test_an_optimizer_of_others_and_complex_weights_are_left_as_they_are() -> No
     assert not optimizer(None, nn.Linear(2, 2, dtype=torch.complex64)).defaults["fused"]
     config = run_config()
     config["optim"] = {"_target_": "torch.optim.Adamax", "lr": 0.01, "lr_factors": None}
-    assert "fused" not in build.build_optimizer(config, net).defaults
+    assert "fused" not in build.build_optimizer(parts_of(config), net).defaults
 
 
 class Two(nn.Module):

@@ -143,9 +143,9 @@ def test_the_least_numbers_are_zero_in_training_and_nowhere_else(monkeypatch):
     def least() -> float:
         return float(torch.tensor(1e-30) * torch.tensor(1e-10))
 
-    def build_net(config, task, whole=build.build_net):
+    def build_net(parts, task, whole=build.build_net):
         seen.append(least())
-        return whole(config, task)
+        return whole(parts, task)
 
     def fit(self, whole=trainer.Trainer.fit):
         seen.append(least())

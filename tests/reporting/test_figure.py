@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from physml.config.load import build
+from physml.config.load import structure
 from physml.errors import ConfigError, DataError, RecordError
 from physml.paths import CONF
 from physml.reporting import figure as figures
@@ -41,7 +41,7 @@ def spec(**changes: Any) -> FigureSpec:
             }
         ],
     }
-    return build(FigureSpec, content | changes, "nobody-fig-1.yaml")
+    return structure(FigureSpec, content | changes, "nobody-fig-1.yaml")
 
 
 def histogram(**changes: Any) -> FigureSpec:

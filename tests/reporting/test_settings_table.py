@@ -13,7 +13,7 @@ import yaml
 
 from physml.cli import main
 from physml.config.compose import compose
-from physml.config.load import build
+from physml.config.load import structure
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 from physml.reporting.settings_formats import FORMS, settings_csv
@@ -65,7 +65,7 @@ def conf(tmp_path: Path) -> Path:
 def spec(rows: list[dict[str, Any]], columns: list[dict[str, Any]], **more: Any) -> SettingsSpec:
     named = [{"label": f"row {i}", **row} for i, row in enumerate(rows)]
     values = {"id": "t-1", "title": "T", "source": "S", "rows": named, "columns": columns, **more}
-    return build(SettingsSpec, values, "t-1.yaml")
+    return structure(SettingsSpec, values, "t-1.yaml")
 
 
 def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from physml.config.load import build
-from physml.config.yaml_file import read_yaml
+from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 from physml.reporting import table_spec as tables
@@ -193,7 +192,7 @@ def content() -> dict[str, Any]:
 
 
 def spec(**changes: Any) -> TableSpec:
-    return build(TableSpec, {"id": "nobody-1", **content(), **changes}, "nobody-1.yaml")
+    return structure(TableSpec, {"id": "nobody-1", **content(), **changes}, "nobody-1.yaml")
 
 
 def synthetic() -> Table:

@@ -12,8 +12,8 @@ import torch
 
 from physml.config import build
 from physml.config.compose import compose
+from physml.config.load import read_yaml
 from physml.config.schema import checked
-from physml.config.yaml_file import read_yaml
 from physml.data.readers.webkb import FIXTURE_FEATURES, FIXTURE_NODES, SIZES
 from physml.data.store import Store
 from physml.errors import InputError
@@ -195,9 +195,9 @@ def test_what_sees_no_link_scores_over_the_ten_splits(
 
 
 def parameters(experiment: str, d_in: int) -> int:
-    config = checked(compose([f"experiment={experiment}", "tracker=none"]).config)
+    _, parts = checked(compose([f"experiment={experiment}", "tracker=none"]).config)
     task = SimpleNamespace(d_in=d_in, d_out=5, readout="node", tokens=None, vectors=None)
-    return sum(p.numel() for p in build.build_net(config, task).parameters())
+    return sum(p.numel() for p in build.build_net(parts, task).parameters())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from physml.config.build import build_net
+from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.data import splits
 from physml.data.readers.superpixels import SUPERPIXELS
@@ -106,4 +106,4 @@ def test_an_output_per_node_is_refused(task: Superpixels, method: str) -> None:
 )
 def test_experiments_have_the_parameters_of_the_code(task: Superpixels, name: str, n: int) -> None:
     config = compose([f"experiment=graphcon/superpixels-{name}"]).config
-    assert count_parameters(build_net(config, task)) == n
+    assert count_parameters(build_net(parts_of(config), task)) == n

@@ -209,11 +209,11 @@ def test_many_pages_that_test_have_a_twin_in_train(real, graph, share):
 @pytest.mark.parametrize("name", ["g2_gcn", "g2_gat"])
 def test_training_shuts_the_gates_of_g2_on_traffic(real, name):
     """With the settings of Table g2-1 all rates end near 0: no message passes, what is left is an MLP."""
-    config = checked(compose([f"experiment=g2/chameleon_regression-{name}", "tracker=none"]).config)
-    task = build.build_task(config)
+    config, parts = checked(compose([f"experiment=g2/chameleon_regression-{name}", "tracker=none"]).config)
+    task = parts.task.make()
     task.load(real, 0)
     torch.manual_seed(0)
-    net, batch = build.build_net(config, task), batch_of(task, "train")
+    net, batch = build.build_net(parts, task), batch_of(task, "train")
 
     def largest():
         with torch.no_grad():
@@ -222,7 +222,7 @@ def test_training_shuts_the_gates_of_g2_on_traffic(real, name):
             ]
         return max(rates)
 
-    optimizer, before = build.build_optimizer(config, net), largest()
+    optimizer, before = build.build_optimizer(parts, net), largest()
     for _ in range(config["trainer"]["epochs"]):
         optimizer.zero_grad()
         task.loss(apply(net, batch, None)[0], batch).backward()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from physml.config.build import build_net
+from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.data.readers.zinc import ZINC, ZINC_SUBSTITUTE
 from physml.data.store import Store
@@ -111,7 +111,7 @@ def test_an_output_per_node_is_refused(store: Store, method: str) -> None:
 def test_experiments_have_about_100_000_parameters(store: Store, name: str, n: int) -> None:
     config = compose([f"experiment=graphcon/{name}"]).config
     task = loaded(store, protocol=config["task"]["protocol"])
-    assert count_parameters(build_net(config, task)) == n
+    assert count_parameters(build_net(parts_of(config), task)) == n
 
 
 def test_one_shared_layer_is_a_plain_network(store: Store) -> None:
@@ -119,7 +119,7 @@ def test_one_shared_layer_is_a_plain_network(store: Store) -> None:
     config = compose(["experiment=graphcon/zinc-gcn_shared-5", "net.hidden=7"]).config
     task = loaded(store)
     torch.manual_seed(0)
-    net: Any = build_net(config, task)
+    net: Any = build_net(parts_of(config), task)
     batch: Any = next(task.batches("train", 5))
     coupling = net.stack.forces[0].coupling
     x = net.encoder(batch.input)

@@ -24,6 +24,7 @@ def trainer_of(spec, stop=None, save=lambda _: None, rows=None):
     nothing = LineReporter()
     return Trainer(
         spec.config,
+        spec.parts,
         task,
         "cpu",
         report=nothing,

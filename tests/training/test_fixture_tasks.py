@@ -80,6 +80,7 @@ def trainer_of(spec, stop=None, save=lambda _: None):
     nothing = LineReporter()
     return Trainer(
         spec.config,
+        spec.parts,
         task_of(spec),
         "cpu",
         report=nothing,

@@ -1,0 +1,88 @@
+"""Building a configuration once without data or memory, for what only constructors know: `dt` in [0, 2]."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from physml.config import build
+from physml.config.build import Node, Parts
+from physml.errors import ConfigError, InputError, PhysmlError
+
+# Where a task learns its width from its data, two stand for it: an error that both give is not about it.
+WIDTHS = (8, 12)
+
+
+class NoOptimizer(torch.optim.Optimizer):
+    """The groups and defaults that a schedule looks at. A real optimizer takes seconds to import."""
+
+    def __init__(self, node: Node) -> None:
+        known = build.arguments(node.cls)
+        self.defaults = {n: p.default for n, p in known.items()} | node.values
+        self.param_groups = [{"params": [], **self.defaults}]
+
+
+def rehearse(parts: Parts) -> None:
+    """Build every part, on torch's meta device. ConfigError or InputError as the constructors raise them.
+
+    Classes of plugins are left alone: the user's code runs when it is used.
+    """
+    task = _made(parts.task)
+    _made(parts.arrays)
+    for node in (parts.select, parts.stop, parts.average):
+        rule = _made(node)
+        if rule is not None and task is not None:
+            rule.bind(task.metric, task.better)
+    if not parts.optim.of_plugin:
+        _optimizer(parts)
+    if task is not None and not parts.model.of_plugin and not parts.net.of_plugin:
+        net = _net(parts, task)
+        if net is not None:
+            build.groups_by_factor(parts, net)
+
+
+def _made(node: Node | None) -> Any:
+    if node is not None and not node.of_plugin:
+        with _known_errors():
+            return node.make()
+    return None
+
+
+def _optimizer(parts: Parts) -> None:
+    with _known_errors():
+        try:
+            parts.optim.make(params=[])  # refuses wrong values first, then that there are no parameters
+        except ConfigError as error:
+            if "empty parameter list" not in str(error):
+                raise
+        if parts.schedule and not parts.schedule.of_plugin:
+            parts.schedule.make(optimizer=NoOptimizer(parts.optim))
+
+
+def _net(parts: Parts, task: Any) -> Any:
+    """The network on the meta device, or None where it cannot be built there."""
+    known = hasattr(task, "d_in")
+    errors = []
+    for width in (0,) if known else WIDTHS:
+        if not known:
+            task.d_in = width
+        try:
+            with _known_errors(), torch.random.fork_rng(devices=[]), torch.device("meta"):
+                return build.build_net(parts, task)
+        except InputError as error:
+            errors.append(error)
+    if errors and len({str(error) for error in errors}) == 1:
+        raise errors[0]
+    return None
+
+
+@contextmanager
+def _known_errors() -> Iterator[None]:
+    """Errors that are no message for a person are left to the run: they may be the meta device's."""
+    try:
+        yield
+    except PhysmlError:
+        raise
+    except Exception:
+        return
