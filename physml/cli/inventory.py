@@ -3,8 +3,6 @@
 A new config file shows up here by itself. Nothing is imported but YAML: no torch, no hydra.
 """
 
-import shutil
-import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.cli import task_facts
+from physml.cli.console import Line, aligned, terminal_width
 from physml.config.class_source import read_class
 from physml.config.yaml_file import read_yaml
 from physml.errors import ConfigError, near
@@ -86,31 +85,9 @@ def entries(kind: str, named: str | None = None) -> list[Entry]:
 
 def text(found: list[Entry], width: int | None = None) -> str:
     """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
-    if not found:
-        return "none yet"
-    column = max(len(entry.name) for entry in found) + 2
-    room = max((width or shutil.get_terminal_size((110, 24)).columns) - column, 40)
-    lines = []
-    for entry in found:
-        about = f"{entry.about} [{entry.facts}]" if entry.facts else entry.about
-        first, *more = textwrap.wrap(about, room, break_on_hyphens=False) or [""]
-        lines.append(f"{entry.name:<{column}}{first}".rstrip())
-        more += [line for below in entry.below for line in _hanging(below, room)]
-        lines += [f"{'':<{column}}{line}" for line in more]
-    return "\n".join(lines)
-
-
-def _hanging(line: str, room: int) -> list[str]:
-    """Wrapped, and continued four columns further in than it begins."""
-    indent = " " * (len(line) - len(line.lstrip()))
-    wrapper = textwrap.TextWrapper(
-        room,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return wrapper.wrap(line.strip())
+    about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in found]
+    lines = [Line((entry.name, one), entry.below) for entry, one in zip(found, about, strict=True)]
+    return aligned(lines, width or terminal_width(110)) or "none yet"
 
 
 def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:

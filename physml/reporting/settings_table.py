@@ -18,8 +18,7 @@ from physml.config.load import build
 from physml.config.yaml_file import read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
-
-NONE = "–"  # nothing can stand here
+from physml.reporting.state import State
 
 # Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.
 OURS = {"searched-here": "searched here", "own": "chosen here, not searched"}
@@ -108,7 +107,7 @@ class SettingsSpec:
 
 @dataclass(frozen=True)
 class SettingResult:
-    """One cell. `ours` and `where` are None if there is nothing of ours to read; `state` is never empty."""
+    """One cell. `ours` and `where` are None if there is nothing of ours to read."""
 
     row: str
     column: SettingColumn
@@ -116,7 +115,7 @@ class SettingResult:
     code: str | None
     ours: str | None
     where: str | None  # lem/smnist-lem: model.dt
-    state: str
+    state: State
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class SettingsTable:
     @property
     def state(self) -> str:
         """One line: how many of the printed settings are as printed."""
-        printed = [cell.state.partition(":")[0] for cell in self.cells if cell.printed is not None]
+        printed = [cell.state.word for cell in self.cells if cell.printed is not None]
         words = ", ".join(f"{count} {word}" for word, count in Counter(printed).items())
         return f"{len(printed)} settings printed" + (f"; {words}" if words else "")
 
@@ -250,11 +249,11 @@ def _result(spec: SettingsSpec, row: SettingRow, column: SettingColumn, files: F
     cell = spec.cell(row, column)
     if column.reads in ("range", "distribution"):
         ours, where = _of_searches(spec, column, cell.setting or "", files)
-        none = "not searched" if spec.searches else "no search"
-        none, kind = f"{none}: {cell.differs}" if spec.searches and cell.differs else none, None
+        none = State("not searched", cell.differs) if spec.searches else State("no search")
+        kind = None
     else:
         ours, where, kind = _of_experiment(column, cell, files)
-        none = "no experiment"
+        none = State("no experiment")
     state = none if ours is None else _state(cell, ours, kind)
     return SettingResult(row.label, column, cell.printed, cell.code, ours, where, state)
 
@@ -266,7 +265,7 @@ def _of_experiment(
     if cell.experiment is None or cell.setting is None:
         return None, None, None
     value = files.setting(cell.experiment, cell.setting)
-    ours = said(_use(value) if column.reads == "use" else value)
+    ours = value_text(_use(value) if column.reads == "use" else value)
     return ours, f"{cell.experiment}: {cell.setting}", files.provenance(cell.experiment)
 
 
@@ -285,10 +284,10 @@ def _of_searches(
 def _drawn(space: Any, reads: Reads) -> str:
     if isinstance(space, list):
         values = space if all(isinstance(v, int | float) and not isinstance(v, bool) for v in space) else None
-        named = [said(v) for v in values] if values else sorted({_use(v) for v in space}, reverse=True)
+        named = [value_text(v) for v in values] if values else sorted({_use(v) for v in space}, reverse=True)
         return f"{{{', '.join(named)}}}" if reads == "range" else "disc. uniform"
     if reads == "range":
-        return f"[{said(space['low'])}, {said(space['high'])}]"
+        return f"[{value_text(space['low'])}, {value_text(space['high'])}]"
     return "log uniform" if space.get("log") else "uniform"
 
 
@@ -296,15 +295,15 @@ def _use(value: Any) -> str:
     return "NO" if value is None or value is False else "YES"
 
 
-def said(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as papers write it.
 
     Example:
-        >>> said(0.0026), said(0.21), said(128), said([1e-5, 0.5]), said(None)
+        >>> value_text(0.0026), value_text(0.21), value_text(128), value_text([1e-5, 0.5]), value_text(None)
         ('2.6e-3', '0.21', '128', '[1e-5, 0.5]', 'none')
     """
     if isinstance(value, list):
-        return f"[{', '.join(map(said, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     if value is None or isinstance(value, bool | str):
         return "none" if value is None else str(value)
     if value == 0 or 0.01 <= abs(value) < 1e5:
@@ -313,17 +312,17 @@ def said(value: Any) -> str:
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
-def _state(cell: SettingCell, ours: str, kind: str | None) -> str:
+def _state(cell: SettingCell, ours: str, kind: str | None) -> State:
     """How ours stands to the paper, or where that prints nothing to the official code."""
     as_code = cell.code is not None and compare(cell.code, ours) in ("same", "rounded")
     if cell.printed is None:
-        beside = "" if cell.code is None else f": {'as' if as_code else 'other than'} in the official code"
-        return f"no printed value at hand{beside}"
+        beside = f"{'as' if as_code else 'other than'} in the official code"
+        return State("no printed value at hand", None if cell.code is None else beside)
     word = compare(cell.printed, ours)
     if word not in ("differs", "outside"):
-        return word
+        return State(word)
     reason = cell.differs or ("as in the official code" if as_code else OURS.get(kind or ""))
-    return f"{word}: {reason}" if reason else word
+    return State(word, reason)
 
 
 def compare(printed: str, ours: str) -> str:

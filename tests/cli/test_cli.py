@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from physml.cli import commands, console, main
+from physml.cli import console, main
 from physml.data.datasets import dataset_names
 from physml.data.store import Store
 from physml.errors import DataError
@@ -346,8 +346,8 @@ def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
 
 
 def test_columns_are_aligned() -> None:
-    text = console.columns(("a", "bb"), [("ccc", "d"), ("", "e")])
-    assert text.splitlines() == ["a    bb", "ccc  d", "     e"]
+    lines = [console.Line(cells) for cells in (("a", "bb"), ("ccc", "d"), ("", "e"))]
+    assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
 
 
 @pytest.mark.parametrize("alias", ["lem-4", "4", "thesis-5.4", "5.4", "table-4"])
@@ -407,7 +407,7 @@ def test_errors_become_one_line_and_a_code(
     def fail(*_: object) -> int:
         raise error
 
-    monkeypatch.setattr(commands, "diff", fail)
+    monkeypatch.setattr("physml.records.record.read", fail)
     got, _, err = physml("diff", "a", "b")
     assert got == code
     assert re.fullmatch(says, err.strip())
@@ -417,7 +417,7 @@ def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.Mo
     def fail(*_: object) -> int:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(commands, "diff", fail)
+    monkeypatch.setattr("physml.records.record.read", fail)
     with pytest.raises(KeyError):
         physml("diff", "a", "b")
 
