@@ -13,6 +13,7 @@ from typing import Any
 from physml.cli import task_facts
 from physml.cli.console import Line, aligned, terminal_width
 from physml.config.class_source import read_class
+from physml.config.experiments import names, source
 from physml.config.yaml_file import read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
@@ -54,7 +55,7 @@ def figures() -> list[Entry]:
 
 def experiments() -> list[Entry]:
     """About: model, task and where the settings come from. Facts: the provenance's kind."""
-    return [_experiment(name, content) for name, content in _configs("experiment")]
+    return [_experiment(name) for name in sorted(names(CONF), key=_natural)]
 
 
 KINDS: dict[str, Callable[[], list[Entry]]] = {
@@ -140,21 +141,10 @@ def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
     return Entry(name, about, aliases)
 
 
-def _chosen(content: dict[str, Any]) -> dict[str, str]:
-    """Model, task and others of an experiment, by group; also those of one that it starts from."""
-    chosen: dict[str, str] = {}
-    for default in content.get("defaults") or []:
-        if isinstance(default, dict):
-            chosen |= {key.rpartition("/")[2]: value for key, value in default.items()}  # `override /model`
-        elif default != "_self_":
-            chosen |= _chosen(read_yaml(CONF / "experiment" / f"{default}.yaml"))
-    return chosen
-
-
-def _experiment(name: str, content: dict[str, Any]) -> Entry:
-    chosen = _chosen(content)
-    provenance = content.get("provenance") or {}
-    about = f"{chosen.get('model', '?')} on {chosen.get('task', '?')}"
-    if source := provenance.get("source"):
-        about += f"; {source}"
+def _experiment(name: str) -> Entry:
+    made = source(name, CONF)
+    provenance = made.settings.get("provenance") or {}
+    about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
+    if where := provenance.get("source"):
+        about += f"; {where}"
     return Entry(name, about, provenance.get("kind") or "")

@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
+from physml.config.experiments import Source, source
 from physml.config.load import build
 from physml.config.yaml_file import read_yaml
 from physml.errors import ConfigError, near
@@ -157,11 +158,12 @@ def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
 
 
 class Files:
-    """The YAML files of a folder like conf/, each read once."""
+    """The experiments, searches and groups of a folder like conf/, each read once."""
 
     def __init__(self, conf: Path = CONF) -> None:
         self.conf = conf
         self.read: dict[Path, dict[str, Any]] = {}
+        self.sources: dict[str, Source] = {}
 
     def file(self, group: str, name: str) -> dict[str, Any]:
         path = self.conf / group / f"{name}.yaml"
@@ -174,14 +176,12 @@ class Files:
         return self.read[path]
 
     def setting(self, experiment: str, key: str) -> Any:
-        """What an experiment runs with: its own file first, then those it starts from, then the file that is
-        chosen for the group."""
-        line = self._line(experiment)
+        """A setting of an experiment, else of the file that it, or every run, chooses for the group."""
+        made = self.experiment(experiment)
         group, *inner = key.split(".")
-        found = _first(line, [group, *inner])
-        if found is _ABSENT:
-            chosen = self._choice(line, group)
-            found = _first([self.file(group, chosen)] if chosen else [], inner)
+        found = _at(made.settings, [group, *inner])
+        if found is _ABSENT and (chosen := made.choices.get(group) or self._usual(group)):
+            found = _at(self.file(group, chosen), inner)
         if found is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
         if isinstance(found, str) and "${" in found:
@@ -189,23 +189,18 @@ class Files:
         return found
 
     def provenance(self, experiment: str) -> str | None:
-        kind = _first(self._line(experiment), ["provenance", "kind"])
+        kind = _at(self.experiment(experiment).settings, ["provenance", "kind"])
         return None if kind is _ABSENT else str(kind)
 
-    def _line(self, experiment: str) -> list[dict[str, Any]]:
-        """An experiment and those that it starts from; what comes first counts most."""
-        own = self.file("experiment", experiment)
-        bases = [d for d in own.get("defaults") or [] if isinstance(d, str) and d != "_self_"]
-        return [own, *(one for base in reversed(bases) for one in self._line(base))]
+    def experiment(self, name: str) -> Source:
+        if name not in self.sources:
+            self.sources[name] = source(name, self.conf)
+        return self.sources[name]
 
-    def _choice(self, line: list[dict[str, Any]], group: str) -> str | None:
-        """The file that an experiment, else every run, takes for a group: `override /model: lem`."""
-        for content in (*line, read_yaml(self.conf / "run.yaml")):
-            for pairs in (d for d in content.get("defaults") or [] if isinstance(d, dict)):
-                for key, name in pairs.items():
-                    if key.removeprefix("override").strip(" /") == group:
-                        return str(name)
-        return None
+    def _usual(self, group: str) -> str | None:
+        """The file that every run takes for a group, unless it says another."""
+        usual = read_yaml(self.conf / "run.yaml").get("defaults") or []
+        return next((str(d[group]) for d in usual if isinstance(d, dict) and group in d), None)
 
     def searches(self, patterns: Iterable[str]) -> list[str]:
         """The searches that are meant by names and patterns, each once."""
@@ -225,13 +220,8 @@ class Files:
 _ABSENT = object()
 
 
-def _first(contents: Iterable[Any], path: list[str]) -> Any:
-    """What stands at a path in the first of some mappings that has it."""
-    found = (_at(content, path) for content in contents)
-    return next((value for value in found if value is not _ABSENT), _ABSENT)
-
-
 def _at(node: Any, path: list[str]) -> Any:
+    """What stands at a path in nested mappings and lists."""
     for part in path:
         if isinstance(node, dict) and part in node:
             node = node[part]

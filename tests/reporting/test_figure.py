@@ -519,6 +519,12 @@ def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str)
         spec(**change)
 
 
+def test_seeds_are_given_to_those_simulations_alone_that_draw_numbers() -> None:
+    still = load_figure(CONF / "figure" / "graphcon-fig-1.yaml")
+    assert not still.with_seeds((0,)).seeds and collect(still.shrunk().with_seeds((0,)), {}, [])
+    assert spec(seeds=[0, 1]).with_seeds((7,)).seeds == (7,)
+
+
 @pytest.mark.parametrize("path", sorted((CONF / "figure").glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
