@@ -3,15 +3,25 @@
 import os
 from pathlib import Path
 
+from physml.errors import InputError
+
 ROOT = Path(__file__).resolve().parent.parent
 CONF = ROOT / "conf"
 TASKS = ROOT / "tasks"
 OWN_RESULTS = ROOT / "results"
 
 
+def expanded(text: str) -> Path:
+    """The path with `~` as a home folder. InputError where that has none."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{text}: there is no home folder for {Path(text).parts[0]}.") from error
+
+
 def results_root() -> Path:
     """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout."""
-    return Path(os.environ.get("PHYSML_RESULTS") or OWN_RESULTS).expanduser().absolute()
+    return expanded(os.environ.get("PHYSML_RESULTS") or str(OWN_RESULTS)).absolute()
 
 
 def results_roots() -> list[Path]:
@@ -22,9 +32,9 @@ def results_roots() -> list[Path]:
 def work_root() -> Path:
     """Locks, logs, checkpoints, metrics.jsonl: $PHYSML_RUNS, else beside the results."""
     if runs := os.environ.get("PHYSML_RUNS"):
-        return Path(runs).expanduser().absolute()
+        return expanded(runs).absolute()
     if results := os.environ.get("PHYSML_RESULTS"):
-        return Path(results).expanduser().absolute() / "work"
+        return expanded(results).absolute() / "work"
     return ROOT / "runs"
 
 
@@ -35,13 +45,13 @@ def work_variable() -> str:
 
 def cache_root() -> Path:
     """What can be made again: $PHYSML_CACHE, else ~/.cache/physml."""
-    return Path(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").expanduser().absolute()
+    return expanded(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").absolute()
 
 
 def data_root() -> Path | None:
     """A folder of downloaded data sets, which may be read-only: $PHYSML_DATA, else none."""
     data = os.environ.get("PHYSML_DATA")
-    return Path(data).expanduser() if data else None
+    return expanded(data) if data else None
 
 
 def shown(path: Path) -> str:

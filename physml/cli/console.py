@@ -1,11 +1,95 @@
 """Plans, ends of runs and aligned lists as plain text, for people and for pipes."""
 
+import codecs
+import io
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from physml.execution import planning, scheduler
 from physml.paths import shown
+
+if TYPE_CHECKING:
+    from physml.execution.planning import Planned
+    from physml.execution.requested_runs import RequestedRuns
+    from physml.execution.scheduler import Outcome
+
+_ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e"}
+
+
+def write_what_the_terminal_can() -> None:
+    """Characters that the output's encoding lacks are written in others instead of ending the command."""
+    codecs.register_error("physml", _substitute)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="physml")
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    texts = (_ASCII.get(letter) or ascii(letter)[1:-1] for letter in lacking)
+    return "".join(texts), error.end
+
+
+# ---------------------------------------------------------------------------- aligned text
+
+
+@dataclass(frozen=True)
+class Line:
+    """Cells of one line. below: lines under the last cell. whole: it is not wrapped."""
+
+    cells: tuple[str, ...]
+    below: tuple[str, ...] = ()
+    whole: bool = False
+
+
+def aligned(lines: Sequence[Line | str], width: int | None = None) -> str:
+    """Columns two spaces apart, nothing cut off; text alone is a heading.
+
+    width: at which the last cells are wrapped, each continued below itself; None: never.
+    """
+    cells = [line.cells[:-1] for line in lines if isinstance(line, Line)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    before = sum(widths) + 2 * len(widths)
+    room = None if width is None else max(width - before, 40)
+    made: list[str] = []
+    for line in lines:
+        if isinstance(line, str):
+            made += _wrapped(line, width, "    ")
+            continue
+        *firsts, last = line.cells
+        first, *more = _wrapped(last, None if line.whole else room)
+        more += [part for below in line.below for part in _wrapped(below, room, "    ")]
+        head = "".join(f"{cell:<{n}}  " for cell, n in zip(firsts, widths, strict=True))
+        made += [head + first, *(" " * before + part for part in more)]
+    return "\n".join(map(str.rstrip, made))
+
+
+def _wrapped(text: str, room: int | None, hanging: str = "") -> list[str]:
+    """Lines of at most `room` characters; those after the first stand further in than it by `hanging`."""
+    if room is None or len(text) <= room:
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip()))
+    return textwrap.wrap(
+        text.strip(),
+        room,
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def terminal_width(otherwise: int) -> int:
+    return shutil.get_terminal_size((otherwise, 24)).columns
+
+
+# ---------------------------------------------------------------------------- runs
 
 
 def describe(made: dict[str, Any]) -> str:
@@ -23,27 +107,29 @@ def describe(made: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned plain text, nothing cut off, for people and for pipes."""
-    lines = [header, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-
-
-def show_plan(planned: Sequence[planning.Planned]) -> None:
-    rows = []
+def show_plan(planned: "Sequence[Planned]") -> None:
+    lines = [Line(("run", "ms per step", "hours", "state"))]
     for one in planned:
         ms = "" if one.ms_per_step is None else f"{one.ms_per_step:.1f}"
         hours = "" if one.hours is None else f"{one.hours:.3f}"
-        rows.append((one.spec.label, ms, hours, one.said))
-    print(columns(("run", "ms per step", "hours", "state"), rows))
+        lines.append(Line((one.spec.label, ms, hours, one.said)))
+    print(aligned(lines))
     todo = [p for p in planned if p.todo]
     known = [p.hours for p in todo if p.hours is not None]
-    unknown = f", {len(todo) - len(known)} of unknown time" if len(known) < len(todo) else ""
-    print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{unknown}")
+    unknown = len(todo) - len(known)
+    more = f", {unknown} of unknown time (--plan --probe measures)" if unknown else ""
+    print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{more}")
 
 
-def show_outcomes(planned: Sequence[planning.Planned], outcome: scheduler.Outcome) -> None:
+def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
+    """The plan of a table or figure; exit code 2 where a row cannot be made."""
+    show_plan(list(requested.plan(probe=probe).values()))
+    for experiment, reason in requested.broken.items():
+        print(f"{experiment}: cannot be run: {reason}")
+    return 2 if requested.broken else 0
+
+
+def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome") -> None:
     words = {0: "finished", 75: "stopped, start again to go on"}
     for one in planned:
         label = one.spec.label

@@ -1,9 +1,10 @@
-"""The state of this machine for physml: what is there, what is missing, how to get it.
+"""`physml doctor`: the state of this machine, what is missing and how to get it.
 
 Changes nothing but the cache of compiled code, asks nobody, needs no network. Every check stands alone, so a
 broken package is one line.
 """
 
+import argparse
 import importlib
 import importlib.metadata
 import os
@@ -16,9 +17,10 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import physml
+from physml.cli.console import Line, aligned
 from physml.paths import ROOT, results_root, work_root
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ class Row:
     hint: str = ""
 
 
+def add(commands: Any) -> None:
+    doctor = commands.add_parser("doctor", help="what is installed, what is missing, how to get it")
+    doctor.set_defaults(command=_run)
+
+
 def report() -> list[Row]:
     """All findings, in the order of the topics."""
     return [row for topic in CHECKS for row in findings(topic)]
@@ -56,23 +63,21 @@ def findings(topic: str) -> list[Row]:
 
 
 def text(rows: list[Row]) -> str:
-    column = max(len(row.name) for row in rows) + 2
-    lines: list[str] = []
+    lines: list[Line | str] = []
     topic = ""
     for row in rows:
         if row.topic != topic:
             lines += ["", row.topic] if lines else [row.topic]
             topic = row.topic
-        lines.append(f"  {_MARKS[row.state]}{row.name:<{column}}{row.value}".rstrip())
-        if row.hint:
-            lines.append(f"{'':<{column + 4}}{row.hint}")
+        lines.append(Line((f"  {_MARKS[row.state]}{row.name}", row.value)))
+        lines += [Line(("", row.hint))] if row.hint else []
     missing = sum(row.state == "missing" for row in rows)
     ending = f"{missing} missing, marked with !" if missing else "Nothing is missing."
-    return "\n".join([*lines, "", ending])
+    return aligned([*lines, "", ending])
 
 
-def main() -> int:
-    """Print the report. Exit code 1 if something needed is missing."""
+def _run(_: argparse.Namespace) -> int:
+    """Exit code 1 if something needed is missing."""
     rows = report()
     print(text(rows))
     return int(any(row.state == "missing" for row in rows))

@@ -3,8 +3,6 @@
 A new config file shows up here by itself. Nothing is imported but YAML: no torch, no hydra.
 """
 
-import shutil
-import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from physml.cli import task_facts
+from physml.cli.console import Line, aligned, terminal_width
 from physml.config.class_source import read_class
+from physml.config.experiments import names, source
 from physml.config.load import read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
@@ -55,7 +55,7 @@ def figures() -> list[Entry]:
 
 def experiments() -> list[Entry]:
     """About: model, task and where the settings come from. Facts: the provenance's kind."""
-    return [_experiment(name, content) for name, content in _configs("experiment")]
+    return [_experiment(name) for name in sorted(names(CONF), key=_natural)]
 
 
 KINDS: dict[str, Callable[[], list[Entry]]] = {
@@ -86,31 +86,9 @@ def entries(kind: str, named: str | None = None) -> list[Entry]:
 
 def text(found: list[Entry], width: int | None = None) -> str:
     """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
-    if not found:
-        return "none yet"
-    column = max(len(entry.name) for entry in found) + 2
-    room = max((width or shutil.get_terminal_size((110, 24)).columns) - column, 40)
-    lines = []
-    for entry in found:
-        about = f"{entry.about} [{entry.facts}]" if entry.facts else entry.about
-        first, *more = textwrap.wrap(about, room, break_on_hyphens=False) or [""]
-        lines.append(f"{entry.name:<{column}}{first}".rstrip())
-        more += [line for below in entry.below for line in _hanging(below, room)]
-        lines += [f"{'':<{column}}{line}" for line in more]
-    return "\n".join(lines)
-
-
-def _hanging(line: str, room: int) -> list[str]:
-    """Wrapped, and continued four columns further in than it begins."""
-    indent = " " * (len(line) - len(line.lstrip()))
-    wrapper = textwrap.TextWrapper(
-        room,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return wrapper.wrap(line.strip())
+    about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in found]
+    lines = [Line((entry.name, one), entry.below) for entry, one in zip(found, about, strict=True)]
+    return aligned(lines, width or terminal_width(110)) or "none yet"
 
 
 def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
@@ -163,21 +141,10 @@ def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
     return Entry(name, about, aliases)
 
 
-def _chosen(content: dict[str, Any]) -> dict[str, str]:
-    """Model, task and others of an experiment, by group; also those of one that it starts from."""
-    chosen: dict[str, str] = {}
-    for default in content.get("defaults") or []:
-        if isinstance(default, dict):
-            chosen |= {key.rpartition("/")[2]: value for key, value in default.items()}  # `override /model`
-        elif default != "_self_":
-            chosen |= _chosen(read_yaml(CONF / "experiment" / f"{default}.yaml"))
-    return chosen
-
-
-def _experiment(name: str, content: dict[str, Any]) -> Entry:
-    chosen = _chosen(content)
-    provenance = content.get("provenance") or {}
-    about = f"{chosen.get('model', '?')} on {chosen.get('task', '?')}"
-    if source := provenance.get("source"):
-        about += f"; {source}"
+def _experiment(name: str) -> Entry:
+    made = source(name, CONF)
+    provenance = made.settings.get("provenance") or {}
+    about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
+    if where := provenance.get("source"):
+        about += f"; {where}"
     return Entry(name, about, provenance.get("kind") or "")

@@ -12,6 +12,7 @@ from typing import Any
 
 from physml import files
 from physml.config.class_source import read_class
+from physml.config.experiments import names, source
 from physml.config.load import read_yaml
 from physml.data.datasets import Places
 from physml.data.verify import blocked
@@ -38,13 +39,8 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 @cache
 def _of_experiments() -> list[tuple[str, dict[str, Any]]]:
     """Of every experiment, its task and what it changes there."""
-    contents = [read_yaml(path) for path in sorted((CONF / "experiment").rglob("*.yaml"))]
-    return [
-        (default["override /task"], content.get("task") or {})
-        for content in contents
-        for default in content.get("defaults") or []
-        if isinstance(default, dict) and "override /task" in default
-    ]
+    sources = map(source, names())
+    return [(made.choices.get("task", ""), made.settings.get("task") or {}) for made in sources]
 
 
 def measure(task: str, verify: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import yaml
 from physml.config.compose_cache import kept
 from physml.config.load import read_yaml
 from physml.errors import ConfigError, near
-from physml.paths import CONF
+from physml.paths import CONF, expanded
 
 GROUPS = ("experiment", "model", "net", "task", "trainer", "optim", "runtime", "tracker", "profile")
 HEADER = "# @package _global_"
@@ -214,7 +214,7 @@ def _datasets(given: Any) -> tuple[str, ...]:
 
 def _plugin(name: str, base: Path) -> Path:
     for folder in dict.fromkeys([base, Path.cwd()]):
-        path = (folder / Path(name).expanduser()).absolute()
+        path = (folder / expanded(name)).absolute()
         if path.is_file():
             if path.suffix != ".py" or not path.stem.isidentifier():
                 raise ConfigError(f"a plugin must be a Python file with a plain name; got {name}.")
@@ -225,7 +225,7 @@ def _plugin(name: str, base: Path) -> Path:
 
 
 def _outside_experiment(text: str) -> Path:
-    path = Path(text.strip("'\"")).expanduser().absolute()
+    path = expanded(text.strip("'\"")).absolute()
     if not path.is_file():
         name = text.removesuffix(".yaml").removeprefix("conf/experiment/")
         hint = f" Did you mean experiment={name}?" if name in names("experiment") else ""
@@ -276,14 +276,15 @@ def _known(override: str) -> tuple[str, str]:
         raise ConfigError(f"an override must be KEY=VALUE; got `{override}`.")
     if key.lstrip("+~").partition(".")[0].partition("/")[0] == "hydra":
         raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
-    if key not in GROUPS or value.endswith((".yaml", ".yml")):
+    group = key.lstrip("+~")
+    if group not in GROUPS or (group == key and value.endswith((".yaml", ".yml"))):
         return key, value
-    if is_name(key, value) or (key, value) == ("experiment", "null"):
+    if is_name(group, value) or (key, value) == ("experiment", "null"):
         return key, value
     if "," in value:
         raise ConfigError(f"{override}: a list of configs needs -m: physml run -m {override}.")
-    known = [*names(key), *(["null"] if key == "experiment" else [])]
-    raise ConfigError(f"there is no {key} named {value}. {near(value, known)}")
+    known = [*names(group), *(["null"] if key == "experiment" else [])]
+    raise ConfigError(f"there is no {group} named {value}. {near(value, known)}")
 
 
 def _readable(error: Exception, overrides: list[str]) -> str:

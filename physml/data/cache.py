@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from physml import files
 from physml.data.datasets import Arrays, Places
 from physml.errors import DataError, InputError
@@ -44,12 +42,16 @@ class Generated:
 
 def write_arrays(path: Path, asked: str, arrays: Arrays) -> None:
     """A reader sees the whole file or none. Raises OSError."""
+    import numpy as np
+
     checks = {ASKED: np.array(asked), DIGEST: np.array(_digest(asked, arrays))}
     files.write(path, lambda file: np.savez(file, allow_pickle=False, **checks, **arrays))
 
 
 def read_arrays(path: Path, asked: str) -> Arrays:
     """Raises FileNotFoundError, OSError, or DataError where the file is damaged or holds something else."""
+    import numpy as np
+
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -67,6 +69,8 @@ def read_arrays(path: Path, asked: str) -> Arrays:
 
 def asked_of(path: Path) -> str:
     """What the arrays of a file were made for. DataError where it does not say."""
+    import numpy as np
+
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return str(archive[ASKED])
@@ -77,6 +81,8 @@ def asked_of(path: Path) -> str:
 
 
 def _digest(asked: str, arrays: Arrays) -> str:
+    import numpy as np
+
     sha = hashlib.sha256(asked.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

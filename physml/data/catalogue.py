@@ -4,8 +4,6 @@ Without torch, but for `get` of data that a task generates.
 """
 
 import json
-import shutil
-import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.readers import reader
 from physml.data.store import Store
 from physml.errors import ConfigError, DataError, near
-from physml.paths import CONF, shown
+from physml.paths import CONF
 
 State = Literal[
     "present",
@@ -128,37 +126,6 @@ def summary(chosen: Chosen, store: Store) -> list[str]:
 
 def _any(name: str, store: Store) -> bool:
     return any(verify.find(file, store) is not None for file in upstream(name).files)
-
-
-def text(rows: Sequence[DataRow], width: int | None = None) -> str:
-    """Data sets with their files below, wrapped at `width`, the terminal's when not given; no path is cut."""
-    width = max(width or shutil.get_terminal_size((110, 24)).columns, 60)
-    states = max((len(row.state) for row in rows), default=0)
-    sizes = max((len(size_text(row.size)) for row in rows), default=0)
-    lines: list[str] = []
-    dataset = None
-    for row in rows:
-        if row.dataset != dataset:
-            dataset = row.dataset
-            licence = f", licence: {row.licence}" if row.licence else ""
-            lines += _wrapped(dataset + licence, width, "", "    ")
-        head = f"  {row.state:<{states}}  {size_text(row.size):>{sizes}}  "
-        indent = " " * len(head)
-        lines += _wrapped(": ".join(filter(None, (row.file, row.note))), width, head, indent)
-        if row.path is not None and str(row.path) not in row.note:
-            lines.append(f"{indent}at {shown(row.path)}")
-    return "\n".join(lines)
-
-
-def _wrapped(said: str, width: int, first: str, others: str) -> list[str]:
-    wrapper = textwrap.TextWrapper(
-        width,
-        initial_indent=first,
-        subsequent_indent=others,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return wrapper.wrap(said) or [first.rstrip()]
 
 
 def size_text(size: int | None) -> str:

@@ -3,8 +3,9 @@
 import json
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from physml import files
 from physml.training.reporter import Reporter
@@ -189,3 +190,24 @@ class ManyBars(ManyLines):
 
 def many(total: int) -> ManyLines:
     return ManyBars(total) if sys.stderr.isatty() else ManyLines(total)
+
+
+# ---------------------------------------------------------------------------- before anything is run
+
+T = TypeVar("T")
+
+
+def tracked(items: Sequence[T], doing: str, every_s: float = 10.0) -> Iterator[T]:
+    """The items one by one, with a bar on a terminal, else with a line on standard error now and then."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(items, doing, console=Console(stderr=True), transient=True)
+        return
+    printed_at = time.monotonic()
+    for i, item in enumerate(items):
+        if time.monotonic() - printed_at > every_s:
+            printed_at = time.monotonic()
+            print(f"{doing}: {i}/{len(items)}", file=sys.stderr, flush=True)
+        yield item

@@ -1,9 +1,9 @@
 """The runs that a table or figure wants: composed, planned, made, and their records. No torch."""
 
-import argparse
 import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from physml.config.compose import Composed, compose
@@ -12,6 +12,7 @@ from physml.config.identity import identity
 from physml.errors import PhysmlError
 from physml.execution import planning, run_state, scheduler
 from physml.execution.processes import output_lines
+from physml.execution.progress import tracked
 from physml.execution.run_spec import RunSpec, checked_specs, folder_of
 from physml.lock import is_held
 from physml.paths import shown, work_root
@@ -21,61 +22,97 @@ from physml.records.record import Place
 Run = tuple[str, int, int]  # experiment, split, seed
 
 
-class Wanted:
-    """The runs that a table or figure wants, under the flags of the command line.
+@dataclass(frozen=True)
+class RunOptions:
+    """How requested runs are made.
 
-    only: the experiments that may be trained; None: all. `broken` says of an experiment why it cannot be
-    right, `blocked` why it cannot be run here, for want of data.
+    Args:
+        smoke: at tiny sizes, with made-up data.
+        device: of torch; None: that of each config.
+        verify: how data files are compared with the published ones; None: as each config has it.
+        force: train again what is done.
+        jobs: runs side by side; None: as many as the machine has room for.
+        max_hours: stop after so many, with checkpoints.
+    """
+
+    smoke: bool = False
+    device: str | None = None
+    verify: str | None = None
+    force: bool = False
+    jobs: int | None = None
+    max_hours: float | None = None
+
+    @property
+    def profile(self) -> str:
+        return "smoke" if self.smoke else "full"
+
+    @property
+    def overrides(self) -> list[str]:
+        """The options that are part of a config."""
+        chosen = {"profile": self.profile, "runtime.device": self.device, "data.verify": self.verify}
+        return [f"{key}={value}" for key, value in chosen.items() if value]
+
+
+class RequestedRuns:
+    """The runs that a table or figure wants.
+
+    Args:
+        runs: experiment, split and seed of each.
+        options: how they are made.
+        ident: of the table or figure.
+        only: the experiments that may be trained; None: all.
+
+    `broken` has for an experiment why it cannot be right, `blocked` why it cannot be run here, for want of
+    data.
     """
 
     def __init__(
         self,
         runs: Sequence[Run],
-        options: argparse.Namespace,
+        options: RunOptions,
         ident: str,
         only: Collection[str] | None = None,
     ) -> None:
         self.runs, self.options, self.id, self.only = runs, options, ident, only
-        self.extra = [f"profile={'smoke' if options.smoke else 'full'}"]
-        if options.device:
-            self.extra.append(f"runtime.device={options.device}")
-        if options.verify:
-            self.extra.append(f"data.verify={options.verify}")
         self.identities: dict[str, str | None] = {}
         self.broken: dict[str, str] = {}
         self.blocked: dict[str, str] = {}
         with steady():
-            for experiment in dict.fromkeys(e for e, _, _ in runs):
+            for experiment in tracked(
+                list(dict.fromkeys(e for e, _, _ in runs)), f"{ident}: reading configs"
+            ):
                 self._compose_one(experiment)
 
     def _compose_one(self, experiment: str) -> None:
         self.identities[experiment] = None
-        with self._telling(experiment):
+        with self._noting_errors(experiment):
             composed = self._composed(experiment, 0, 0)
             self.identities[experiment] = identity(composed.config)
             if reason := run_state.blocked_by(composed.config, composed.datasets):
                 self.blocked[experiment] = reason
 
     @contextlib.contextmanager
-    def _telling(self, experiment: str) -> Iterator[None]:
-        """What is wrong with one row is told in that row; the others go on."""
+    def _noting_errors(self, experiment: str) -> Iterator[None]:
+        """An error of one experiment is kept for its row; the others go on."""
         try:
             yield
         except PhysmlError as error:
             self.broken.setdefault(experiment, str(error))
 
     def _composed(self, experiment: str, split: int, seed: int) -> Composed:
-        return compose([f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.extra])
+        return compose(
+            [f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.options.overrides]
+        )
 
     def plan(self, *, probe: bool = False) -> dict[Run, planning.Planned]:
         """Every run that can be made, with its state. Keys are checked here, before hours of training."""
         planned: dict[Run, planning.Planned] = {}
         with steady():
-            for experiment in self.identities:
-                if experiment in self.broken or (self.only is not None and experiment not in self.only):
-                    continue
+            trained = [e for e in self.identities if self.only is None or e in self.only]
+            doing = "timing a few steps" if probe else "planning"
+            for experiment in tracked([e for e in trained if e not in self.broken], f"{self.id}: {doing}"):
                 runs = [run for run in self.runs if run[0] == experiment]
-                with self._telling(experiment):
+                with self._noting_errors(experiment):
                     specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
                     made = planning.plan(specs, force=self.options.force, probe=probe)
                     planned |= zip(runs, made, strict=True)
@@ -120,17 +157,15 @@ class Wanted:
     def records(self) -> list[dict[str, Any]]:
         """All records of the experiments in this profile: a smoke run is no stale full one."""
         found: list[dict[str, Any]] = []
-        profile = "smoke" if self.options.smoke else "full"
         for experiment in self.identities:
-            with self._telling(experiment):
-                of_profile = [
-                    r for r in record.records(folder_of(experiment)) if r["config"]["profile"] == profile
-                ]
+            with self._noting_errors(experiment):
+                every = record.records(folder_of(experiment))
+                of_profile = (r for r in every if r["config"]["profile"] == self.options.profile)
                 found += [{**r, "experiment": experiment} for r in of_profile]
         return found
 
     def running(self) -> set[Run]:
-        """Runs that a process works on now, told by their locks."""
+        """Runs that a process works on now, by their locks."""
         busy = set()
         for experiment, split, seed in self.runs:
             key = self.identities[experiment]

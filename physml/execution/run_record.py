@@ -34,7 +34,7 @@ def of_run(
         "backend": None,
         "short": config["short"],
         "provenance": config["provenance"],
-        "curve_csv": None,
+        "curve": None,
         "arrays": None,
         "code": code(),
         "packages": packages(),

@@ -16,7 +16,7 @@ import yaml
 from physml import files
 from physml.config.compose import HEADER, compose
 from physml.config.load import load, read_yaml, structure
-from physml.errors import ConfigError, RunFailed, near
+from physml.errors import ConfigError, InputError, RunFailed, near
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
@@ -32,6 +32,12 @@ class Range:
     low: float
     high: float
     log: bool = False
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise InputError(f"low must not be above high; got {self.low} and {self.high}.")
+        if self.log and self.low <= 0:
+            raise InputError(f"low must be positive for a logarithmic range; got {self.low}.")
 
 
 @dataclass(frozen=True)
@@ -145,12 +151,14 @@ def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
 
 
 def distributions(spec: SearchSpec) -> dict[str, Any]:
-    return {key: _distribution(key, value) for key, value in spec.space.items()}
+    return {key: _distribution(f"search {spec.id}: {key}", value) for key, value in spec.space.items()}
 
 
 def _distribution(key: str, value: Any) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+    if value == []:
+        raise ConfigError(f"{key} must have at least one value to choose from; got none.")
     if isinstance(value, list):
         return CategoricalDistribution(value)
     span = structure(Range, value, key)

@@ -38,11 +38,11 @@ def _beside(record: Record, key: str) -> Path:
 
 
 def read_curve(record: Record, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values of one metric from the curve_csv file of a record; rows without it are left out.
+    """Steps and values of one metric from the curve file of a record; rows without it are left out.
 
     Shapes: (n,), (n,). RecordError if the file is missing or damaged, or has no such column.
     """
-    path = _beside(record, "curve_csv")
+    path = _beside(record, "curve")
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)

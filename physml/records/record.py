@@ -2,6 +2,7 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,16 @@ from physml.errors import RecordError
 from physml.paths import results_roots, shown
 
 SCHEMA = 1
-REQUIRED = ("schema", "experiment", "identity", "split", "seed", "status", "metrics", "config")
+REQUIRED: dict[str, tuple[type, ...]] = {
+    "schema": (int,),
+    "experiment": (str, type(None)),
+    "identity": (str,),
+    "split": (int,),
+    "seed": (int,),
+    "status": (str,),
+    "metrics": (dict, type(None)),
+    "config": (dict,),
+}
 
 
 @dataclass(frozen=True)
@@ -44,12 +54,17 @@ def read(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecordError(f"{shown(path)} cannot be read: {error.strerror}.") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{shown(path)} is damaged: {error}. Delete it and run again.") from error
-    missing = [key for key in REQUIRED if key not in record] if isinstance(record, dict) else list(REQUIRED)
-    if missing or not isinstance(record["schema"], int):
-        what = f"it has no {', '.join(missing)}" if missing else f"its schema is {record['schema']!r}"
-        raise RecordError(f"{shown(path)} is not a record of physml: {what}. Move it away.")
+    known = record if isinstance(record, dict) else {}
+    wrong = [f"it has no {key}" for key in REQUIRED if key not in known]
+    wrong += [
+        f"its {key} is {reprlib.repr(known[key])}"
+        for key, kinds in REQUIRED.items()
+        if key in known and type(known[key]) not in kinds
+    ]
+    if wrong:
+        raise RecordError(f"{shown(path)} is not a record of physml: {', '.join(wrong)}. Move it away.")
     if record["schema"] > SCHEMA:
         raise RecordError(
             f"{shown(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. Update physml."

@@ -11,6 +11,7 @@ from physml.records.curves import read_array, read_curve, read_scores
 from physml.records.record import Record
 from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
 from physml.reporting.simulated_figure import simulate
+from physml.reporting.state import State
 from physml.reporting.table import Runs
 from physml.reporting.table_spec import Run
 
@@ -26,7 +27,7 @@ class Curve:
     """
 
     label: str
-    state: str
+    state: State
     done: int = 0
     wanted: int = 0
     x: np.ndarray | None = None
@@ -82,10 +83,10 @@ def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
     try:
         made = simulate(spec, panel, series)
     except DataError as error:
-        return Curve(series.label, f"blocked: {error}", line=series.line)
+        return Curve(series.label, State("blocked", str(error)), line=series.line)
     seeds = spec.seeds_of(series) if spec.kind == "simulation" else ()
-    state = "simulated" if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
-    curve = Curve(series.label, state, line=series.line)
+    word = "simulated" if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
+    curve = Curve(series.label, State(word), line=series.line)
     return dataclasses.replace(curve, **made)  # type: ignore[arg-type]
 
 
@@ -97,13 +98,13 @@ def _measured(
     found = list(runs.finished.values())
     shorts = tuple(sorted({record["short"] for record in found if record.get("short")}))
     if any((runs.experiment, *at) in running for at in wanted):
-        state = "running"
+        state = State("running")
     elif done < len(wanted):
         state = runs.unfinished(len(wanted), blocked)
     elif shorts:
-        state = "not comparable: short budget"
+        state = State("not comparable", "short budget")
     else:
-        state = "complete"
+        state = State("complete")
     curve = Curve(series.label, state, done, len(wanted), shorts=shorts, line=series.line)
     if not found:
         return curve
@@ -118,16 +119,16 @@ def _measured(
             return dataclasses.replace(curve, each=tuple(paths))
         return _mean_curve(curve, paths)
     except RecordError as error:
-        return dataclasses.replace(curve, state=f"failed: {error}")
+        return dataclasses.replace(curve, state=State("failed", str(error)))
 
 
 def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     """One curve through the points of a series that have runs."""
     done, wanted = sum(part.done for part in parts), sum(part.wanted for part in parts)
-    states = [part.state for part in parts if part.state != "complete"] or ["complete"]
-    state = next((s for s in states if s.startswith(("failed", "diverged", "running"))), states[0])
-    if 0 < done < wanted and state.startswith(("missing", "stale", "partial")):
-        state = f"partial {done}/{wanted}"
+    states = [part.state for part in parts if part.state.word != "complete"] or [State("complete")]
+    state = next((s for s in states if s.word in ("failed", "diverged", "running")), states[0])
+    if 0 < done < wanted and state.word in ("missing", "stale", "partial"):
+        state = State("partial", done=done, wanted=wanted)
     curve = Curve(
         series.label,
         state,
@@ -167,13 +168,3 @@ def state_lines(figure: Figure) -> list[str]:
             line = f"{panel.title}, {curve.label}: {runs}{curve.state}"
             lines.append(f"{line}; ends with {ends}" if ends else line)
     return lines
-
-
-def figure_state(figure: Figure) -> str:
-    """One line for a list of figures."""
-    words: dict[str, int] = {}
-    for _, curves in figure.panels:
-        for curve in curves:
-            word = curve.state.partition(" ")[0].removesuffix(":") if curve.wanted else curve.state
-            words[word] = words.get(word, 0) + 1
-    return ", ".join(f"{count} {word}" for word, count in words.items())

@@ -136,12 +136,15 @@ class FigureSpec:
         return series.seeds or self.seeds
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
-        """The same figure with these seeds for every curve."""
+        """The same figure with these seeds for every curve that has some: not all simulations do."""
+
+        def seeded(series: Series) -> Series:
+            return dataclasses.replace(series, seeds=seeds if self.seeds_of(series) else ())
+
         panels = tuple(
-            dataclasses.replace(panel, series=tuple(dataclasses.replace(s, seeds=()) for s in panel.series))
-            for panel in self.panels
+            dataclasses.replace(panel, series=tuple(map(seeded, panel.series))) for panel in self.panels
         )
-        return dataclasses.replace(self, seeds=seeds, panels=panels)
+        return dataclasses.replace(self, seeds=seeds if self.seeds else (), panels=panels)
 
     def shrunk(self) -> "FigureSpec":
         """The same figure for a smoke run: what `smoke` says in place of arguments of that name."""

@@ -13,6 +13,7 @@ import numpy as np
 from physml import files
 from physml.reporting.figure import Curve, Figure
 from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec
+from physml.reporting.state import State
 
 ROOMY = 4  # entries of a legend that still fit inside the axes
 
@@ -54,7 +55,7 @@ def draw(figure: Figure) -> "Canvas":
             axes.locator_params(nbins=6)
         if shared:
             continue
-        if len(curves) > 1 or spec.marks or not curves[0].state.startswith("simulated"):
+        if len(curves) > 1 or spec.marks or curves[0].wanted or not curves[0].drawn:
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)} if below else {}
             axes.legend(fontsize=7, ncols=3 if spec.kind == "trajectories" else 1, **place)
     for axes in grid[n:]:
@@ -131,8 +132,8 @@ def legend_label(curve: Curve) -> str:
     """What the legend says of a curve that is drawn: over how many runs, and that its budget is short."""
     if not curve.wanted:
         return curve.label
-    whole = curve.done == curve.wanted and curve.state != "running"
-    words = [f"{curve.done} run{'s' if curve.done > 1 else ''}" if whole else curve.state]
+    whole = curve.done == curve.wanted and curve.state.word != "running"
+    words = [f"{curve.done} run{'s' if curve.done > 1 else ''}" if whole else str(curve.state)]
     return f"{curve.label} ({', '.join([*words, *(['short budget'] if curve.shorts else [])])})"
 
 
@@ -141,10 +142,10 @@ def absent(curves: Iterable[Curve]) -> list[str]:
     states: dict[str, list[str]] = {}
     for curve in curves:
         if not curve.drawn:
-            said = curve.state
-            if said.startswith("blocked"):  # what to do, with paths of this machine, is for the screen
-                said = re.split(r": looked for |\. ", said)[0]
-            states.setdefault(said, []).append(curve.label)
+            state = curve.state
+            if state.word == "blocked":  # what to do, with paths of this machine, is for the screen
+                state = State("blocked", re.split(r": looked for |\. ", state.reason or "")[0])
+            states.setdefault(str(state), []).append(curve.label)
     return [f"{state}: {', '.join(labels)}" for state, labels in states.items()]
 
 

@@ -14,11 +14,11 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
+from physml.config.experiments import Source, source
 from physml.config.load import load, read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
-
-NONE = "–"  # nothing can stand here
+from physml.reporting.state import State
 
 # Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.
 OURS = {"searched-here": "searched here", "own": "chosen here, not searched"}
@@ -107,7 +107,7 @@ class SettingsSpec:
 
 @dataclass(frozen=True)
 class SettingResult:
-    """One cell. `ours` and `where` are None if there is nothing of ours to read; `state` is never empty."""
+    """One cell. `ours` and `where` are None if there is nothing of ours to read."""
 
     row: str
     column: SettingColumn
@@ -115,7 +115,7 @@ class SettingResult:
     code: str | None
     ours: str | None
     where: str | None  # lem/smnist-lem: model.dt
-    state: str
+    state: State
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class SettingsTable:
     @property
     def state(self) -> str:
         """One line: how many of the printed settings are as printed."""
-        printed = [cell.state.partition(":")[0] for cell in self.cells if cell.printed is not None]
+        printed = [cell.state.word for cell in self.cells if cell.printed is not None]
         words = ", ".join(f"{count} {word}" for word, count in Counter(printed).items())
         return f"{len(printed)} settings printed" + (f"; {words}" if words else "")
 
@@ -153,11 +153,12 @@ def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
 
 
 class Files:
-    """The YAML files of a folder like conf/, each read once."""
+    """The experiments, searches and groups of a folder like conf/, each read once."""
 
     def __init__(self, conf: Path = CONF) -> None:
         self.conf = conf
         self.read: dict[Path, dict[str, Any]] = {}
+        self.sources: dict[str, Source] = {}
 
     def file(self, group: str, name: str) -> dict[str, Any]:
         path = self.conf / group / f"{name}.yaml"
@@ -170,14 +171,12 @@ class Files:
         return self.read[path]
 
     def setting(self, experiment: str, key: str) -> Any:
-        """What an experiment runs with: its own file first, then those it starts from, then the file that is
-        chosen for the group."""
-        line = self._line(experiment)
+        """A setting of an experiment, else of the file that it, or every run, chooses for the group."""
+        made = self.experiment(experiment)
         group, *inner = key.split(".")
-        found = _first(line, [group, *inner])
-        if found is _ABSENT:
-            chosen = self._choice(line, group)
-            found = _first([self.file(group, chosen)] if chosen else [], inner)
+        found = _at(made.settings, [group, *inner])
+        if found is _ABSENT and (chosen := made.choices.get(group) or self._usual(group)):
+            found = _at(self.file(group, chosen), inner)
         if found is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
         if isinstance(found, str) and "${" in found:
@@ -185,23 +184,18 @@ class Files:
         return found
 
     def provenance(self, experiment: str) -> str | None:
-        kind = _first(self._line(experiment), ["provenance", "kind"])
+        kind = _at(self.experiment(experiment).settings, ["provenance", "kind"])
         return None if kind is _ABSENT else str(kind)
 
-    def _line(self, experiment: str) -> list[dict[str, Any]]:
-        """An experiment and those that it starts from; what comes first counts most."""
-        own = self.file("experiment", experiment)
-        bases = [d for d in own.get("defaults") or [] if isinstance(d, str) and d != "_self_"]
-        return [own, *(one for base in reversed(bases) for one in self._line(base))]
+    def experiment(self, name: str) -> Source:
+        if name not in self.sources:
+            self.sources[name] = source(name, self.conf)
+        return self.sources[name]
 
-    def _choice(self, line: list[dict[str, Any]], group: str) -> str | None:
-        """The file that an experiment, else every run, takes for a group: `override /model: lem`."""
-        for content in (*line, read_yaml(self.conf / "run.yaml")):
-            for pairs in (d for d in content.get("defaults") or [] if isinstance(d, dict)):
-                for key, name in pairs.items():
-                    if key.removeprefix("override").strip(" /") == group:
-                        return str(name)
-        return None
+    def _usual(self, group: str) -> str | None:
+        """The file that every run takes for a group, unless it says another."""
+        usual = read_yaml(self.conf / "run.yaml").get("defaults") or []
+        return next((str(d[group]) for d in usual if isinstance(d, dict) and group in d), None)
 
     def searches(self, patterns: Iterable[str]) -> list[str]:
         """The searches that are meant by names and patterns, each once."""
@@ -221,13 +215,8 @@ class Files:
 _ABSENT = object()
 
 
-def _first(contents: Iterable[Any], path: list[str]) -> Any:
-    """What stands at a path in the first of some mappings that has it."""
-    found = (_at(content, path) for content in contents)
-    return next((value for value in found if value is not _ABSENT), _ABSENT)
-
-
 def _at(node: Any, path: list[str]) -> Any:
+    """What stands at a path in nested mappings and lists."""
     for part in path:
         if isinstance(node, dict) and part in node:
             node = node[part]
@@ -245,11 +234,11 @@ def _result(spec: SettingsSpec, row: SettingRow, column: SettingColumn, files: F
     cell = spec.cell(row, column)
     if column.reads in ("range", "distribution"):
         ours, where = _of_searches(spec, column, cell.setting or "", files)
-        none = "not searched" if spec.searches else "no search"
-        none, kind = f"{none}: {cell.differs}" if spec.searches and cell.differs else none, None
+        none = State("not searched", cell.differs) if spec.searches else State("no search")
+        kind = None
     else:
         ours, where, kind = _of_experiment(column, cell, files)
-        none = "no experiment"
+        none = State("no experiment")
     state = none if ours is None else _state(cell, ours, kind)
     return SettingResult(row.label, column, cell.printed, cell.code, ours, where, state)
 
@@ -261,7 +250,7 @@ def _of_experiment(
     if cell.experiment is None or cell.setting is None:
         return None, None, None
     value = files.setting(cell.experiment, cell.setting)
-    ours = said(_use(value) if column.reads == "use" else value)
+    ours = value_text(_use(value) if column.reads == "use" else value)
     return ours, f"{cell.experiment}: {cell.setting}", files.provenance(cell.experiment)
 
 
@@ -280,10 +269,10 @@ def _of_searches(
 def _drawn(space: Any, reads: Reads) -> str:
     if isinstance(space, list):
         values = space if all(isinstance(v, int | float) and not isinstance(v, bool) for v in space) else None
-        named = [said(v) for v in values] if values else sorted({_use(v) for v in space}, reverse=True)
+        named = [value_text(v) for v in values] if values else sorted({_use(v) for v in space}, reverse=True)
         return f"{{{', '.join(named)}}}" if reads == "range" else "disc. uniform"
     if reads == "range":
-        return f"[{said(space['low'])}, {said(space['high'])}]"
+        return f"[{value_text(space['low'])}, {value_text(space['high'])}]"
     return "log uniform" if space.get("log") else "uniform"
 
 
@@ -291,15 +280,15 @@ def _use(value: Any) -> str:
     return "NO" if value is None or value is False else "YES"
 
 
-def said(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as papers write it.
 
     Example:
-        >>> said(0.0026), said(0.21), said(128), said([1e-5, 0.5]), said(None)
+        >>> value_text(0.0026), value_text(0.21), value_text(128), value_text([1e-5, 0.5]), value_text(None)
         ('2.6e-3', '0.21', '128', '[1e-5, 0.5]', 'none')
     """
     if isinstance(value, list):
-        return f"[{', '.join(map(said, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     if value is None or isinstance(value, bool | str):
         return "none" if value is None else str(value)
     if value == 0 or 0.01 <= abs(value) < 1e5:
@@ -308,17 +297,17 @@ def said(value: Any) -> str:
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
-def _state(cell: SettingCell, ours: str, kind: str | None) -> str:
+def _state(cell: SettingCell, ours: str, kind: str | None) -> State:
     """How ours stands to the paper, or where that prints nothing to the official code."""
     as_code = cell.code is not None and compare(cell.code, ours) in ("same", "rounded")
     if cell.printed is None:
-        beside = "" if cell.code is None else f": {'as' if as_code else 'other than'} in the official code"
-        return f"no printed value at hand{beside}"
+        beside = f"{'as' if as_code else 'other than'} in the official code"
+        return State("no printed value at hand", None if cell.code is None else beside)
     word = compare(cell.printed, ours)
     if word not in ("differs", "outside"):
-        return word
+        return State(word)
     reason = cell.differs or ("as in the official code" if as_code else OURS.get(kind or ""))
-    return f"{word}: {reason}" if reason else word
+    return State(word, reason)
 
 
 def compare(printed: str, ours: str) -> str:

@@ -1,12 +1,12 @@
 """Tables: a spec and the records of runs become cells with a state. No torch, no hydra.
 
 `collect` is pure: it takes the spec, the wanted identities and all records, and says for each cell what is
-known. `render.py` prints it.
+known. `table_text` puts it into words, `document` prints it.
 """
 
 import dataclasses
 import math
-import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from physml.data.datasets import UNVERIFIED
 from physml.records.record import SCHEMA, Record
 from physml.reporting import stats
+from physml.reporting.state import State
 from physml.reporting.stats import ClaimVerdict, Published, Summary
 from physml.reporting.table_spec import Cell, Claim, Column, Row, Run, TableSpec, experiments_of
 
@@ -25,12 +26,12 @@ class Yours:
     seed: int
     split: int
     value: float | None
-    state: str
+    state: State
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """One row in one column. Numbers are in the column's unit; `state` is never empty."""
+    """One row in one column. Numbers are in the column's unit."""
 
     row: str
     column: str
@@ -38,7 +39,7 @@ class CellResult:
     summary: Summary | None
     done: int
     wanted: int
-    state: str
+    state: State
     delta: float | None = None  # our mean (or best, against a best) minus the published value
     tolerance: float | None = None
     params_ours: int | None = None
@@ -156,23 +157,23 @@ class Runs:
         ended = {at: record for at, record in ended.items() if at not in finished}
         return cls(experiment, identity, dict(sorted(finished.items())), dict(sorted(ended.items())), stale)
 
-    def unfinished(self, wanted: int, blocked: str | None = None) -> str:
+    def unfinished(self, wanted: int, blocked: str | None = None) -> State:
         """The state of an experiment of which not all wanted runs have a result, and none is running."""
         for record in self.ended.values():
             status, reason = record["status"], record.get("reason") or "no reason recorded"
             if status == "diverged":
-                return "diverged"
+                return State("diverged")
             if status == "blocked":
-                return f"blocked: {reason}"
+                return State("blocked", reason)
             if status != "preempted":  # that one goes on where it stopped
-                return f"failed: {reason}"
+                return State("failed", reason)
         if blocked is not None:
-            return f"blocked: {blocked}"
+            return State("blocked", blocked)
         if self.finished:
-            return f"partial {len(self.finished)}/{wanted}"
+            return State("partial", done=len(self.finished), wanted=wanted)
         if self.identity is None:
-            return "blocked: the experiment can't be composed"
-        return "stale" if self.stale else "missing"
+            return State("blocked", "the experiment can't be composed")
+        return State("stale" if self.stale else "missing")
 
     def owns(self, record: Record) -> bool:
         return record["experiment"] == self.experiment or record["identity"] == self.identity
@@ -203,9 +204,10 @@ def _cell(
     wanted = len(spec.seeds) * len(spec.splits)
     if runs is None:
         if cell.published is None:
-            state = "no printed number, not run"
+            state = State("no printed number, not run")
         else:
-            state = f"quoted: {cell.published.quoted}" if cell.published.quoted else "not run here"
+            quoted = cell.published.quoted
+            state = State("quoted", quoted) if quoted else State("not run here")
         return CellResult(
             row.label,
             column.key,
@@ -271,25 +273,26 @@ def _state(
     blocked: str | None,
     values: Mapping[tuple[int, int], float],
     word: stats.Verdict | None,
-) -> str:
-    """The one word (with its reason) that a cell is in. What says most comes first."""
+) -> State:
+    """The state of a cell. What says most comes first."""
     wanted = [(split, seed) for split in spec.splits for seed in spec.seeds]
     if values and (reason := _incomparable(column, cell, runs)):
-        return f"not comparable: {reason}"
+        return State("not comparable", reason)
     if any((runs.experiment, *at) in running for at in wanted):
-        return "running"
+        return State("running")
     if len(values) < len(wanted):
         if len(runs.finished) > len(values):
-            return f"failed: the records have no {column.metric}"
+            return State("failed", f"the records have no {column.metric}")
         return runs.unfinished(len(wanted), blocked)
     if cell.published is None:
-        return "not published"
+        return State("not published")
     if word is None:
-        return f"no verdict below n = {stats.N_FOR_VERDICT}"
+        return State(f"no verdict below n = {stats.N_FOR_VERDICT}")
     published = cell.published
     if published.statistic == "best" and published.n is not None and published.n > len(values):
-        return f"partial {len(values)}/{published.n}"  # a best of fewer runs would be judged too harshly
-    return word
+        # a best of fewer runs would be judged too harshly
+        return State("partial", done=len(values), wanted=published.n)
+    return State(word)
 
 
 def _incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
@@ -311,13 +314,13 @@ def _incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
 def _yours(record: Record, column: Column, runs: Runs) -> Yours:
     value = _number(record, column)
     if record["status"] != "finished":
-        state = f"{record['status']}: {record.get('reason') or 'no reason recorded'}"
+        state = State(record["status"], record.get("reason") or "no reason recorded")
     elif record["identity"] != runs.identity:
-        state = "other settings"
+        state = State("other settings")
     elif reason := _incomparable(column, Cell(), dataclasses.replace(runs, finished={(0, 0): record})):
-        state = f"not comparable: {reason}"
+        state = State("not comparable", reason)
     else:
-        state = "outside the mean"
+        state = State("outside the mean")
     return Yours(record["seed"], record["split"], value, state)
 
 
@@ -425,8 +428,8 @@ def _claim(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
 
 
 def table_state(table: Table) -> str:
-    """One line for a list of tables: how many runs are there; what is said where a number is published, and
-    where nothing can be trained."""
+    """One line for a list of tables: how many runs are there, and the states of cells that have a published
+    number or can't be trained."""
     wanted = len(table.spec.runs)
     per: dict[str, int] = {}
     for row in table.spec.rows:
@@ -435,13 +438,10 @@ def table_state(table: Table) -> str:
             if cell.experiment:
                 done = next(c.done for c in table.column(column.key) if c.row == row.label)
                 per[cell.experiment] = max(per.get(cell.experiment, 0), done)
-    words: dict[str, int] = {}
+    words: Counter[str] = Counter()
     for result in table.cells:
-        if result.wanted and (result.published is not None or result.state.startswith("blocked")):
-            word = (
-                result.state if result.state.startswith("not comparable") else result.state.partition(":")[0]
-            )
-            word = re.sub(r" \d+/\d+$", "", word)
-            words[word] = words.get(word, 0) + 1
-    said = ", ".join(f"{count} {word}" for word, count in words.items())
-    return f"{sum(per.values())}/{wanted} runs" + (f"; {said}" if said else "")
+        state = result.state
+        if result.wanted and (result.published is not None or state.word == "blocked"):
+            words[str(state) if state.word == "not comparable" else state.word] += 1
+    counts = ", ".join(f"{count} {word}" for word, count in words.items())
+    return f"{sum(per.values())}/{wanted} runs" + (f"; {counts}" if counts else "")

@@ -1,13 +1,12 @@
-"""What a table says, in words and lines: cells, verdicts, claims, facts. Shared by all of its forms."""
+"""A table of results in words: cells, verdicts, claims and facts become a `Document`."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
+from physml.reporting.document import NONE, Document, Grid, Reasons, References
+from physml.reporting.state import State
 from physml.reporting.stats import LEVEL, N_FOR_VERDICT, Published, Summary
 from physml.reporting.table import CellResult, Table, Yours
 from physml.reporting.table_spec import Claim, Column
-
-NONE = "–"  # nothing can stand here
 
 RULE = (
     f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run. "
@@ -30,6 +29,38 @@ HEADS = (
     "parameters",
     "time, per step",
 )
+FOLDED = ((0, 8), (1, 6), (2, 4), (3, 5), (7, 9))  # which of HEADS stand above each other where it is narrow
+TEX_HEADS = (
+    ("Model", 0), ("Published", 1), ("Ours", 2), ("Runs", 3), (r"95\,\% interval", 4), ("Best", 5),
+    ("State", 7), ("Parameters", 8),
+)  # fmt: skip
+CSV_HEADS = (
+    "table", "row", "column", "metric", "unit", "better", "protocol", "experiment",
+    "published", "published_sd", "published_n", "published_statistic",
+    "mean", "sd", "n", "low", "high", "best", "done", "wanted", "delta", "tolerance", "state",
+    "parameters", "parameters_printed", "train_s", "ms_per_step",
+)  # fmt: skip
+
+
+def document(table: Table) -> Document:
+    spec = table.spec
+    reasons = Reasons()
+    grids = tuple(_grid(table, column, reasons) for column in spec.columns)
+    columns = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in spec.columns)
+    return Document(
+        id=spec.id,
+        title=spec.title,
+        caption=f"{spec.title} ({spec.source}).",
+        heads=HEADS,
+        tex_heads=TEX_HEADS,
+        grids=grids,
+        facts=(*fact_lines(table), *(f"Note: {note}" for note in spec.notes)),
+        values=(CSV_HEADS, *_values(table)),
+        folded=FOLDED,
+        reasons=reasons.lines(),
+        claim=tuple(claim_lines(table)),
+        references=References(columns, tuple(_reference_lines(table))),
+    )
 
 
 # --- words for numbers
@@ -119,65 +150,17 @@ def time_text(cell: CellResult) -> str:
     return f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}"
 
 
-# --- lines that all forms share
+# --- lines
 
 
-@dataclass(frozen=True)
-class Block:
+def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
     """One column of the paper's table, with a line for every row."""
-
-    column: Column
-    heading: str
-    lines: list[list[str]]
-    states: list[str]
-
-
-@dataclass
-class Reasons:
-    """Reasons too long for a cell, each once: the cell has its letter."""
-
-    said: list[str] = field(default_factory=list)
-
-    def short(self, state: str) -> str:
-        """`blocked: <long reason>` as `blocked (a)`; a state that fits stays."""
-        word, colon, reason = state.partition(": ")
-        if word == "quoted":  # from whom stands beside the published number
-            return word
-        if not colon or len(reason) <= LONG:
-            return state
-        if reason not in self.said:
-            self.said.append(reason)
-        return f"{word} ({letters(self.said.index(reason))})"
-
-    def lines(self) -> list[str]:
-        return [f"({letters(i)}) {reason}" for i, reason in enumerate(self.said)]
-
-
-LONG = 32  # characters of a reason that a cell has room for
-
-
-def letters(i: int) -> str:
-    """a, b, .., z, aa, ab, ..
-
-    Example:
-        >>> letters(0), letters(25), letters(26)
-        ('a', 'z', 'aa')
-    """
-    low = chr(ord("a") + i % 26)
-    return low if i < 26 else letters(i // 26 - 1) + low
-
-
-def blocks(table: Table, reasons: Reasons | None = None) -> list[Block]:
-    """Every column with its lines. reasons: takes the long reasons out of the cells and keeps them."""
-    return [_block(table, column, reasons) for column in table.spec.columns]
-
-
-def _block(table: Table, column: Column, reasons: Reasons | None) -> Block:
     places = decimals(table, column)
-    lines, states = [], []
+    lines: list[tuple[str, ...]] = []
+    states: list[State | None] = []
     for cell in table.column(column.key):
         lines.append(
-            [
+            (
                 f"{cell.row} (not in the paper)" if cell.extra else cell.row,
                 published_text(cell.published),
                 mean_text(cell.summary, places),
@@ -185,30 +168,29 @@ def _block(table: Table, column: Column, reasons: Reasons | None) -> Block:
                 interval_text(cell.summary, places),
                 NONE if cell.summary is None else f"{cell.summary.best:.{places}f}",
                 delta_text(cell, places),
-                reasons.short(cell.state) if reasons else cell.state,
+                reasons.short(cell.state),
                 params_text(cell),
                 time_text(cell),
-            ]
+            )
         )
         states.append(cell.state)
-        for mine in cell.yours:
-            lines.append(_yours_line(mine, places))
-            states.append("yours")
+        lines += [_yours_line(mine, places) for mine in cell.yours]
+        states += [None] * len(cell.yours)
     unit = f" [{column.unit}]" if column.unit else ""
     heading = f"{column.title}{unit}: {column.metric}, {column.better} is better, protocol {column.protocol}"
-    return Block(column, heading, lines, states)
+    return Grid(tuple(lines), tuple(states), heading)
 
 
-def _yours_line(mine: Yours, places: int) -> list[str]:
+def _yours_line(mine: Yours, places: int) -> tuple[str, ...]:
     split = f", split {mine.split}" if mine.split else ""
     value = NONE if mine.value is None else f"{mine.value:.{places}f}"
     gaps = [NONE] * (len(HEADS) - 8)
-    return [f"your run (seed {mine.seed}{split})", NONE, value, "1", NONE, NONE, NONE, mine.state, *gaps]
+    label = f"your run (seed {mine.seed}{split})"
+    return (label, NONE, value, "1", NONE, NONE, NONE, str(mine.state), *gaps)
 
 
-def reference_lines(table: Table) -> list[list[str]]:
+def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
     """Trivial references, one line each; least to greatest where rows were scored on different data."""
-    lines = []
     for name, scores in table.references.items():
         line = [name]
         for column in table.spec.columns:
@@ -218,8 +200,7 @@ def reference_lines(table: Table) -> list[list[str]]:
                 continue
             low, high = (f"{value:.{places}f}" for value in scores[column.key])
             line.append(low if low == high else f"{low} to {high}")
-        lines.append(line)
-    return lines
+        yield tuple(line)
 
 
 def claim_lines(table: Table) -> list[str]:
@@ -233,13 +214,13 @@ def claim_lines(table: Table) -> list[str]:
     for part in table.claim:
         column = columns[part.column]
         if part.gain is None:
-            said = "no comparable runs"
+            text = "no comparable runs"
         else:
             places = decimals(table, column)
             unit = f" in {column.unit}" if column.unit else ""
             gain = f"gain {part.gain.mean:+.{places}f}, interval {interval_text(part.gain, places)}{unit}"
-            said = f"{part.verdict or 'no verdict'} ({gain}, n = {part.gain.n})"
-        lines.append(f"{part.text} ({column.key}): {said}")
+            text = f"{part.verdict or 'no verdict'} ({gain}, n = {part.gain.n})"
+        lines.append(f"{part.text} ({column.key}): {text}")
     return lines
 
 
@@ -251,7 +232,7 @@ UNPROVEN = {
 
 
 def fact_lines(table: Table) -> list[str]:
-    """What stands below a table, as (word, value) in one string each."""
+    """The lines below a table."""
     spec, facts = table.spec, table.facts
     seeds = ", ".join(map(str, spec.seeds))
     splits = f"; splits {', '.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
@@ -289,5 +270,35 @@ def fact_lines(table: Table) -> list[str]:
     return lines
 
 
-def unit_title(column: Column) -> str:
-    return f"{column.title} [{column.unit}]" if column.unit else column.title
+def _values(table: Table) -> Iterator[tuple[object, ...]]:
+    """One line per row and column, in full precision. Trivial references are rows whose state is `trivial
+    reference`."""
+    rows = {row.label: row for row in table.spec.rows}
+
+    def line(label: str, column: Column, **values: object) -> tuple[object, ...]:
+        known: dict[str, object] = {
+            "table": table.spec.id, "row": label, "column": column.key, "metric": column.metric,
+            "unit": column.unit or "1", "better": column.better, "protocol": column.protocol, **values,
+        }  # fmt: skip
+        return tuple(known.get(head) for head in CSV_HEADS)
+
+    for column in table.spec.columns:
+        for cell in table.column(column.key):
+            p, s = cell.published, cell.summary
+            yield line(
+                cell.row, column,
+                experiment=table.spec.cell(rows[cell.row], column).experiment,
+                published=p and p.value, published_sd=p and p.sd, published_n=p and p.n,
+                published_statistic=p and p.statistic,
+                mean=s and s.mean, sd=s and s.sd, n=s and s.n, low=s and s.low, high=s and s.high,
+                best=s and s.best, done=cell.done, wanted=cell.wanted, delta=cell.delta,
+                tolerance=cell.tolerance, state=cell.state, parameters=cell.params_ours,
+                parameters_printed=cell.params_paper, train_s=cell.train_s, ms_per_step=cell.ms_per_step,
+            )  # fmt: skip
+            for mine in cell.yours:
+                label = f"{cell.row}: your run (seed {mine.seed})"
+                yield line(label, column, best=mine.value, state=mine.state)
+        for name, scores in table.references.items():
+            if column.key in scores:
+                low, high = scores[column.key]
+                yield line(name, column, low=low, high=high, state="trivial reference")

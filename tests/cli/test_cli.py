@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from physml.cli import commands, console, main
+from physml.cli import console, main
 from physml.data.datasets import dataset_names
 from physml.data.store import Store
 from physml.errors import DataError
@@ -125,6 +125,13 @@ WRONG = [
     (("run", "-m", *TINY, "seed=0,1", "--jobs", "0"), "must be a whole number from 1 on; got '0'"),
     (("run", *TINY, "--max-hours", "soon"), "must be a positive number of hours; got 'soon'"),
     (("run", *TINY, "--plam"), "unrecognized arguments: --plam"),
+    (("run", *TINY, "~tracker=-1", "--cfg"), "there is no tracker named -1. Known: none, wandb"),
+    (("run", *TINY, "~profile=[x]", "--cfg"), r"there is no profile named \[x\]"),
+    (("run", *TINY, "+tracker=[1,2]", "--cfg"), "tracker"),
+    (("run", "experiment=~nosuchuser/x.yaml"), "there is no home folder for ~nosuchuser"),
+    (("run", *TINY, "plugins=['~nosuchuser/a.py']"), "there is no home folder for ~nosuchuser"),
+    (("run", "experiment=\udcff.yaml"), r"an argument must be UTF-8 text; got 'experiment=.udcff.yaml'"),
+    (("run", *TINY, "--probe"), "--probe measures what --plan shows: give both"),
     (("table",), "name a table, e.g. physml table lem-4"),
     (("table", "lem-44"), "there is no table 'lem-44'. Did you mean lem-4"),
     (("table", "77"), "there is no table '77'"),
@@ -152,7 +159,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=[" ".join(a) for a, _ in WRONG])
+@pytest.mark.parametrize(("arguments", "says"), WRONG, ids=[ascii(" ".join(a)) for a, _ in WRONG])
 def test_a_wrong_command_is_told_what_to_do(
     physml: Callable[..., Said], arguments: tuple[str, ...], says: str
 ) -> None:
@@ -296,7 +303,7 @@ def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roo
 def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     physml: Callable[..., Said], own_roots: Path, command: tuple[str, ...]
 ) -> None:
-    code, out, _ = physml(*command, "--plan")
+    code, out, _ = physml(*command, "--plan", "--probe")
     assert code == 0
     head, *rows, total = out.strip().splitlines()
     assert head.split() == ["run", "ms", "per", "step", "hours", "state"]
@@ -307,6 +314,37 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     assert all(row[head.index("state") :].startswith("missing") for row in rows)
     assert re.match(rf"{len(rows)} runs, {len(rows)} to do: \d+\.\d\d hours one after another$", total)
     assert not list((own_roots / "results").rglob("*.json"))
+
+
+def test_a_plan_measures_nothing_unless_it_is_to(
+    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("physml.execution.planning._child", pytest.fail)
+    code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
+    assert code == 0
+    total = out.splitlines()[-1]
+    assert total.startswith("2 runs, 2 to do: 0.00 hours") and "2 of unknown time (--plan --probe" in total
+
+
+@pytest.mark.parametrize("name", ["PHYSML_RESULTS", "PHYSML_RUNS", "PHYSML_CACHE", "PHYSML_DATA"])
+def test_a_root_in_no_home_folder_is_refused(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "~nosuchuser/x")
+    code, _, err = physml("run", *TINY)
+    assert (code, err) == (2, "error: ~nosuchuser/x: there is no home folder for ~nosuchuser.\n")
+
+
+@pytest.mark.parametrize("command", [("table", "lem-8", "--no-run"), ("list", "tables")])
+def test_a_terminal_that_knows_ascii_alone_gets_ascii(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    made = process(*command)
+    assert (made.returncode, made.stderr) == (0, "") and made.stdout.isascii()
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
+    whole = process(*command).stdout
+    assert not whole.isascii() and len(made.stdout.splitlines()) == len(whole.splitlines())
 
 
 GET = "To get one: physml data get NAME"
@@ -346,8 +384,8 @@ def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
 
 
 def test_columns_are_aligned() -> None:
-    text = console.columns(("a", "bb"), [("ccc", "d"), ("", "e")])
-    assert text.splitlines() == ["a    bb", "ccc  d", "     e"]
+    lines = [console.Line(cells) for cells in (("a", "bb"), ("ccc", "d"), ("", "e"))]
+    assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
 
 
 @pytest.mark.parametrize("alias", ["lem-4", "4", "thesis-5.4", "5.4", "table-4"])
@@ -407,7 +445,7 @@ def test_errors_become_one_line_and_a_code(
     def fail(*_: object) -> int:
         raise error
 
-    monkeypatch.setattr(commands, "diff", fail)
+    monkeypatch.setattr("physml.records.record.read", fail)
     got, _, err = physml("diff", "a", "b")
     assert got == code
     assert re.fullmatch(says, err.strip())
@@ -417,7 +455,7 @@ def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.Mo
     def fail(*_: object) -> int:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(commands, "diff", fail)
+    monkeypatch.setattr("physml.records.record.read", fail)
     with pytest.raises(KeyError):
         physml("diff", "a", "b")
 

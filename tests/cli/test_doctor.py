@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from physml.cli import doctor
+from physml.cli import doctor, main
 from physml.cli.doctor import Row
 
 
@@ -27,7 +27,7 @@ def plain_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_report_of_a_working_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.main() == 0
+    assert main.main(["doctor"]) == 0
     out = capsys.readouterr().out
     for topic in doctor.CHECKS:
         assert f"\n{topic}\n" in f"\n{out}"
@@ -150,5 +150,5 @@ def test_the_exit_code_says_whether_something_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "CHECKS", {"a": lambda: iter([Row("a", "b", "c", "missing", "Get it.")])})
-    assert doctor.main() == 1
+    assert main.main(["doctor"]) == 1
     assert "! b  c\n       Get it." in capsys.readouterr().out

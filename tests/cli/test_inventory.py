@@ -104,8 +104,8 @@ def test_lines_below_are_wrapped_and_hang() -> None:
 
 def test_listing_imports_neither_torch_nor_hydra() -> None:
     code = (
-        "import sys\nfrom physml import listing\n"
-        "for kind in listing.KINDS: listing.entries(kind)\n"
+        "import sys\nfrom physml.cli import inventory\n"
+        "for kind in inventory.KINDS: inventory.entries(kind)\n"
         "print([name for name in ('torch', 'hydra', 'omegaconf', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

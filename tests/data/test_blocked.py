@@ -46,10 +46,9 @@ def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -
 
 def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
     code = (
-        "import sys\nfrom physml.execution.requested_runs import Wanted\nimport argparse\n"
-        "options = argparse.Namespace(smoke=False, device=None, force=False, seeds=None, verify=None)\n"
-        "wanted = Wanted([('cornn/har2-cornn', 0, 0)], options, 'x')\n"
-        "print(wanted.blocked, 'torch' in sys.modules)"
+        "import sys\nfrom physml.execution.requested_runs import RequestedRuns, RunOptions\n"
+        "requested = RequestedRuns([('cornn/har2-cornn', 0, 0)], RunOptions(), 'x')\n"
+        "print(requested.blocked, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert "UCI HAR Dataset.zip missing" in done.stdout and done.stdout.endswith("False\n"), done.stderr

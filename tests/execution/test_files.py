@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 import run_child
@@ -309,3 +310,20 @@ def test_a_failure_does_not_replace_a_finished_record(monkeypatch):
         with pytest.raises(RunFailed, match=r"ZeroDivisionError.*The earlier record .* is kept"):
             h.make(spec, force=True)
     assert h.numbers(h.make(spec)) == h.numbers(want)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[" * 100_000, "is damaged: maximum recursion depth"),
+        ("[" + "1" * 5000 + "]", "is damaged: Exceeds the limit"),
+        ("[]", "it has no schema, it has no experiment"),
+        ('{"schema": true, "config": []}', r"its schema is True, its config is \[\]"),
+    ],
+)
+def test_a_malformed_record_is_one_line_with_its_file(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(RecordError, match=rf"a\.json .*{says}") as refusal:
+        record.read(path)
+    assert "\n" not in str(refusal.value)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from physml.errors import InputError
 from physml.ops.native import library
 from physml.ops.native.library import Unavailable, load
 
@@ -242,3 +243,10 @@ def test_nan_stays_nan(source: Path) -> None:
     x[5] = torch.nan
     for name in ("tanhs", "sigmoids"):
         assert call(name, x, source).isnan().nonzero().tolist() == [[5]]
+
+
+@pytest.mark.parametrize("name", ["PHYSML_NATIVE_FLAGS", "CC"])
+def test_words_with_an_open_quote_are_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "'")
+    with pytest.raises(InputError, match=rf"{name} must be words as a shell reads them; got .*No closing"):
+        library.load(Path("none.c"), torch.float32)

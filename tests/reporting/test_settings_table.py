@@ -16,7 +16,7 @@ from physml.config.compose import compose
 from physml.config.load import structure
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
-from physml.reporting.settings_formats import FORMS, settings_csv
+from physml.reporting.document import FORMS, comma_separated
 from physml.reporting.settings_table import (
     Files,
     SettingsSpec,
@@ -24,8 +24,9 @@ from physml.reporting.settings_table import (
     collect_settings,
     compare,
     load_settings,
-    said,
+    value_text,
 )
+from physml.reporting.settings_text import document
 from physml.reporting.table_spec import find_table, load_table, table_ids
 
 IDS = table_ids(kind="settings")
@@ -110,8 +111,8 @@ def test_ours_is_compared_with_the_printed_setting(printed: str, ours: str, word
 
 @pytest.mark.parametrize("value", [2.6e-3, 1e-8, 0.01, 0.0, 94.5, 12000, 3.14159e-7, 2e5, -4e-3])
 def test_a_number_is_said_so_that_it_reads_back(value: float) -> None:
-    assert float(said(value)) == pytest.approx(value, rel=1e-5)
-    assert "e-0" not in said(value)
+    assert float(value_text(value)) == pytest.approx(value, rel=1e-5)
+    assert "e-0" not in value_text(value)
 
 
 # ---------------------------------------------------------------------------- what is read
@@ -234,7 +235,7 @@ PRINTED = {"experiment": "p/printed"}
 )
 def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state: str) -> None:
     result = one(conf, cell, **column)
-    assert (result.ours, result.state) == (ours, state)
+    assert (result.ours, str(result.state)) == (ours, state)
     assert (result.where is None) == (ours is None)
 
 
@@ -256,16 +257,16 @@ def test_ranges_are_those_of_our_searches(
     conf: Path, searches: tuple[str, ...], setting: str, reads: str, ours: str
 ) -> None:
     result = one(conf, {"printed": ours}, searches=searches, setting=setting, reads=reads)
-    assert (result.ours, result.state) == (ours, "same")
+    assert (result.ours, str(result.state)) == (ours, "same")
 
 
 def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     cell = {"printed": "[1, 5]"}
     column: Any = {"setting": "net.h", "reads": "range"}
-    assert one(conf, cell, **column).state == "no search"
-    assert one(conf, cell, searches=("c",), **column).state == "not searched"
+    assert one(conf, cell, **column).state.word == "no search"
+    assert one(conf, cell, searches=("c",), **column).state.word == "not searched"
     fixed = one(conf, {**cell, "differs": "fixed"}, searches=("c",), **column)
-    assert (fixed.ours, fixed.where, fixed.state) == (None, None, "not searched: fixed")
+    assert (fixed.ours, fixed.where, str(fixed.state)) == (None, None, "not searched: fixed")
 
 
 # ---------------------------------------------------------------------------- what a file must say
@@ -317,9 +318,10 @@ def test_no_difference_is_silent_and_no_reason_idle(ident: str) -> None:
     table = made(ident)
     given = {(r.label, key) for r in table.spec.rows for key, cell in r.cells.items() if cell.differs}
     for cell in table.cells:
-        assert cell.state not in ("differs", "outside"), (cell.row, cell.column.key, cell.ours)
+        silent = cell.state.word in ("differs", "outside") and not cell.state.reason
+        assert not silent, (cell.row, cell.column.key, cell.ours)
         if (cell.row, cell.column.key) in given:
-            assert cell.state.startswith(("differs: ", "outside: ", "not searched: "))
+            assert cell.state.reason and cell.state.word in ("differs", "outside", "not searched")
 
 
 @pytest.mark.parametrize("ident", IDS)
@@ -331,24 +333,24 @@ def test_what_the_official_code_has_runs_as_official(ident: str) -> None:
             cell = table.cell(row, column)
             official = f"{cell.experiment}-official"
             if cell.code and cell.printed and (CONF / "experiment" / f"{official}.yaml").is_file():
-                ours = said(files.setting(official, cell.setting or ""))
+                ours = value_text(files.setting(official, cell.setting or ""))
                 assert compare(cell.code, ours) == "same", (row.label, column.key)
 
 
 @pytest.mark.parametrize("ident", IDS)
 def test_every_form_has_every_cell(ident: str) -> None:
     table = made(ident)
-    markdown = [line for line in FORMS["md"](table).splitlines() if line.startswith("| ")][2:]
-    tabular = [line for line in FORMS["tex"](table).splitlines() if line.endswith(r" \\")][1:]
+    markdown = [line for line in FORMS["md"](document(table)).splitlines() if line.startswith("| ")][2:]
+    tabular = [line for line in FORMS["tex"](document(table)).splitlines() if line.endswith(r" \\")][1:]
     for cell, md, tex in zip(table.cells, markdown, tabular, strict=True):
         where, values = (cell.row, cell.column.title), (cell.printed, cell.code, cell.ours)
-        shown = [said for said in (*where, *values, cell.state) if said]
-        assert [said for said in md.strip("| ").split(" | ") if said in shown] == shown
+        shown = [text for text in (*where, *values, str(cell.state)) if text]
+        assert [text for text in md.strip("| ").split(" | ") if text in shown] == shown
         assert len(tex.split(" & ")) == len(md.split(" | ")) - 1
-    lines = list(csv.DictReader(io.StringIO(settings_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(comma_separated(document(table)))))
     assert len(lines) == len(table.spec.rows) * len(table.spec.columns)
     assert all(all(line.values()) for line in lines), "an empty cell"
-    assert {line["state"] for line in lines} == {cell.state for cell in table.cells}
+    assert {line["state"] for line in lines} == {str(cell.state) for cell in table.cells}
 
 
 def test_the_line_of_a_table_counts_what_is_printed(conf: Path) -> None:
@@ -406,12 +408,10 @@ def test_the_table_in_results_is_the_one_that_conf_gives(ident: str) -> None:
     for suffix, form in FORMS.items():
         path = ROOT / "results" / "tables" / f"{ident}.{suffix}"
         said_there = path.read_text(encoding="utf-8")
-        assert said_there == form(made(ident)), f"make table-{ident} writes it anew"
+        assert said_there == form(document(made(ident))), f"make table-{ident} writes it anew"
 
 
 def test_settings_import_neither_torch_nor_hydra() -> None:
-    code = (
-        "import sys, physml.reporting.settings_table, physml.reporting.settings_formats; print(*sys.modules)"
-    )
+    code = "import sys, physml.reporting.settings_table, physml.reporting.settings_text; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not set(done.stdout.split()) & {"torch", "hydra", "omegaconf", "scipy", "rich", "tasks"}

@@ -18,11 +18,11 @@ from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 from physml.reporting import table_spec as tables
+from physml.reporting.document import FORMS, Screen, write
 from physml.reporting.stats import N_FOR_VERDICT
 from physml.reporting.table import Table, collect, table_state
-from physml.reporting.table_formats import FORMS, render_console, write_table
 from physml.reporting.table_spec import TableSpec
-from physml.reporting.table_text import HEADS, blocks, claim_lines, fact_lines
+from physml.reporting.table_text import HEADS, claim_lines, document, fact_lines
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -213,13 +213,13 @@ def console(table: Table, width: int) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, legacy_windows=False).print(render_console(table))
+    Console(file=out, width=width, color_system=None, legacy_windows=False).print(Screen(document(table)))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def renderings() -> dict[str, str]:
     table = synthetic()
-    forms = {f"table.{suffix}": form(table) for suffix, form in FORMS.items()}
+    forms = {f"table.{suffix}": form(document(table)) for suffix, form in FORMS.items()}
     return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 240)}
 
 
@@ -229,12 +229,12 @@ def renderings() -> dict[str, str]:
 @pytest.mark.parametrize("label", STATES)
 def test_every_state_is_reached(label: str) -> None:
     cell = next(c for c in synthetic().column("official") if c.row == label)
-    assert cell.state == STATES[label][1]
+    assert str(cell.state) == STATES[label][1]
 
 
 def test_a_metric_may_have_another_protocol_than_its_run() -> None:
     cell = next(c for c in synthetic().column("clean") if c.row == "agrees")
-    assert cell.state == "not published"  # not "other protocol": `scoring` says clean
+    assert str(cell.state) == "not published"  # not "other protocol": `scoring` says clean
     assert cell.summary is not None and cell.summary.mean == pytest.approx(0.99, abs=1e-3)
 
 
@@ -247,13 +247,13 @@ def test_a_best_of_n_is_held_against_our_first_n() -> None:
     cell = table.column("official")[0]
     assert cell.summary is not None and cell.summary.best == pytest.approx(0.101)  # of all five
     assert cell.delta == pytest.approx(0.99 * 1.01 - 1.0)  # of the first three
-    assert cell.state == "agrees"
+    assert str(cell.state) == "agrees"
 
 
 def test_no_verdict_below_three_seeds() -> None:
     made = spec(seeds=[0, 1])
     table = collect(made, ids("t/agrees"), STATES["agrees"][0])
-    assert table.column("official")[0].state == f"no verdict below n = {N_FOR_VERDICT}"
+    assert str(table.column("official")[0].state) == f"no verdict below n = {N_FOR_VERDICT}"
 
 
 def test_runs_of_other_seeds_and_splits_do_not_count() -> None:
@@ -265,18 +265,18 @@ def test_runs_of_other_seeds_and_splits_do_not_count() -> None:
 def test_a_run_found_twice_counts_once() -> None:
     records = [*STATES["agrees"][0], record("t/agrees", 0, 0.5)]
     cell = collect(spec(), ids("t/agrees"), records).column("official")[0]
-    assert cell.state == "agrees"
+    assert str(cell.state) == "agrees"
 
 
 def test_a_run_that_failed_first_and_finished_later_counts() -> None:
     records = [record("t/agrees", 0, None, status="failed", reason="disk full"), *STATES["agrees"][0]]
-    assert collect(spec(), ids("t/agrees"), records).column("official")[0].state == "agrees"
+    assert str(collect(spec(), ids("t/agrees"), records).column("official")[0].state) == "agrees"
 
 
 def test_runs_of_yours_stay_outside() -> None:
     cell = next(c for c in synthetic().column("official") if c.row == "better")
     assert cell.summary is not None and cell.summary.n == 3
-    assert [(y.seed, y.state) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
+    assert [(y.seed, str(y.state)) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
     assert cell.yours[0].value == pytest.approx(0.4949)
 
 
@@ -334,16 +334,16 @@ def test_rendering_is_golden(name: str) -> None:
 
 
 def test_no_cell_is_empty() -> None:
-    for block in blocks(synthetic()):
-        for line in block.lines:
+    for grid in document(synthetic()).grids:
+        for line in grid.lines:
             assert len(line) == len(HEADS) and all(text.strip() for text in line)
-    for row in csv.reader(io.StringIO(FORMS["csv"](synthetic()))):
+    for row in csv.reader(io.StringIO(FORMS["csv"](document(synthetic())))):
         assert all(row)
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    first = [path.read_bytes() for path in write_table(synthetic(), tmp_path)]
-    assert [path.read_bytes() for path in write_table(synthetic(), tmp_path)] == first
+    first = [path.read_bytes() for path in write(document(synthetic()), tmp_path)]
+    assert [path.read_bytes() for path in write(document(synthetic()), tmp_path)] == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["nobody-1.csv", "nobody-1.md", "nobody-1.tex"]
 
 
@@ -440,8 +440,8 @@ def test_every_table_of_conf_loads_and_renders(ident: str) -> None:
     for experiment in tables.experiments_of(made):
         assert (CONF / "experiment" / f"{experiment}.yaml").is_file()
     table = collect(made, ids(*tables.experiments_of(made)), [])
-    assert {cell.state for cell in table.cells if cell.wanted} == {"missing"}
-    assert all(form(table) for form in FORMS.values())
+    assert {str(cell.state) for cell in table.cells if cell.wanted} == {"missing"}
+    assert all(form(document(table)) for form in FORMS.values())
 
 
 def test_aliases_are_unique() -> None:
@@ -514,7 +514,10 @@ def test_an_extra_row_joins_the_table() -> None:
 
 
 def test_tables_import_neither_torch_nor_hydra() -> None:
-    code = "import sys, physml.reporting.table, physml.reporting.table_formats, physml.reporting.figure; print(*sys.modules)"
+    code = (
+        "import sys, physml.reporting.document, physml.reporting.table_text, physml.reporting.figure;"
+        "print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(done.stdout.split())
     assert not loaded & {"torch", "hydra", "omegaconf", "scipy", "matplotlib", "rich", "tasks"}
@@ -531,7 +534,7 @@ def test_runs_on_unverified_data_are_not_comparable() -> None:
     runs = [record("t/agrees", k, 0.01, data={"kind": "unverified data"}) for k in range(3)]
     made = collect(spec(), ids("t/agrees"), runs)
     (cell,) = [cell for cell in made.column("official") if cell.row == "agrees"]
-    assert cell.state == "not comparable: unverified data"
+    assert str(cell.state) == "not comparable: unverified data"
 
 
 def test_data_that_were_not_compared_are_named_below_the_table() -> None:

@@ -18,6 +18,7 @@ from threading import Lock
 
 import torch
 
+from physml.errors import InputError
 from physml.files import locked
 from physml.paths import cache_root, shown
 
@@ -63,7 +64,7 @@ def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
 
 def _loaded(source: Path, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
     compiler = _compiler(os.environ.get("CC"))
-    flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *shlex.split(more_flags)]
+    flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *_words("PHYSML_NATIVE_FLAGS", more_flags)]
     name = f"{source.stem}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
     path = cache_root() / "native" / name
     try:
@@ -85,11 +86,19 @@ def _loaded(source: Path, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
         ) from error
 
 
+def _words(variable: str, text: str) -> list[str]:
+    """A variable's value, split as a shell does it."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{variable} must be words as a shell reads them; got {text!r}: {error}.") from error
+
+
 def _compiler(asked: str | None) -> list[str]:
     """The command of CC, or the first compiler on the PATH."""
     if asked:
-        command = shlex.split(asked)
-        if shutil.which(command[0]) is None:
+        command = _words("CC", asked)
+        if not command or shutil.which(command[0]) is None:
             raise Unavailable(f"no C compiler: CC={asked} is not there")
         return command
     for name in COMPILERS:

@@ -1,0 +1,64 @@
+"""`physml data`: the data sets, their files, and whether they are sound."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from physml.cli.options import add_verify
+from physml.paths import shown
+
+if TYPE_CHECKING:
+    from physml.cli.console import Line
+    from physml.data.catalogue import DataRow
+
+
+def add(commands: Any) -> None:
+    data = commands.add_parser("data", help="list, get or check data sets")
+    data.add_argument("action", choices=("list", "get", "check"), metavar="{list,get,check}")
+    data.add_argument(
+        "names",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help="data sets, or tasks that read them; default: all",
+    )
+    add_verify(data)
+    data.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Exit code 2 where something is damaged."""
+    from physml.data import catalogue
+    from physml.data.store import Store
+
+    store = Store.from_env(options.verify or "bytes")
+    chosen = catalogue.choose(options.names)
+    work = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}
+    rows = work[options.action](chosen, store)
+    print(text(rows))
+    for line in catalogue.summary(chosen, store):
+        print(line)
+    return 2 if any(row.state == "damaged" for row in rows) else 0
+
+
+def text(rows: "Sequence[DataRow]", width: int | None = None) -> str:
+    """Data sets with their files below, wrapped at `width`, the terminal's when not given; no path is cut."""
+    from physml.cli.console import aligned, terminal_width
+
+    return aligned(list(_lines(rows)), max(width or terminal_width(110), 60))
+
+
+def _lines(rows: "Sequence[DataRow]") -> "Iterator[Line | str]":
+    from physml.cli.console import Line
+    from physml.data.catalogue import size_text
+
+    widest = max((len(size_text(row.size)) for row in rows), default=0)
+    dataset = None
+    for row in rows:
+        if row.dataset != dataset:
+            dataset = row.dataset
+            yield f"{dataset}, licence: {row.licence}" if row.licence else dataset
+        about = ": ".join(filter(None, (row.file, row.note)))
+        yield Line((f"  {row.state}", size_text(row.size).rjust(widest), about))
+        if row.path is not None and str(row.path) not in row.note:
+            yield Line(("", "", f"at {shown(row.path)}"), whole=True)

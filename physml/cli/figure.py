@@ -1,0 +1,55 @@
+"""`physml figure`: what is missing is trained; the figure is drawn."""
+
+import argparse
+import dataclasses
+from typing import Any
+
+from physml.cli.options import (
+    SMOKE,
+    add_published,
+    check_probe,
+    each,
+    results_folder,
+    run_options,
+    smoke_roots,
+)
+from physml.paths import shown
+
+
+def add(commands: Any) -> None:
+    figure = commands.add_parser("figure", help="train what is missing and draw a figure of a paper")
+    figure.add_argument("ids", nargs="+", metavar="ID", help="lem-fig-4")
+    add_published(figure)
+    figure.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    check_probe(options)
+    with smoke_roots(options.smoke):
+        return each(options.ids, lambda name: _figure(name, options))
+
+
+def _figure(name: str, options: argparse.Namespace) -> int:
+    from physml.cli.console import show_requested
+    from physml.execution.requested_runs import RequestedRuns
+    from physml.reporting.figure import collect, state_lines
+    from physml.reporting.figure_spec import find_figure, load_figure
+    from physml.reporting.plot import write_figure
+    from physml.reporting.table_spec import parse_seeds
+
+    spec = load_figure(find_figure(name, options.paper))
+    if options.seeds:
+        spec = spec.with_seeds(parse_seeds(options.seeds))
+    if options.smoke:
+        spec = dataclasses.replace(spec.shrunk(), title=f"{spec.title} ({SMOKE})")
+    requested = RequestedRuns(spec.runs, run_options(options), spec.id)
+    if options.plan:
+        return show_requested(requested, probe=options.probe)
+    code = 0 if options.no_run else requested.make()
+    records = requested.records()
+    made = collect(spec, requested.identities, records, requested.running(), blocked=requested.untrainable)
+    print("\n".join(state_lines(made)))
+    with results_folder("figures", options.smoke) as folder:
+        file = write_figure(made, folder)
+    print(f"written: {shown(file)}")
+    return code

@@ -1,0 +1,55 @@
+"""`physml list`: models, tasks, tables, figures or experiments."""
+
+import argparse
+import sys
+from typing import Any
+
+from physml.cli.options import add_verify
+from physml.errors import ConfigError, DataError, near
+
+
+def add(commands: Any) -> None:
+    listing = commands.add_parser("list", help="models, tasks, tables, figures or experiments")
+    listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments"))
+    listing.add_argument(
+        "named", nargs="?", metavar="PART", help="only those with this in their name: g2/texas, 'lem/*-short'"
+    )
+    listing.add_argument(
+        "--measure",
+        nargs="*",
+        metavar="TASK",
+        default=None,
+        help="load the data of tasks, and keep sizes and trivial references; default: all that are here",
+    )
+    add_verify(listing)
+    listing.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.cli import inventory
+
+    if options.measure is not None:
+        return _measure(options.kind, options.measure, options.verify or "bytes")
+    print(inventory.text(inventory.entries(options.kind, options.named)))
+    return 0
+
+
+def _measure(kind: str, names: list[str], verify: str) -> int:
+    """Measures the tasks; exit code 2 where one that was named cannot be."""
+    from physml.cli import inventory, task_facts
+
+    if kind != "tasks":
+        raise ConfigError(f"--measure is for tasks, not for {kind}.")
+    known = [entry.name for entry in inventory.tasks() if entry.target]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"there is no task {name}. {near(name, known)}")
+    code = 0
+    for name in names or known:
+        try:
+            task_facts.measure(name, verify)
+        except DataError as error:
+            print(f"{name}: not measured: {error}", file=sys.stderr)
+            code = 2 if names else code
+    print(inventory.text([entry for entry in inventory.tasks() if entry.name in (names or known)]))
+    return code

@@ -1,0 +1,78 @@
+"""`physml run`: one model on one task, or all combinations."""
+
+import argparse
+from typing import Any
+
+from physml.cli.options import add_jobs, add_plan, add_verify, check_probe
+
+
+def add(commands: Any) -> None:
+    run = commands.add_parser(
+        "run",
+        help="train one model on one task, or many with -m",
+        epilog="Example: physml run model=lem task=fitzhugh_nagumo seed=1",
+    )
+    run.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides: model=lem trainer.epochs=3"
+    )
+    run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
+    run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
+    run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
+    add_plan(run)
+    add_jobs(run)
+    add_verify(run)
+    run.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.config.compose import compose, expand
+
+    check_probe(options)
+    combinations = expand(options.overrides) if options.multirun else [options.overrides]
+    verify = [f"data.verify={options.verify}"] if options.verify else []
+    composed = [compose([*c, *verify]) for c in combinations]
+    if options.cfg:
+        import yaml
+
+        from physml.config.identity import identity
+
+        for one in composed:
+            print(f"# identity {identity(one.config)}")
+            print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
+    from physml.cli.console import show_outcomes, show_plan
+    from physml.execution import planning, scheduler
+    from physml.execution.progress import tracked
+    from physml.execution.run_spec import checked_specs
+
+    specs = checked_specs(composed, adhoc=options.adhoc)
+    if options.cfg:
+        return 0
+    if options.plan and options.probe:
+        timed = tracked(specs, "timing a few steps")
+        show_plan([p for spec in timed for p in planning.plan([spec], force=options.force, probe=True)])
+        return 0
+    planned = planning.plan(specs, force=options.force)
+    if options.plan:
+        show_plan(planned)
+        return 0
+    if len(specs) == 1 and options.max_hours is None:
+        return _run_one(planned[0], options.force)
+    outcome = scheduler.carry_out(
+        planned, jobs=options.jobs, force=options.force, max_hours=options.max_hours
+    )
+    show_outcomes(planned, outcome)
+    return max(outcome.exit_code, 2 if any(one.state == "blocked" for one in planned) else 0)
+
+
+def _run_one(planned: Any, force: bool) -> int:
+    """In this process."""
+    from physml.cli.console import describe
+    from physml.execution import run_state
+    from physml.execution.progress import reporter
+    from physml.execution.run import perform
+
+    if planned.state == "blocked":
+        run_state.refuse_blocked(planned.spec)
+    made = perform(planned.spec, reporter(), force=force)
+    print(describe(made))
+    return 0 if made["status"] == "finished" else 1

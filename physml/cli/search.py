@@ -1,0 +1,26 @@
+"""`physml search`: random search on validation data."""
+
+import argparse
+from typing import Any
+
+from physml.cli.options import add_jobs, add_verify, each
+
+
+def add(commands: Any) -> None:
+    search = commands.add_parser("search", help="random search on validation data; writes an experiment file")
+    search.add_argument(
+        "ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn"
+    )
+    add_jobs(search)
+    add_verify(search)
+    search.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.execution.search import search
+
+    verify = options.verify or "bytes"
+    return each(
+        options.ids,
+        lambda name: search(name, jobs=options.jobs, max_hours=options.max_hours, verify=verify),
+    )

@@ -1,0 +1,168 @@
+"""`physml table`: what is missing is trained; the table stands beside the paper's numbers."""
+
+import argparse
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physml.cli.options import (
+    SMOKE,
+    add_published,
+    check_probe,
+    each,
+    results_folder,
+    run_options,
+    smoke_roots,
+)
+from physml.errors import ConfigError
+from physml.paths import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from physml.execution.requested_runs import RequestedRuns
+    from physml.reporting.document import Document
+    from physml.reporting.table import Table
+    from physml.reporting.table_spec import TableSpec
+
+
+def add(commands: Any) -> None:
+    table = commands.add_parser(
+        "table", help="train what is missing and print a table beside the paper's numbers"
+    )
+    table.add_argument("ids", nargs="*", metavar="ID", help="lem-4, 4 (with --paper), thesis-5.4")
+    table.add_argument("--all", action="store_true", help="every table with its state, nothing is trained")
+    table.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="label=L,experiment=FILE",
+        help="an extra row, or label=L,COLUMN=FILE,...; only such rows are trained",
+    )
+    table.add_argument(
+        "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
+    )
+    add_published(table)
+    table.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.reporting import table_spec as tables
+
+    check_probe(options)
+    if options.all:
+        return _all_with_state(options.paper)
+    if not options.ids:
+        raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
+
+    def one(name: str) -> int:
+        path = tables.find_table(name, options.paper)
+        return (_settings if tables.kind_of(path) == "settings" else _results)(path, options)
+
+    with smoke_roots(options.smoke):
+        return each(options.ids, one)
+
+
+def _results(path: Path, options: argparse.Namespace) -> int:
+    """A table of results; returns the exit code."""
+    from physml.cli.console import show_requested
+    from physml.execution.requested_runs import RequestedRuns
+    from physml.records import record
+    from physml.reporting.table_spec import load_table
+    from physml.reporting.table_text import document
+
+    spec = _with_options(load_table(path), options)
+    extra = [(row, spec.cell(row, column)) for row in spec.rows if row.extra for column in spec.columns]
+    own = {cell.experiment: row.label for row, cell in extra if cell.experiment}
+    requested = RequestedRuns(spec.runs, run_options(options), spec.id, only=own or None)
+    if options.plan:
+        return show_requested(requested, probe=options.probe)
+    code = 0 if options.no_run else requested.make()
+    for experiment, label in own.items():
+        if experiment in requested.broken:
+            raise ConfigError(f"row {label}: {requested.broken[experiment]}")
+    made = _collected(spec, requested, [record.read(Path(path)) for path in options.yours])
+    # The reader's own rows and runs are shown, and written only where PHYSML_RESULTS says.
+    own_lines = options.yours or options.row or options.seeds
+    _show(document(made), options.smoke, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
+    return code
+
+
+def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
+    from physml.reporting.table_spec import parse_row, parse_seeds, with_rows
+
+    if options.seeds:
+        spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
+    if options.smoke:
+        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})")
+    return with_rows(spec, map(parse_row, options.row)) if options.row else spec
+
+
+def _collected(
+    spec: "TableSpec", requested: "RequestedRuns", yours: "Sequence[dict[str, Any]]" = ()
+) -> "Table":
+    from physml.reporting.table import collect
+
+    records = requested.records()
+    running, blocked = requested.running(), requested.untrainable
+    return collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
+
+
+def _settings(path: Path, options: argparse.Namespace) -> int:
+    """A table of settings; returns the exit code."""
+    from physml.reporting.settings_table import collect_settings, load_settings
+    from physml.reporting.settings_text import document
+
+    spec = load_settings(path)
+    if options.seeds or options.row or options.yours:
+        raise ConfigError(f"{spec.id} is a table of settings: it has no runs for --seeds, --row or --yours.")
+    if options.plan:
+        print(f"no runs: {spec.id} is a table of settings, read from conf/")
+    else:
+        _show(document(collect_settings(spec)), options.smoke)
+    return 0
+
+
+def _show(document: "Document", smoke: bool, keep: bool = True) -> None:
+    from rich.console import Console
+
+    from physml.reporting.document import Screen, write
+
+    Console().print(Screen(document))
+    if keep:
+        with results_folder("tables", smoke) as folder:
+            files = write(document, folder)
+        for file in files:
+            print(f"written: {shown(file)}")
+
+
+def _all_with_state(paper: str) -> int:
+    from physml.cli.console import Line, aligned, terminal_width
+    from physml.config.compose_cache import steady
+    from physml.execution.progress import tracked
+    from physml.reporting import table_spec as tables
+
+    with steady():
+        rows = [_with_state(ident, paper) for ident in tracked(tables.table_ids(), "reading tables")]
+    whole = aligned([Line(row) for row in (("table", "title", "state"), *rows)])
+    if max(map(len, whole.splitlines())) > terminal_width(200):
+        whole = aligned([Line((ident, title), (state,)) for ident, title, state in rows], terminal_width(110))
+    print(whole)
+    return 0
+
+
+def _with_state(ident: str, paper: str) -> tuple[str, str, str]:
+    """Id, title and state of a table."""
+    from physml.execution.requested_runs import RequestedRuns, RunOptions
+    from physml.reporting import table_spec as tables
+    from physml.reporting.settings_table import collect_settings, load_settings
+    from physml.reporting.table import table_state
+
+    path = tables.find_table(ident, paper)
+    if tables.kind_of(path) == "settings":
+        settings = load_settings(path)
+        return ident, settings.title, collect_settings(settings).state
+    spec = tables.load_table(path)
+    requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
+    return ident, spec.title, table_state(_collected(spec, requested))

@@ -1,0 +1,265 @@
+"""A table in words, and its four forms: for the terminal, Markdown, CSV and LaTeX.
+
+Tables of results and tables of settings both become a `Document`; the writers know nothing else of them.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from physml import files
+from physml.reporting.state import State
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+
+NONE = "–"  # nothing can stand here
+LONG = 32  # characters of a reason that a cell has room for
+WIDEST_LABEL = 30  # characters; longer names of rows are wrapped on a terminal
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Lines of equal length. On a terminal each has the colour of its state."""
+
+    lines: tuple[tuple[str, ...], ...]
+    states: tuple[State | None, ...] = ()  # of each line; None: the reader's own run
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class References:
+    """What trivial predictions score on the same data: lines of a name and a score for each column."""
+
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A table in words.
+
+    heads: of each grid. folded: which of them stand above each other on a narrow terminal; none: never.
+    tex_heads: heads for LaTeX, with the place of their column in a line. reasons: those too long for a cell.
+    claim: its text, then each comparison. facts: what stands below. values: heads and lines of the CSV file;
+    None where nothing can stand.
+    """
+
+    id: str
+    title: str
+    caption: str
+    heads: tuple[str, ...]
+    tex_heads: tuple[tuple[str, int], ...]
+    grids: tuple[Grid, ...]
+    facts: tuple[str, ...]
+    values: tuple[tuple[object, ...], ...]
+    folded: tuple[tuple[int, int], ...] = ()
+    reasons: tuple[str, ...] = ()
+    claim: tuple[str, ...] = ()
+    references: References | None = None
+
+
+class Reasons:
+    """Reasons too long for a cell, each once: the cell has its letter."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def short(self, state: State) -> str:
+        """`blocked: <long reason>` as `blocked (a)`; a state that fits stays."""
+        if state.word == "quoted":  # from whom stands beside the published number
+            return state.word
+        if state.reason is None or len(state.reason) <= LONG:
+            return str(state)
+        if state.reason not in self.found:
+            self.found.append(state.reason)
+        return f"{state.word} ({letters(self.found.index(state.reason))})"
+
+    def lines(self) -> tuple[str, ...]:
+        return tuple(f"({letters(i)}) {reason}" for i, reason in enumerate(self.found))
+
+
+def letters(i: int) -> str:
+    """a, b, .., z, aa, ab, ..
+
+    Example:
+        >>> letters(0), letters(25), letters(26)
+        ('a', 'z', 'aa')
+    """
+    low = chr(ord("a") + i % 26)
+    return low if i < 26 else letters(i // 26 - 1) + low
+
+
+# --- Markdown
+
+
+def markdown(document: Document) -> str:
+    out = [f"# {document.id}: {document.title}", ""]
+    for grid in document.grids:
+        out += [f"## {md(grid.heading)}", ""] if grid.heading else []
+        out += [*md_table(document.heads, grid.lines), ""]
+    if document.reasons:
+        out += [*(f"- {md(line)}" for line in document.reasons), ""]
+    if document.claim:
+        text, *comparisons = document.claim
+        out += [md(text), "", *(f"- {md(line)}" for line in comparisons), ""]
+    if document.references:
+        table = md_table(("reference", *document.references.columns), document.references.lines)
+        out += ["## Trivial references, on the same test data", ""]
+        out += [*(table if document.references.lines else ["None recorded yet."]), ""]
+    out += [f"- {md(fact)}" for fact in document.facts]
+    return "\n".join(out) + "\n"
+
+
+def md_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    rows = [map(md, heads), ["---"] * len(heads), *(map(md, line) for line in lines)]
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def md(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+# --- CSV
+
+
+def comma_separated(document: Document) -> str:
+    """Full precision; `NA` where nothing can stand."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows(["NA" if value is None else value for value in line] for line in document.values)
+    return out.getvalue()
+
+
+# --- LaTeX
+
+
+def latex(document: Document) -> str:
+    """A tabular for booktabs, a part for each grid, and all else as text below it."""
+    keep = [i for _, i in document.tex_heads]
+
+    def whole(text: str) -> str:
+        return rf"\multicolumn{{{len(keep)}}}{{l}}{{{text}}} \\"
+
+    out = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        rf"\caption{{{tex(document.caption)}}}",
+        rf"\label{{tab:{document.id}}}",
+        rf"\begin{{tabular}}{{{'l' * len(keep)}}}",
+        r"\toprule",
+        " & ".join(head for head, _ in document.tex_heads) + r" \\",
+    ]
+    for grid in document.grids:
+        out.append(r"\midrule")
+        out += [whole(rf"\emph{{{tex(grid.heading)}}}")] if grid.heading else []
+        out += [" & ".join(tex(line[i]) for i in keep) + r" \\" for line in grid.lines]
+    if document.references and document.references.lines:
+        out += [r"\midrule", whole(r"\emph{Trivial references}")]
+        for name, *scores in document.references.lines:
+            pairs = zip(document.references.columns, scores, strict=True)
+            out.append(whole(f"{tex(name)}: {tex('; '.join(map(': '.join, pairs)))}"))
+    out += [r"\bottomrule", r"\end{tabular}", ""]
+    out += [rf"{tex(line)}\\" for line in (*document.reasons, *document.claim, *document.facts)]
+    return "\n".join([*out, r"\end{table}"]) + "\n"
+
+
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "²": r"$^2$",
+}  # fmt: skip
+
+
+def tex(text: str) -> str:
+    return "".join(_TEX.get(letter, letter) for letter in " ".join(text.split())).replace("`", "")
+
+
+# --- terminal
+
+_COLOURS = {
+    "green": {"agrees", "better", "same", "rounded", "inside"},
+    "red": {"worse", "failed", "diverged"},
+    "dim": {
+        *("not published", "not run here", "quoted", "no printed number, not run"),
+        *("no printed value at hand", "no experiment", "no search"),
+    },
+}
+
+
+def _colour(state: State | None) -> str:
+    if state is None:
+        return "cyan"
+    return next((colour for colour, words in _COLOURS.items() if state.word in words), "yellow")
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A document for rich's `Console().print(...)`: one line a row where they fit, else two."""
+
+    document: Document
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.table import Table
+
+        wide = self._group(False)
+        grids = [part for part in wide.renderables if isinstance(part, Table)]
+        needed = max(console.measure(grid, options=options.update(width=10_000)).maximum for grid in grids)
+        fits = not self.document.folded or needed <= options.max_width
+        yield wide if fits else self._group(True)
+
+    def _group(self, folded: bool) -> "Group":
+        from rich.console import Group
+        from rich.text import Text
+
+        document = self.document
+        fold = document.folded if folded else ()
+        parts: list[RenderableType] = [Text(f"{document.id}: {document.title}", style="bold"), Text()]
+        for grid in document.grids:
+            parts += [Text(grid.heading, style="italic")] if grid.heading else []
+            parts += [_table(document.heads, grid.lines, [_colour(s) for s in grid.states], fold), Text()]
+        if document.reasons:
+            parts += [*map(Text, document.reasons), Text()]
+        if document.references and document.references.lines:
+            heads = ("trivial reference", *document.references.columns)
+            parts += [_table(heads, document.references.lines), Text()]
+        for i, line in enumerate(document.claim):
+            parts.append(Text(f"  {line}") if i else Text(line, style="bold"))
+        parts += [Text(fact, style="dim") for fact in document.facts]
+        return Group(*parts)
+
+
+def _table(
+    heads: Sequence[str],
+    lines: Iterable[Sequence[str]],
+    styles: Sequence[str] = (),
+    folded: Sequence[tuple[int, int]] = (),
+) -> "RenderableType":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    def fold(line: Sequence[str]) -> Sequence[str]:
+        return [f"{line[upper]}\n{line[lower]}" for upper, lower in folded] or line
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for i, head in enumerate(fold(heads)):
+        table.add_column(head, overflow="fold", max_width=WIDEST_LABEL if i == 0 else None)
+    for i, line in enumerate(lines):
+        table.add_row(*map(Text, fold(line)), style=styles[i] if styles else "")
+    return table
+
+
+# --- files
+
+FORMS: dict[str, Callable[[Document], str]] = {"md": markdown, "csv": comma_separated, "tex": latex}
+
+
+def write(document: Document, folder: Path) -> list[Path]:
+    """Write <id>.md, .csv and .tex into `folder`, each whole or not at all; same table, same bytes."""
+    paths = [folder / f"{document.id}.{suffix}" for suffix in FORMS]
+    for path, form in zip(paths, FORMS.values(), strict=True):
+        files.write_text(path, form(document))
+    return paths
