@@ -13,13 +13,13 @@ _CACHE: "OrderedDict[Hashable, tuple[Any, int, Any]]" = OrderedDict()
 _CACHE_SIZE = 64
 
 
-def cached(what: str, of: Tensor, key: tuple[Hashable, ...], make: Callable[[], Any]) -> Any:
+def cached(what: str, tensor: Tensor, key: tuple[Hashable, ...], make: Callable[[], Any]) -> Any:
     """make(), kept for as long as the tensor `of` lives unchanged; a copy of it is another tensor."""
-    where = (what, id(of), *key)
-    if of.is_inference():  # counts no changes, so none would be seen
+    where = (what, id(tensor), *key)
+    if tensor.is_inference():  # counts no changes, so none would be seen
         return make()
     known = _CACHE.get(where)
-    if known is not None and known[0]() is of and known[1] == of._version:
+    if known is not None and known[0]() is tensor and known[1] == tensor._version:
         _CACHE.move_to_end(where)
         return known[2]
     value = make()
@@ -27,7 +27,7 @@ def cached(what: str, of: Tensor, key: tuple[Hashable, ...], make: Callable[[], 
     def forget(_: Any) -> None:
         _CACHE.pop(where, None)
 
-    _CACHE[where] = (weakref.ref(of, forget), of._version, value)
+    _CACHE[where] = (weakref.ref(tensor, forget), tensor._version, value)
     while len(_CACHE) > _CACHE_SIZE:
         _CACHE.popitem(last=False)
     return value

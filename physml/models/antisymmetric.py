@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, positive
 from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class AntisymmetricRNN(nn.Module):
@@ -83,8 +83,8 @@ class AntisymmetricRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.V)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             push, M = drive(u, self.V, self.b), self.matrix()
             if self.gated:
                 path = self._gated(u, push, h, M.t())

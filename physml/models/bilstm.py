@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.check import one_of, positive
 from physml.errors import InputError
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 Ends = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -81,8 +81,8 @@ class BiLSTM(nn.Module):
                 "Give whole sequences, or take the model lstm."
             )
         u = sequence(u, self.d_in, self.cell.all_weights[0][0])
-        h0, c0 = start(None, ("h", "c"), u, self.d_hidden)
-        with steady(u):
+        h0, c0 = initial_state(None, ("h", "c"), u, self.d_hidden)
+        with no_autocast(u):
             x = u if self.conv is None else self.conv(u.transpose(1, 2)).transpose(1, 2)
             path, (h, c) = self.cell(x, (torch.stack([h0, h0]), torch.stack([c0, c0])))
             if self.order == "read":

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from physml.check import one_of, positive
 from physml.errors import InputError
 from physml.ops import cornn as ops
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import initial_state, sequence
 
 
 class CoRNN(nn.Module):
@@ -105,7 +105,7 @@ class CoRNN(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, self.V)
-        y, z = start(state, ("y", "z"), u, self.d_out)
+        y, z = initial_state(state, ("y", "z"), u, self.d_out)
         dt, gamma, epsilon = self.constants()
         outputs, y, z = ops.cornn(
             u,

@@ -9,7 +9,7 @@ from physml.check import positive
 from physml.ops.fastgrnn.autograd import fastgrnn
 from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class FastRNN(nn.Module):
@@ -55,8 +55,8 @@ class FastRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.W)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             push = drive(u, self.W, self.b)
             path = residual_tanh(push, h, self.U, torch.sigmoid(self.beta), torch.sigmoid(self.alpha))
         return path.transpose(0, 1), (path[-1].clone(),)
@@ -109,8 +109,8 @@ class FastGRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.W)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             push = drive(u, self.W, self.bg)
             shift, zeta, nu = self.bc - self.bg, torch.sigmoid(self.zeta), torch.sigmoid(self.nu)
             path = fastgrnn(push, h, self.U, shift, zeta, nu)

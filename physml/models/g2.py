@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from physml.check import count, non_negative, one_of, positive
 from physml.errors import InputError
 from physml.graph.cache import cached
-from physml.graph.edges import Edges, edges
+from physml.graph.edges import Edges, sorted_edges
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
 from physml.models.graph_powers import power
 from physml.models.graph_propagation import Aggregate
@@ -93,24 +93,24 @@ class GradientGating(nn.Module):
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(X^n, rates of layer n) after each layer, n = 1 to n_layers."""
         check_input(x, edge_index, edge_weight, self.d_in)
-        of = edges(edge_index, len(x))
+        edges = sorted_edges(edge_index, len(x))
         for n in range(self.n_layers):
             layer = 0 if self.shared_weights else n
             new = self.forces[layer](x, edge_index, edge_weight)
             q = new if self.gates is None else self.gates[layer](x, edge_index, edge_weight)
-            x, rate = self.gated(x, new, q, edge_index, of)
+            x, rate = self.gated(x, new, q, edge_index, edges)
             yield x, rate
 
     def gated(
-        self, x: Tensor, new: Tensor, q: Tensor, edge_index: Tensor, of: Edges
+        self, x: Tensor, new: Tensor, q: Tensor, edge_index: Tensor, edges: Edges
     ) -> tuple[Tensor, Tensor]:
         r"""X^n, and :math:`\tau^a` from :math:`\hat\tau`, (N, H), or (N, 1) with a single rate."""
         share = None
         if self.aggregate == "mean":
-            share = cached("share", edge_index, (len(q), q.dtype), lambda: _share(of, q.dtype))
+            share = cached("share", edge_index, (len(q), q.dtype), lambda: _share(edges, q.dtype))
         if not self.single_rate and self.rate_exponent == 1:
-            return gate(x, new, q, of, self.p, share)
-        total = norm_sum(q, of, self.p) if self.single_rate else gradient_sum(q, of, self.p)
+            return gate(x, new, q, edges, self.p, share)
+        total = norm_sum(q, edges, self.p) if self.single_rate else gradient_sum(q, edges, self.p)
         rate = torch.tanh(total if share is None else total * share)
         rate = rate if self.rate_exponent == 1 else power(rate, self.rate_exponent, LEAST_RATE)
         return torch.lerp(x, new, rate), rate  # (1 - rate) x + rate new, exact at both ends
@@ -128,7 +128,7 @@ class GradientGating(nn.Module):
         )
 
 
-def _share(of: Edges, dtype: torch.dtype) -> Tensor:
+def _share(edges: Edges, dtype: torch.dtype) -> Tensor:
     """One over the number of edges that a node sends, (N, 1)."""
-    count = torch.bincount(of.sender, minlength=of.n).clamp_(min=1)
+    count = torch.bincount(edges.sender, minlength=edges.n).clamp_(min=1)
     return (1 / count.to(dtype))[:, None]

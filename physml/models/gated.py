@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from physml.check import one_of, positive, within
 from physml.errors import InputError
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class LSTM(nn.Module):
@@ -89,8 +89,8 @@ class LSTM(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
-        h, c = start(state, ("h", "c"), u, self.d_out)
-        with steady(u):
+        h, c = initial_state(state, ("h", "c"), u, self.d_out)
+        with no_autocast(u):
             mask = None
             if self.training and self.state_dropout:
                 mask = F.dropout(torch.ones_like(h), self.state_dropout)
@@ -107,8 +107,8 @@ class LSTM(nn.Module):
         keep = 1.0 - dt if self.dt_version == 2 else dt
         path = []
         for push in F.linear(u, V, b + b2).unbind(1):
-            heard = h if mask is None else h * mask
-            i, f, g, o = torch.addmm(push, heard, W.t()).chunk(4, 1)
+            h_masked = h if mask is None else h * mask
+            i, f, g, o = torch.addmm(push, h_masked, W.t()).chunk(4, 1)
             c = keep * torch.sigmoid(f) * c + dt * torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             path.append(h)
@@ -152,8 +152,8 @@ class GRU(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             path, h = self.cell(u, h[None])
         return path, (h[0],)
 
@@ -186,8 +186,8 @@ class TanhRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             path, h = self.cell(u, h[None])
         return path, (h[0],)
 

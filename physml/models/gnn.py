@@ -209,10 +209,10 @@ class Diffusion(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        of, weight = self.attention.attention(x, edge_index)
+        edges, weight = self.attention.attention(x, edge_index)
         start = x
         for _, h in times(self.T):
-            x = x + h * (torch.sigmoid(self.a) * (weighted_sum(x, weight, of) - x) + self.b * start)
+            x = x + h * (torch.sigmoid(self.a) * (weighted_sum(x, weight, edges) - x) + self.b * start)
         return x
 
 

@@ -133,14 +133,14 @@ class GraphAttention(nn.Module):
 
     def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        of = looped(edge_index, len(x))
+        edges = looped(edge_index, len(x))
         xs = linear(x, self.lin.weight).view(len(x), self.n_heads, self.d_head)
         W = self.lin.weight.view(self.n_heads, self.d_head, self.d_in)
         a = torch.cat([self.att_src, self.att_dst])  # a . (W X_i) as (a . W) X_i, a product of few columns
         to_sender, to_receiver = linear(x, (a[..., None] * W).sum(2).flatten(0, 1)).chunk(2, 1)
-        score = F.leaky_relu(gather(to_sender, of.sender) + gather(to_receiver, of.receiver), 0.2)
-        weight = dropout(softmax_over(score, of.receiver, len(x)), self.dropout, self.training)
-        return weighted_sum(xs, weight, of).flatten(1) + self.bias
+        score = F.leaky_relu(gather(to_sender, edges.sender) + gather(to_receiver, edges.receiver), 0.2)
+        weight = dropout(softmax_over(score, edges.receiver, len(x)), self.dropout, self.training)
+        return weighted_sum(xs, weight, edges).flatten(1) + self.bias
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "a_s": self.att_src, "a_r": self.att_dst, "b": self.bias}
@@ -207,14 +207,14 @@ class TransformerAttention(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        of, weight = self.attention(x, edge_index)
-        return weighted_sum(x, weight, of)
+        edges, weight = self.attention(x, edge_index)
+        return weighted_sum(x, weight, edges)
 
     def attention(self, x: Tensor, edge_index: Tensor) -> tuple[Edges, Tensor]:
         """The edges, with loops, and the weight of each: the mean over heads."""
-        of = looped(edge_index, len(x))
-        query = gather(self.Q(x), of.receiver).view(-1, self.n_heads, self.d_head)
-        key = gather(self.K(x), of.sender).view(-1, self.n_heads, self.d_head)
+        edges = looped(edge_index, len(x))
+        query = gather(self.Q(x), edges.receiver).view(-1, self.n_heads, self.d_head)
+        key = gather(self.K(x), edges.sender).view(-1, self.n_heads, self.d_head)
         if self.score == "scaled_dot":
             s = (query * key).sum(-1) / query.shape[-1] ** 0.5
         elif self.score == "cosine":
@@ -222,13 +222,13 @@ class TransformerAttention(nn.Module):
         else:
             distance = (query - key).square().sum(-1)
             s = self.height**2 * torch.exp(-distance / (2 * self.length**2))
-        node = of.receiver if self.normalize == "receiver" else of.sender
+        node = edges.receiver if self.normalize == "receiver" else edges.sender
         if not self.square_plus:
-            return of, softmax_over(s, node, len(x)).mean(1)
+            return edges, softmax_over(s, node, len(x)).mean(1)
         s = s - s.max()
         g = (s + torch.sqrt(s * s + 4)) / 2
         total = g.new_zeros(len(x), self.n_heads).index_add(0, node, g)
-        return of, (g / total[node]).mean(1)
+        return edges, (g / total[node]).mean(1)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"Q": self.Q.weight, "q": self.Q.bias, "K": self.K.weight, "k": self.K.bias}

@@ -147,9 +147,9 @@ class CitationGraphCON(nn.Module):
     ) -> Iterator[tuple[float, Tensor, Tensor]]:
         """(t, X, Y) after each step, up to T, the model's own if none is given."""
         check_input(x, edge_index, None, self.d_in)
-        of, weight = self.attention.attention(x, edge_index)
+        edges, weight = self.attention.attention(x, edge_index)
         scalars = (self.a, self.b, self.c)
-        yield from sourced(lambda x: weighted_sum(x, weight, of), x, scalars, self.T if T is None else T)
+        yield from sourced(lambda x: weighted_sum(x, weight, edges), x, scalars, self.T if T is None else T)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"a": self.a, "b": self.b, "c": self.c, **self.attention.symbols()}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.check import positive
 from physml.ops.input_drive import drive
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class IndRNN(nn.Module):
@@ -65,13 +65,13 @@ class IndRNN(nn.Module):
         self, input: Tensor, state: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         x = sequence(input, self.d_in, self.W[0])
-        hs = start(state, tuple(f"h of layer {i}" for i in range(len(self.W))), x, self.d_out)
+        hs = initial_state(state, tuple(f"h of layer {i}" for i in range(len(self.W))), x, self.d_out)
         last: list[Tensor] = []
         for W, b, u, h in zip(self.W, self.b, self.u, hs, strict=True):
             if self.bound is not None:
                 self._bring_back(u, self.bound)
             path = []
-            with steady(x):
+            with no_autocast(x):
                 pushes = drive(x, W, b)
             for push in pushes.unbind(0):
                 h = torch.addcmul(push, h, u).relu()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, one_of, positive, within
 from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class LipschitzRNN(nn.Module):
@@ -90,8 +90,8 @@ class LipschitzRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.U)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             A, W = self.matrices()
             push = drive(u, self.U, self.b)
             identity = torch.eye(self.d_out, dtype=A.dtype, device=A.device)

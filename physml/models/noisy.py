@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, within
 from physml.models.lipschitz import LipschitzRNN
 from physml.ops.input_drive import drive
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class NoisyRNN(LipschitzRNN):
@@ -72,8 +72,8 @@ class NoisyRNN(LipschitzRNN):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.U)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             A, W = self.matrices()
             push = drive(u, self.U, self.b)
             m, a = self._noise(push)

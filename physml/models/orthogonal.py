@@ -10,7 +10,7 @@ from physml.check import one_of, positive
 from physml.errors import InputError
 from physml.ops.input_drive import drive
 from physml.ops.modrelu.autograd import modrelu
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class ExpRNN(nn.Module):
@@ -115,12 +115,12 @@ class ExpRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.T)
-        (h,) = start(state, ("h",), u, self.d_out)
+        (h,) = initial_state(state, ("h",), u, self.d_out)
         if self.rebase_every is not None and self.training:
             if self.n_passes and self.n_passes % self.rebase_every == 0:
                 self.rebase()
             self.n_passes += 1
-        with steady(u):
+        with no_autocast(u):
             path = modrelu(drive(u, self.T), h, self.matrix(), self.b)
         return path.transpose(0, 1), (path[-1].clone(),)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.check import positive
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class TruncatedLSTM(nn.Module):
@@ -54,9 +54,9 @@ class TruncatedLSTM(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, self.cell.all_weights[0][0])
-        h, c = start(state, ("h", "c"), u, self.d_out)
+        h, c = initial_state(state, ("h", "c"), u, self.d_out)
         early = u.shape[1] - self.last
-        with steady(u):
+        with no_autocast(u):
             if early <= 0:
                 path, (h, c) = self._run(u, h, c)
             else:

@@ -15,7 +15,7 @@ from physml.check import non_negative, one_of, positive
 from physml.errors import InputError
 from physml.ops import unicornn as ops
 from physml.ops.backend import CHOICES
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 State = tuple[Tensor, Tensor]
 Path = tuple[Tensor, Tensor | None]  # y of all steps (B, T, H), and the mask (B, H) on what goes up
@@ -141,7 +141,7 @@ class UnICORNN(nn.Module):
         u = sequence(u, self.d_in, self._stack()[0].V)
         paths: list[Path] = [(u, None)]
         states = []
-        with steady(u):
+        with no_autocast(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
                 push = layer.push(paths[k], self._pick(paths, k), self._project())
                 path, y, z = ops.unicornn(
@@ -166,7 +166,7 @@ class UnICORNN(nn.Module):
         u = sequence(u, self.d_in, self._stack()[0].V)
         paths: list[Path] = [(u, None)]
         states = []
-        with steady(u):
+        with no_autocast(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
                 push = layer.push(paths[k], self._pick(paths, k), self._project())
                 path_y, path_z = ops.unicornn_inverse(push, y, z, layer.w, layer.step(), alpha=self.alpha)
@@ -207,7 +207,7 @@ class UnICORNN(nn.Module):
                 f"state must be a tuple of {self.n_layers} pairs (y, z), one per layer; got {what}."
             )
         pairs = (None,) * self.n_layers if state is None else state
-        return [start(pair, ("y", "z"), u, self.d_out) for pair in pairs]
+        return [initial_state(pair, ("y", "z"), u, self.d_out) for pair in pairs]
 
     def extra_repr(self) -> str:
         return f"{self.d_in}, {self.d_out}, dt={self.dt}, alpha={self.alpha}, dropout={self.dropout}"

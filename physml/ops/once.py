@@ -12,6 +12,11 @@ from physml.errors import InputError
 Gradients = tuple[Tensor | None, ...]
 
 
+def recorded(*tensors: Tensor) -> bool:
+    """Whether autograd records an op of these tensors, so that a backward pass may follow."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
 def once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
     """For the `backward` of an autograd Function: no graph of it can be asked for.
 

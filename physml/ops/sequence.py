@@ -25,7 +25,7 @@ def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:
     return u
 
 
-def start(
+def initial_state(
     state: tuple[Tensor, ...] | None, names: tuple[str, ...], u: Tensor, d_hidden: int
 ) -> tuple[Tensor, ...]:
     """The state before the first step: zero, or the one given, checked; a tuple of (B, H)."""
@@ -43,7 +43,7 @@ def start(
     return tuple(state)
 
 
-def steady(u: Tensor) -> AbstractContextManager[object]:
+def no_autocast(u: Tensor) -> AbstractContextManager[object]:
     """No autocast inside: a recurrence computes in the precision of its weights."""
     device = u.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

@@ -14,7 +14,7 @@ from torch import Tensor
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.native.pool import empty
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 
 SOURCE = Path(__file__).with_name("residual_tanh.c")
 TILE = 40  # rows of the batch that a thread takes through time together
@@ -37,7 +37,7 @@ def pays(n_steps: int, n_batch: int, n_hidden: int) -> bool:
 def residual_tanh(drive: Tensor, h: Tensor, W: Tensor, keep: Number, gain: Number) -> Tensor:
     """`reference.residual_tanh` on a CPU, differentiable once. To be called without autocast."""
     tensors = [x for x in (drive, h, W, keep, gain) if isinstance(x, Tensor)]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    if recorded(*tensors):
         return ResidualTanhNative.apply(drive, h, W, keep, gain)
     with torch.no_grad():
         return forward(drive, h, W, keep, gain, saved=False)[0]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.launch import on_device, scan_block
 
@@ -127,7 +127,7 @@ def unicornn(
     push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.unicornn` in one kernel per pass, state and sums in float32; differentiable once."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (push, y, z, w, step)):
+    if recorded(push, y, z, w, step):
         return UnICORNNFunction.apply(push, y, z, w, step, alpha)
     with torch.no_grad():
         return _results(*_scan(push, y, z, w, step, alpha), push.dtype)
