@@ -13,7 +13,7 @@ class Rows:
     """The entries of features (N, D) that are not 0, row after row and column after column.
 
     Row i has those from start[i] to before start[i + 1], each in its `column` and of its `value`. `columns`
-    tells where those of each column begin, (D + 1,), their rows, and where they stand in `value`.
+    holds where those of each column begin, (D + 1,), their rows, and their places in `value`.
     """
 
     def __init__(self, x: Tensor) -> None:

@@ -26,8 +26,13 @@ class AntisymmetricRNN(nn.Module):
     Choices: W is stored in full; its H (H - 1) / 2 free entries are what a parameter count counts.
     Init: W ~ N(0, sigma_w^2 / H), V and V_z ~ N(0, 1 / D), b and b_z zero.
 
-    Args: d_in: D; d_hidden: H; epsilon: step size; gamma: damping; gated: with the input gate z; sigma_w:
-    see Init.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        epsilon: step size.
+        gamma: damping.
+        gated: whether there is an input gate z.
+        sigma_w: scale of W at the start, see Init.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:

@@ -35,8 +35,11 @@ class BiLSTM(nn.Module):
     Nothing can be carried from one piece of a sequence to the next: the backward half reads from the end.
     Padding behind a shorter sequence is read as any other input.
 
-    Args: d_in: D; d_hidden: H, of each direction; kernel: k, odd, or None for no convolution; order: "read"
-    or "time".
+    Args:
+        d_in: D.
+        d_hidden: H, of each direction.
+        kernel: k, odd; None: no convolution.
+        order: "read" or "time".
     Shapes: u (B, T, D) -> (B, T, 2H). The state handed back is the last (h, c) of both directions, forward
     first, each (B, H).
 

@@ -27,8 +27,11 @@ class CoRNN(nn.Module):
     Source: Rusch and Mishra, ICLR 2021, https://arxiv.org/abs/2010.00951 (thesis 2.3, 2.9, 2.45).
 
     Args:
-        d_in: D. d_hidden: H.
-        dt: step size. gamma: stiffness, pulls y to 0. epsilon: damping, slows z.
+        d_in: D.
+        d_hidden: H.
+        dt: step size.
+        gamma: stiffness, pulls y to 0.
+        epsilon: damping, slows z.
         damping: "explicit", n-bar = n - 1, as in all published results; or "implicit", n-bar = n.
         trainable: learns dt, gamma and epsilon from the given values on: dt through a sigmoid, so it must
             start below 1, gamma and epsilon through a ReLU.

@@ -21,7 +21,9 @@ class FastRNN(nn.Module):
     Choices: W and U of full rank, dense.
     Init: as in the official code: W and U 0.1 N(0, 1), b = 1, alpha = -3, beta = 3.
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -73,7 +75,9 @@ class FastGRNN(nn.Module):
     Choices: W and U of full rank, dense, not quantised.
     Init: as in the official code: W and U 0.1 N(0, 1), both biases 1, zeta = 1, nu = -4.
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:

@@ -35,14 +35,17 @@ class GradientGating(nn.Module):
     none keeps its features. Slopes of |d|^p at d = 0 are 0, also for p <= 1 where they jump or do not exist.
 
     Args:
-        coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG. n_layers: N.
+        coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG.
+        n_layers: N.
         p: power of the graph gradient.
         aggregate: "sum" over N_i, equation 8.4, or "mean", as in the official code.
         gate_coupling: F-hat; None: F itself.
         single_rate: one rate per node, the sum over N_i of p-norms over channels (equation 8.26).
         rate_exponent: a, for rates tau^a (section 8.4): 1 is the model, 0 the plain layer.
-        activation: sigma. shared_weights: one F, and one F-hat, for all layers, as in the official code;
-            else each layer has its own, started anew. heads: see `merge_heads`.
+        activation: sigma.
+        shared_weights: one F, and one F-hat, for all layers, as in the official code; else each layer has its
+            own, initialised separately.
+        heads: see `merge_heads`.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,), which only F sees -> (N, H).
 
     Example:

@@ -28,10 +28,14 @@ class LSTM(nn.Module):
     Init: uniform on [-k, k], k = H^(-1/2). With `chrono`, b_f ~ log U[1, chrono - 1], b_i = -b_f, and all
     other biases 0.
 
-    Args: d_in: D; d_hidden: H; chrono: the longest memory to expect, in steps, or None; dt: size of the
-    step, or None for the plain LSTM; dt_version: 1 or 2, with dt; state_dropout: probability of a zero in the
-    mask on h where h enters W, one mask per sequence and call, the same at all steps, in training, where it
-    needs the slower loop; None: no mask.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        chrono: the longest memory to expect, in steps; None: biases as in Init.
+        dt: size of the step; None: the plain LSTM.
+        dt_version: 1 or 2, with dt.
+        state_dropout: probability of a zero in the mask on h where h enters W, in training: one mask per
+            sequence and call, the same at all steps. It needs the slower loop. None: no mask.
     Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
     """
 
@@ -127,7 +131,9 @@ class GRU(nn.Module):
     Choices: the reset gate acts after the product with W, as in torch and cuDNN.
     Init: uniform on [-k, k], k = H^(-1/2).
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
     """
 
@@ -167,7 +173,9 @@ class TanhRNN(nn.Module):
     Choices: two biases, as in torch; `symbols` gives their sum.
     Init: uniform on [-k, k], k = H^(-1/2).
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
     """
 

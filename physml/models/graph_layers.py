@@ -25,7 +25,10 @@ class GraphConvolution(nn.Module):
 
     Source: Kipf and Welling, ICLR 2017, https://arxiv.org/abs/1609.02907.
     Init: W Glorot uniform, b 0, as in PyG.
-    Args: d_in: channels in; d_out: channels out; bias.
+    Args:
+        d_in: channels in.
+        d_out: channels out.
+        bias: whether b is added.
     Shapes: x (N, d_in), edge_index (2, E), edge_weight (E,) -> (N, d_out).
     """
 
@@ -69,7 +72,9 @@ class MeanConvolution(nn.Module):
 
     Source: Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216.
     Init: uniform on [-k, k], k = d_in^(-1/2), as in PyG.
-    Args: d_in: channels in; d_out: channels out.
+    Args:
+        d_in: channels in.
+        d_out: channels out.
     Shapes: x (N, d_in), edge_index (2, E) -> (N, d_out).
     """
 
@@ -105,7 +110,11 @@ class GraphAttention(nn.Module):
 
     Source: Velickovic et al., ICLR 2018, https://arxiv.org/abs/1710.10903.
     Init: W and a Glorot uniform, b 0, as in PyG.
-    Args: d_in: channels in; d_head: channels of each head; n_heads; dropout: of attention weights.
+    Args:
+        d_in: channels in.
+        d_head: channels of each head.
+        n_heads: number of heads.
+        dropout: on attention weights.
     Shapes: x (N, d_in), edge_index (2, E) -> (N, n_heads x d_head), one head after the other.
     """
 
@@ -162,10 +171,14 @@ class TransformerAttention(nn.Module):
     Cora and Citeseer, over what it sends. No value weights, as there.
     Init: Q and K are 1e-5 in every entry, as there; biases uniform on [-k, k], k = d_in^(-1/2).
 
-    Args: d_in: H. d_attention: width of all heads together. n_heads.
-    score: "scaled_dot" as above, "cosine" of the angle between, or "exp_kernel",
-    :math:`o^2 \exp(-\|\cdot - \cdot\|^2 / 2 l^2)` with o, l trained from 1 on.
-    normalize: "receiver" or "sender". square_plus: g.
+    Args:
+        d_in: H.
+        d_attention: width of all heads together.
+        n_heads: number of heads.
+        score: "scaled_dot" as above, "cosine" of the angle between, or "exp_kernel",
+            :math:`o^2 \exp(-\|\cdot - \cdot\|^2 / 2 l^2)` with o, l trained from 1 on.
+        normalize: "receiver" or "sender".
+        square_plus: g.
     Shapes: x (N, H), edge_index (2, E) -> (N, H).
     """
 

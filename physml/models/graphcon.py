@@ -35,9 +35,15 @@ class GraphCON(nn.Module):
     paper does not have: `residual`, see `Force`; `dropout`, on X and on Y, each with a mask of its own, at
     the start and after every step. What sigma makes of several heads is merged by `heads`, see `merge_heads`.
 
-    Args: coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG. n_layers: N steps.
-    dt: step size. gamma: stiffness, pulls X to 0. alpha: damping, slows Y. activation: sigma.
-    shared_weights: one F for all steps, as in the official code; else each step has its own, started anew.
+    Args:
+        coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG.
+        n_layers: N steps.
+        dt: step size.
+        gamma: stiffness, pulls X to 0.
+        alpha: damping, slows Y.
+        activation: sigma.
+        shared_weights: one F for all steps, as in the official code; else each step has its own, initialised
+            separately.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,) -> (N, H). y (N, H) in place of Y^0 = X^0.
 
     Example:
@@ -126,7 +132,9 @@ class CitationGraphCON(nn.Module):
     scalars and an activation around A X.
     Choices: the gradient does not pass through X^0 where it is the source, as there.
 
-    Args: attention: makes A. T: end of time.
+    Args:
+        attention: makes A.
+        T: end of time.
     Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
     """
 
@@ -163,7 +171,10 @@ class LateCitationGraphCON(CitationGraphCON):
 
     Source: the official code, as described; https://arxiv.org/abs/2202.02296 has nothing of the kind.
 
-    Args: attention, T: as there. T_test: end of time in eval mode; 3T in the code, 5T on Pubmed.
+    Args:
+        attention: makes A.
+        T: end of time in training.
+        T_test: end of time in eval mode; 3T in the code, 5T on Pubmed.
     Shapes: x (N, H), edge_index (2, E) -> (N, H) in training; (1 + S, N, H) in eval mode, S steps to T_test.
     Errors: InputError for a T_test before T.
     """
@@ -192,7 +203,9 @@ class CoupledCitationGraphCON(nn.Module):
 
     Source: what the official code has for a graph convolution as coupling; https://arxiv.org/abs/2202.02296.
 
-    Args: coupling: F, from H to H channels. T: end of time.
+    Args:
+        coupling: F, from H to H channels.
+        T: end of time.
     Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
     Errors: InputError for a coupling that changes the number of channels.
     """

@@ -21,8 +21,12 @@ class IndRNN(nn.Module):
     Init: u uniform on [0, bound], or on [0, 1] without a bound; W and b uniform on [-k, k], k the inverse
     root of the number of inputs.
 
-    Args: d_in: D; d_hidden: H, of each layer; n_layers: layers; bound: the largest \|u_i\|, such as
-    2^(1 / T) to let an activation at most double over T steps, or None.
+    Args:
+        d_in: D.
+        d_hidden: H, of each layer.
+        n_layers: number of layers.
+        bound: the largest \|u_i\|, such as 2^(1 / T) to let an activation at most double over T steps; None:
+            no bound.
     Shapes: input (B, T, D) -> h of the last layer (B, T, H). The state has one h per layer, each (B, H).
 
     Example:

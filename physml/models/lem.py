@@ -29,7 +29,8 @@ class LEM(nn.Module):
     Init: all weights and biases uniform on [-k, k]; k = H^(-1/2) in the paper and in the official code.
 
     Args:
-        d_in: D. d_hidden: H.
+        d_in: D.
+        d_hidden: H.
         dt: the largest step, in (0, 2].
         multiscale: False sets both steps to dt, without gates and their parameters (thesis Table 5.9).
         clip: (low, high), the range both step vectors are clipped to, in training and after it: a network

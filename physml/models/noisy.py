@@ -26,8 +26,17 @@ class NoisyRNN(LipschitzRNN):
     of the step; d is trained in the code and a fixed number in the paper.
     Init: d = dt; the rest as in `LipschitzRNN`.
 
-    Args: d_in: D; d_hidden: H; dt: the step sizes before training; mult_noise: in [0, 1]; add_noise: not
-    negative; beta_a, beta_w, gamma_a, gamma_w, init_std: as in `LipschitzRNN`.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        dt: the step sizes before training.
+        mult_noise: in [0, 1].
+        add_noise: not negative.
+        beta_a: as in `LipschitzRNN`, like the rest.
+        beta_w: share of the skew part of W.
+        gamma_a: shift of the spectrum of A.
+        gamma_w: shift of the spectrum of W.
+        init_std: see Init.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:

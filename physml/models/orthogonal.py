@@ -33,7 +33,12 @@ class ExpRNN(nn.Module):
     s = -((1 - cos t) / (1 + cos t))^(1/2), t uniform on [0, pi/2], or "henaff" with s uniform on [-pi, pi].
     T Kaiming normal. b uniform on [-0.01, 0.01].
 
-    Args: d_in: D; d_hidden: H; init: see Init; base, rebase_every: see above.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        init: see Init.
+        base: B_0, see above.
+        rebase_every: calls in training between two changes of the base; None: never.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:

@@ -24,7 +24,10 @@ class TruncatedLSTM(nn.Module):
     Choices: the text can also mean that the first steps are not read at all; here they are, without gradient.
     Init: torch's, uniform on [-a, a], a = H^(-1/2).
 
-    Args: d_in: D; d_hidden: H; last: k, the steps that gradients go back.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        last: k, the steps that gradients go back.
     Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
 
     Example:

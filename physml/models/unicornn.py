@@ -77,7 +77,9 @@ class UnICORNN(nn.Module):
     k = (6 / (65 n))^(1/2) for n inputs; as in the official code. Lambda, of which nothing is published, as V.
 
     Args:
-        d_in: D. d_hidden: H. n_layers: L.
+        d_in: D.
+        d_hidden: H.
+        n_layers: L.
         dt: the largest step, one number or one per layer.
         alpha: stiffness, the same for all units; 0 or more.
         multiscale: False leaves c at its initial draw, as in thesis Figure 3.6.
@@ -155,7 +157,9 @@ class UnICORNN(nn.Module):
     def invert(self, u: Tensor, state: tuple[State, ...]) -> tuple[State, ...]:
         """All states from the last one and the input (thesis 3.7).
 
-        Args: u (B, T, D), the input of all steps; state, the tuple that `forward` returned after it.
+        Args:
+            u: (B, T, D), the input of all steps.
+            state: the tuple that `forward` returned after it.
         Returns: per layer a pair (y, z), each (B, T + 1, H), of the states n = 0..T.
         Errors: InputError in training with dropout, whose masks are gone.
         """

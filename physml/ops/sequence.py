@@ -1,4 +1,4 @@
-"""What recurrences ask of input and state. Axes: B batch, T time, D features, H hidden units."""
+"""Checks of the input and the state of a recurrence. Axes: B batch, T time, D features, H hidden units."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -44,7 +44,7 @@ def initial_state(
 
 
 def no_autocast(u: Tensor) -> AbstractContextManager[object]:
-    """No autocast inside: a recurrence computes in the precision of its weights."""
+    """A context without autocast: a recurrence computes in the precision of its weights."""
     device = u.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 

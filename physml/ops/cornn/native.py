@@ -1,6 +1,6 @@
-"""coRNN in C: cornn.c, which tells the algorithm. Axes: B batch, T time, D features, H hidden units.
+"""coRNN in C: cornn.c. Axes: B batch, T time, D features, H hidden units.
 
-Here are the buffers and what autograd is told. Saved for the backward pass are the forces (T, B, P) and the
+Here are the buffers and the autograd Function. Saved for the backward pass are the forces (T, B, P) and the
 states before each block of steps; P is H rounded up to whole vectors. The path of y is not needed.
 """
 
@@ -30,7 +30,7 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether it is faster than `function.cornn`: for few steps it is not worth packing large weights."""
+    """Whether it is faster than `autograd.cornn`: for few steps it is not worth packing large weights."""
     return n_steps > 3 or n_hidden < 512
 
 

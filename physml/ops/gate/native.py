@@ -47,7 +47,7 @@ class GateNative(torch.autograd.Function):
             *map(call.pointer, (*edges.rows("sender")[:2], x, new, q, share, out, rate)),
         )
         ctx.save_for_backward(x, new, q, share, rate)
-        ctx.set_materialize_grads(False)  # most often nobody asks for that of the rates
+        ctx.set_materialize_grads(False)  # that of the rates is seldom needed
         return out, rate
 
     @staticmethod

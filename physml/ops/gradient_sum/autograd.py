@@ -86,17 +86,17 @@ class _GradientSum(torch.autograd.Function):
 
 
 def blocks(q: Tensor, edges: Edges) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Ends i, j of the edges, those of one sender together, with room for their differences."""
+    """Ends i, j of the edges, those of one sender together, with a buffer for their differences."""
     _, j, order = edges.rows("sender")
     i = edges.sender[order]
     step = max(1, CHUNK // q.shape[1]) if q.device.type == "cpu" else max(1, len(i))
-    room = q.new_empty(2, min(step, len(i)), q.shape[1])
+    buffer = q.new_empty(2, min(step, len(i)), q.shape[1])
     for one, other in zip(i.split(step), j.split(step), strict=True):
-        yield one, other, room[:, : len(one)]
+        yield one, other, buffer[:, : len(one)]
 
 
 def difference(q: Tensor, i: Tensor, j: Tensor, block: Tensor) -> Tensor:
-    """q_j - q_i, in the block's room."""
+    """q_j - q_i, in the block's buffer."""
     torch.index_select(q, 0, j, out=block[0])
     torch.index_select(q, 0, i, out=block[1])
     return block[0].sub_(block[1])

@@ -1,4 +1,4 @@
-"""The map in C: gradient_sum.c, which tells the algorithm. Axes: N nodes, E edges, H channels."""
+"""The map in C: gradient_sum.c. Axes: N nodes, E edges, H channels."""
 
 from pathlib import Path
 from typing import Any

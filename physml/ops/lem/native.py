@@ -66,7 +66,7 @@ def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
-    """What both passes need. `tensors`: those of TENSORS; all but u contiguous."""
+    """The arguments of both passes. `tensors`: those of TENSORS; all but u contiguous."""
     u, _, _, W, Wy, V, _ = tensors
     assert u is not None and W is not None and Wy is not None and V is not None
     (n_batch, n_steps, d_in), (n_rows, n_hidden) = u.shape, (V.shape[0], Wy.shape[0])

@@ -1,9 +1,9 @@
 """LEM on a GPU. Axes: B batch, T time, D features, H hidden units; R rows of pre-activations, 4H or 2H.
 
 The input's part of all pre-activations is one product before the loop, the gradients of all weights are
-products after it. Between them the steps run in one kernel, `ops.gpu.lem_kernels`, where the weights fit into
-a multiprocessor, else as products in cuBLAS with a kernel after each, `ops.gpu.lem_steps`. States and sums
-are float32 whatever the dtype of the weights.
+products after it. Between them the steps run in one kernel, `ops.triton.lem_kernels`, where the weights fit
+into a multiprocessor, else as products in cuBLAS with a kernel after each, `ops.triton.lem_steps`. States and
+sums are float32 whatever the dtype of the weights.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def _steps_back(
 
 
 def _results(path_y: Tensor, last_z: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """What the recurrence returns; the last y is a copy, which does not keep the path alive."""
+    """The results of the recurrence; the last y is a copy, which does not keep the path alive."""
     return path_y[1:].to(dtype).transpose(0, 1), path_y[-1].to(dtype, copy=True), last_z.to(dtype)
 
 

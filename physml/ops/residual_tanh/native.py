@@ -1,6 +1,6 @@
-"""The map in C: residual_tanh.c, which tells the algorithm. Axes, time first: T time, B batch, H units.
+"""The map in C: residual_tanh.c. Axes, time first: T time, B batch, H units.
 
-Here are the buffers and what autograd is told. Saved for the backward pass are the path, which is the output,
+Here are the buffers and the autograd Function. Saved for the backward pass are the path, which is the output,
 and all tanh (T, B, P); P is H rounded up to whole vectors.
 """
 
@@ -30,7 +30,7 @@ def refusal(drive: Tensor, h: Tensor, W: Tensor) -> str | None:
 
 
 def pays(n_steps: int, n_batch: int, n_hidden: int) -> bool:
-    """Whether it is faster than `function.residual_tanh`: few steps are not worth packing large weights."""
+    """Whether it is faster than `autograd.residual_tanh`: few steps are not worth packing large weights."""
     return n_steps > 3 or n_hidden < 256
 
 
@@ -111,7 +111,7 @@ def _numbers(keep: Number, gain: Number) -> tuple[float, float]:
 
 
 def _plan(path: Tensor, matrix: bool) -> tuple[int, Any]:
-    """Number of threads, and the sizes that C asks for."""
+    """Number of threads, and the sizes for C."""
     n_steps, n_batch, n_hidden = path.shape
     work = float(n_steps * n_batch) * n_hidden * n_hidden * (1 + matrix)
     n_threads = call.threads(n_batch, work, PARALLEL)

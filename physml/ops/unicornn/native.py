@@ -1,6 +1,6 @@
 """UnICORNN in C, compiled at first use. Axes: B batch, T time, H hidden units.
 
-`unicornn.c` tells the algorithm. Here its memory is laid out, time axis first, and autograd connected.
+The algorithm is in `unicornn.c`. Here its memory is laid out, time axis first, and autograd connected.
 """
 
 from ctypes import CDLL, c_double, c_int, c_ssize_t, c_void_p

@@ -1,8 +1,8 @@
-"""What the layer below sends up, for all steps. Axes: B batch, T time, D features, H hidden units.
+"""The input projection of a layer, for all steps. Axes: B batch, T time, D features, H hidden units.
 
 `F.linear` on (B, T, D) copies what lies time first in memory, as every path does here, into and out of each
 product, forward and backward; it takes fresh memory for each result, and is slow at the gradient of a V with
-a few columns. `projection.c` says how C does it.
+a few columns. The algorithm in C: `projection.c`.
 """
 
 from ctypes import CDLL, c_int, c_ssize_t, c_void_p
@@ -132,7 +132,7 @@ def _library(dtype: torch.dtype) -> CDLL:
 
 
 def _available(dtype: torch.dtype) -> bool:
-    """The recurrence, which needs a compiler too, tells why not."""
+    """Whether there is a library; the recurrence, which needs one too, warns where there is none."""
     try:
         _library(dtype)
     except library.Unavailable:

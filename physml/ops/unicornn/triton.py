@@ -1,7 +1,7 @@
 """UnICORNN on a GPU, its scan and its backward as Triton kernels. Axes: B batch, T time, H hidden units.
 
-Beside input and output, memory is needed for one z every SEGMENT steps only; `ops.gpu.unicornn_kernels` tells
-how the others come back.
+Beside input and output, memory is needed for one z every SEGMENT steps only; `ops.triton.unicornn_kernels`
+restores the others.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ def _scan(push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, alpha: fl
 
 
 def _results(path: Tensor, z_ends: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """What the recurrence returns; the last states are copies, which do not keep the path alive."""
+    """The results of the recurrence; the last states are copies, which do not keep the path alive."""
     outputs = path[1:].to(dtype).transpose(0, 1)
     return outputs, path[-1].to(dtype, copy=True), z_ends[-1].to(dtype, copy=True)
 

@@ -1,4 +1,4 @@
-"""The map in C: weighted_sum.c, which tells the algorithm. Axes: N nodes, E edges, A heads, C channels."""
+"""The map in C: weighted_sum.c. Axes: N nodes, E edges, A heads, C channels."""
 
 from pathlib import Path
 from typing import Any
