@@ -54,12 +54,19 @@ def csr(start: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) ->
 
 
 def sorted_edges(edge_index: Tensor, n: int) -> Edges:
-    """The edges as stored, sorted once per edge list."""
-    return cached("edges", edge_index, (n,), lambda: Edges(edge_index[0], edge_index[1], n))
+    """The edges as stored, sorted once per edge list.
+
+    They are a copy. A change of `edge_index` through NumPy or `.data` is not seen, and sums still belong to the
+    edges as they were: pass a clone after one.
+    """
+    return cached("edges", edge_index, (n,), lambda: Edges(*edge_index.clone(), n))
 
 
 def looped(edge_index: Tensor, n: int) -> Edges:
-    """One loop at each node in place of those that are stored, after all other edges."""
+    """One loop at each node in place of those that are stored, after all other edges.
+
+    Cached as `sorted_edges` are.
+    """
     return cached("looped", edge_index, (n,), lambda: _with_loops(edge_index, n))
 
 

@@ -42,7 +42,10 @@ class Rows:
 
 
 def sparse_rows(x: Tensor) -> Rows | None:
-    """Features on a CPU that are wide, given and mostly zeros, as rows, made once per tensor; else None."""
+    """Features on a CPU that are wide, given and mostly zeros, as rows; else None.
+
+    Made once per tensor; a change of x through NumPy or `.data` is not seen, so pass a clone after one.
+    """
     if x.device.type != "cpu" or x.requires_grad or x.shape[1] < SPARSE_WIDTH:
         return None
 

@@ -47,6 +47,7 @@ class GradientGating(nn.Module):
             own, initialised separately.
         heads: see `merge_heads`.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,), which only F sees -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
 
     Example:
         >>> from physml.models.graph_layers import GraphConvolution

@@ -77,6 +77,7 @@ class GNN(nn.Module):
         pair_norm: s of `PairNorm` before sigma; None: none.
         drop_edge: share of the edges left out, drawn anew in each call in training, the same in all layers.
     Shapes: x (N, D), a tensor or `Rows`, edge_index (2, E), edge_weight (E,) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 2
@@ -165,6 +166,7 @@ class GCNII(nn.Module):
         lam: lambda.
         dropout: on the input of each layer.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -209,6 +211,7 @@ class Diffusion(nn.Module):
         attention: makes A.
         T: end of time.
     Shapes: x (N, H), edge_index (2, E) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -243,6 +246,7 @@ class GraphModel(nn.Module):
             per node.
     Shapes: input (N, D), edge_index (2, E), edge_weight (E,), batch (N,) the graph of each node, None: one
     graph -> (N, O), or (G, O) with a pool.
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     Errors: InputError for a batch of several graphs if a layer's output depends on all nodes (`one_graph`).
     """
 

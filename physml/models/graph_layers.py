@@ -30,6 +30,7 @@ class GraphConvolution(nn.Module):
         d_out: channels out.
         bias: whether b is added.
     Shapes: x (N, d_in), edge_index (2, E), edge_weight (E,) -> (N, d_out).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -76,6 +77,7 @@ class MeanConvolution(nn.Module):
         d_in: channels in.
         d_out: channels out.
     Shapes: x (N, d_in), edge_index (2, E) -> (N, d_out).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -116,6 +118,7 @@ class GraphAttention(nn.Module):
         n_heads: number of heads.
         dropout: on attention weights.
     Shapes: x (N, d_in), edge_index (2, E) -> (N, n_heads x d_head), one head after the other.
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -180,6 +183,7 @@ class TransformerAttention(nn.Module):
         normalize: "receiver" or "sender".
         square_plus: g.
     Shapes: x (N, H), edge_index (2, E) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1

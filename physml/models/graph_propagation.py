@@ -58,7 +58,8 @@ def gcn_spread(
     r""":math:`\hat D^{-1/2} \hat A \hat D^{-1/2}` with :math:`\hat A = A + I` (equation 7.5), as a product.
 
     Degrees count what a node receives. A stored self-loop keeps its weight and gets no second one.
-    Made once per graph, unless the weights are trained or changes of theirs would not be seen.
+    Made once per graph, unless the weights are trained. A change of `edge_index` or `edge_weight` through
+    NumPy or `.data` is not seen: pass a clone after one.
     """
     n, dtype = len(x), x.dtype
     if edge_weight is None:
@@ -95,7 +96,10 @@ def _gcn_weights(
 
 
 def mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
-    """The mean over the senders of the edges that a node receives; 0 at a node that receives none."""
+    """The mean over the senders of the edges that a node receives; 0 at a node that receives none.
+
+    Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
+    """
     n, dtype = len(x), x.dtype
 
     def make() -> Spread:

@@ -45,6 +45,7 @@ class GraphCON(nn.Module):
         shared_weights: one F for all steps, as in the official code; else each step has its own, initialised
             separately.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,) -> (N, H). y (N, H) in place of Y^0 = X^0.
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
 
     Example:
         >>> from physml.models.graph_layers import GraphConvolution
@@ -136,6 +137,7 @@ class CitationGraphCON(nn.Module):
         attention: makes A.
         T: end of time.
     Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -176,6 +178,7 @@ class LateCitationGraphCON(CitationGraphCON):
         T: end of time in training.
         T_test: end of time in eval mode; 3T in the code, 5T on Pubmed.
     Shapes: x (N, H), edge_index (2, E) -> (N, H) in training; (1 + S, N, H) in eval mode, S steps to T_test.
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     Errors: InputError for a T_test before T.
     """
 
@@ -207,6 +210,7 @@ class CoupledCitationGraphCON(nn.Module):
         coupling: F, from H to H channels.
         T: end of time.
     Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     Errors: InputError for a coupling that changes the number of channels.
     """
 
