@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 
 class PhysmlError(Exception):
-    """Any error that is told in one line, without a traceback."""
+    """Any error that is shown as one line, without a traceback."""
 
     exit_code = 2
 
@@ -41,7 +41,7 @@ class RunFailed(PhysmlError):
 
 
 class Preempted(PhysmlError):
-    """A run was told to stop and left a checkpoint."""
+    """A run was interrupted and left a checkpoint."""
 
     exit_code = 75
 

@@ -9,7 +9,10 @@ from physml.graph.cache import cached
 
 
 def check_graph(x: Shaped, edge_index: Tensor, edge_weight: Tensor | None = None) -> None:
-    """InputError unless x (N, H), edge_index (2, E) within [0, N) and edge_weight (E,) belong together."""
+    """InputError unless x (N, H), edge_index (2, E) within [0, N) and edge_weight (E,) belong together.
+
+    The range of an edge list is cached: a change through NumPy or `.data` is not seen.
+    """
     for name, given in {"x": x, "edge_index": edge_index}.items():
         if not hasattr(given, "dim"):
             raise InputError(f"{name} must be a tensor; got {type(given).__name__}. Use torch.as_tensor.")

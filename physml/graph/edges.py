@@ -22,15 +22,15 @@ class Edges:
         self._rows: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         self._received_order: Tensor | None = None
 
-    def rows(self, of: Literal["sender", "receiver"]) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(self, end: Literal["sender", "receiver"]) -> tuple[Tensor, Tensor, Tensor]:
         """Where each node's run of edges starts, the other end of each edge, and the order of the edges."""
-        if of not in self._rows:
+        if end not in self._rows:
             own, other = self.sender, self.receiver
-            if of == "receiver":
+            if end == "receiver":
                 own, other = other, own
             order = torch.argsort(own, stable=True)
-            self._rows[of] = starts(own, self.n), other[order], order
-        return self._rows[of]
+            self._rows[end] = starts(own, self.n), other[order], order
+        return self._rows[end]
 
     def received_order(self) -> Tensor:
         """Where each edge of rows("receiver") stands in rows("sender")."""
@@ -40,9 +40,9 @@ class Edges:
             self._received_order = gather(place, self.rows("receiver")[2])
         return self._received_order
 
-    def matrix(self, weight: Tensor, of: Literal["sender", "receiver"]) -> Tensor:
-        """Sparse (N, N): the weight of an edge at (its `of` end, its other end)."""
-        start, other, order = self.rows(of)
+    def matrix(self, weight: Tensor, end: Literal["sender", "receiver"]) -> Tensor:
+        """Sparse (N, N): the weight of an edge at (its `end`, its other end)."""
+        start, other, order = self.rows(end)
         return csr(start, other, gather(weight, order), (self.n, self.n))
 
 
@@ -53,13 +53,20 @@ def csr(start: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) ->
         return torch.sparse_csr_tensor(start, column, value, shape, check_invariants=False)
 
 
-def edges(edge_index: Tensor, n: int) -> Edges:
-    """The edges as stored, sorted once per edge list."""
-    return cached("edges", edge_index, (n,), lambda: Edges(edge_index[0], edge_index[1], n))
+def sorted_edges(edge_index: Tensor, n: int) -> Edges:
+    """The edges as stored, sorted once per edge list.
+
+    They are a copy. A change of `edge_index` through NumPy or `.data` is not seen, and sums still belong to the
+    edges as they were: pass a clone after one.
+    """
+    return cached("edges", edge_index, (n,), lambda: Edges(*edge_index.clone(), n))
 
 
 def looped(edge_index: Tensor, n: int) -> Edges:
-    """One loop at each node in place of those that are stored, after all other edges."""
+    """One loop at each node in place of those that are stored, after all other edges.
+
+    Cached as `sorted_edges` are.
+    """
     return cached("looped", edge_index, (n,), lambda: _with_loops(edge_index, n))
 
 

@@ -1,4 +1,4 @@
-"""Graphs as edge lists: checks, and measures of node features. Axes: N nodes, E edges, H channels.
+"""Measures of node features on a graph: energy, distance, homophily. Axes: N nodes, E edges, H channels.
 
 Sums run over the edges as stored: an undirected edge stands in the list both ways, and counts twice.
 """

@@ -13,7 +13,7 @@ class Rows:
     """The entries of features (N, D) that are not 0, row after row and column after column.
 
     Row i has those from start[i] to before start[i + 1], each in its `column` and of its `value`. `columns`
-    tells where those of each column begin, (D + 1,), their rows, and where they stand in `value`.
+    holds where those of each column begin, (D + 1,), their rows, and their places in `value`.
     """
 
     def __init__(self, x: Tensor) -> None:
@@ -42,7 +42,10 @@ class Rows:
 
 
 def sparse_rows(x: Tensor) -> Rows | None:
-    """Features on a CPU that are wide, given and mostly zeros, as rows, made once per tensor; else None."""
+    """Features on a CPU that are wide, given and mostly zeros, as rows; else None.
+
+    Made once per tensor; a change of x through NumPy or `.data` is not seen, so pass a clone after one.
+    """
     if x.device.type != "cpu" or x.requires_grad or x.shape[1] < SPARSE_WIDTH:
         return None
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, positive
 from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class AntisymmetricRNN(nn.Module):
@@ -26,8 +26,13 @@ class AntisymmetricRNN(nn.Module):
     Choices: W is stored in full; its H (H - 1) / 2 free entries are what a parameter count counts.
     Init: W ~ N(0, sigma_w^2 / H), V and V_z ~ N(0, 1 / D), b and b_z zero.
 
-    Args: d_in: D; d_hidden: H; epsilon: step size; gamma: damping; gated: with the input gate z; sigma_w:
-    see Init.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        epsilon: step size.
+        gamma: damping.
+        gated: whether there is an input gate z.
+        sigma_w: scale of W at the start, see Init.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -83,8 +88,8 @@ class AntisymmetricRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.V)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             push, M = drive(u, self.V, self.b), self.matrix()
             if self.gated:
                 path = self._gated(u, push, h, M.t())

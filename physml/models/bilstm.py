@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.check import one_of, positive
 from physml.errors import InputError
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 Ends = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -35,8 +35,11 @@ class BiLSTM(nn.Module):
     Nothing can be carried from one piece of a sequence to the next: the backward half reads from the end.
     Padding behind a shorter sequence is read as any other input.
 
-    Args: d_in: D; d_hidden: H, of each direction; kernel: k, odd, or None for no convolution; order: "read"
-    or "time".
+    Args:
+        d_in: D.
+        d_hidden: H, of each direction.
+        kernel: k, odd; None: no convolution.
+        order: "read" or "time".
     Shapes: u (B, T, D) -> (B, T, 2H). The state handed back is the last (h, c) of both directions, forward
     first, each (B, H).
 
@@ -81,8 +84,8 @@ class BiLSTM(nn.Module):
                 "Give whole sequences, or take the model lstm."
             )
         u = sequence(u, self.d_in, self.cell.all_weights[0][0])
-        h0, c0 = start(None, ("h", "c"), u, self.d_hidden)
-        with steady(u):
+        h0, c0 = initial_state(None, ("h", "c"), u, self.d_hidden)
+        with no_autocast(u):
             x = u if self.conv is None else self.conv(u.transpose(1, 2)).transpose(1, 2)
             path, (h, c) = self.cell(x, (torch.stack([h0, h0]), torch.stack([c0, c0])))
             if self.order == "read":

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from physml.check import one_of, positive
 from physml.errors import InputError
 from physml.ops import cornn as ops
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import initial_state, sequence
 
 
 class CoRNN(nn.Module):
@@ -27,8 +27,11 @@ class CoRNN(nn.Module):
     Source: Rusch and Mishra, ICLR 2021, https://arxiv.org/abs/2010.00951 (thesis 2.3, 2.9, 2.45).
 
     Args:
-        d_in: D. d_hidden: H.
-        dt: step size. gamma: stiffness, pulls y to 0. epsilon: damping, slows z.
+        d_in: D.
+        d_hidden: H.
+        dt: step size.
+        gamma: stiffness, pulls y to 0.
+        epsilon: damping, slows z.
         damping: "explicit", n-bar = n - 1, as in all published results; or "implicit", n-bar = n.
         trainable: learns dt, gamma and epsilon from the given values on: dt through a sigmoid, so it must
             start below 1, gamma and epsilon through a ReLU.
@@ -105,7 +108,7 @@ class CoRNN(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, self.V)
-        y, z = start(state, ("y", "z"), u, self.d_out)
+        y, z = initial_state(state, ("y", "z"), u, self.d_out)
         dt, gamma, epsilon = self.constants()
         outputs, y, z = ops.cornn(
             u,

@@ -6,8 +6,8 @@ from torch import nn
 def count_parameters(module: nn.Module, *, embedding: bool = True) -> int:
     """Free entries of all trainable tensors, shared ones once.
 
-    A layer that stores more entries than it has freedom, such as a skew matrix in full, says how many in its
-    attribute `n_redundant`. With `embedding=False` word vectors are left out, as in most published counts.
+    A layer that stores more entries than it has freedom, such as a skew matrix in full, gives the number
+    of the others as `n_redundant`. `embedding=False` leaves word vectors out, as most published counts do.
 
     Example:
         >>> count_parameters(nn.Linear(3, 2))

@@ -9,7 +9,7 @@ from physml.check import positive
 from physml.ops.fastgrnn.autograd import fastgrnn
 from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class FastRNN(nn.Module):
@@ -21,7 +21,9 @@ class FastRNN(nn.Module):
     Choices: W and U of full rank, dense.
     Init: as in the official code: W and U 0.1 N(0, 1), b = 1, alpha = -3, beta = 3.
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -55,8 +57,8 @@ class FastRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.W)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             push = drive(u, self.W, self.b)
             path = residual_tanh(push, h, self.U, torch.sigmoid(self.beta), torch.sigmoid(self.alpha))
         return path.transpose(0, 1), (path[-1].clone(),)
@@ -73,7 +75,9 @@ class FastGRNN(nn.Module):
     Choices: W and U of full rank, dense, not quantised.
     Init: as in the official code: W and U 0.1 N(0, 1), both biases 1, zeta = 1, nu = -4.
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -109,8 +113,8 @@ class FastGRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.W)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             push = drive(u, self.W, self.bg)
             shift, zeta, nu = self.bc - self.bg, torch.sigmoid(self.zeta), torch.sigmoid(self.nu)
             path = fastgrnn(push, h, self.U, shift, zeta, nu)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from physml.check import count, non_negative, one_of, positive
 from physml.errors import InputError
 from physml.graph.cache import cached
-from physml.graph.edges import Edges, edges
+from physml.graph.edges import Edges, sorted_edges
 from physml.models.graph_parts import Force, Heads, check_input, copies, last, numbered, widths
 from physml.models.graph_powers import power
 from physml.models.graph_propagation import Aggregate
@@ -35,15 +35,19 @@ class GradientGating(nn.Module):
     none keeps its features. Slopes of |d|^p at d = 0 are 0, also for p <= 1 where they jump or do not exist.
 
     Args:
-        coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG. n_layers: N.
+        coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG.
+        n_layers: N.
         p: power of the graph gradient.
         aggregate: "sum" over N_i, equation 8.4, or "mean", as in the official code.
         gate_coupling: F-hat; None: F itself.
         single_rate: one rate per node, the sum over N_i of p-norms over channels (equation 8.26).
         rate_exponent: a, for rates tau^a (section 8.4): 1 is the model, 0 the plain layer.
-        activation: sigma. shared_weights: one F, and one F-hat, for all layers, as in the official code;
-            else each layer has its own, started anew. heads: see `merge_heads`.
+        activation: sigma.
+        shared_weights: one F, and one F-hat, for all layers, as in the official code; else each layer has its
+            own, initialised separately.
+        heads: see `merge_heads`.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,), which only F sees -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
 
     Example:
         >>> from physml.models.graph_layers import GraphConvolution
@@ -93,24 +97,24 @@ class GradientGating(nn.Module):
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(X^n, rates of layer n) after each layer, n = 1 to n_layers."""
         check_input(x, edge_index, edge_weight, self.d_in)
-        of = edges(edge_index, len(x))
+        edges = sorted_edges(edge_index, len(x))
         for n in range(self.n_layers):
             layer = 0 if self.shared_weights else n
             new = self.forces[layer](x, edge_index, edge_weight)
             q = new if self.gates is None else self.gates[layer](x, edge_index, edge_weight)
-            x, rate = self.gated(x, new, q, edge_index, of)
+            x, rate = self.gated(x, new, q, edge_index, edges)
             yield x, rate
 
     def gated(
-        self, x: Tensor, new: Tensor, q: Tensor, edge_index: Tensor, of: Edges
+        self, x: Tensor, new: Tensor, q: Tensor, edge_index: Tensor, edges: Edges
     ) -> tuple[Tensor, Tensor]:
         r"""X^n, and :math:`\tau^a` from :math:`\hat\tau`, (N, H), or (N, 1) with a single rate."""
         share = None
         if self.aggregate == "mean":
-            share = cached("share", edge_index, (len(q), q.dtype), lambda: _share(of, q.dtype))
+            share = cached("share", edge_index, (len(q), q.dtype), lambda: _share(edges, q.dtype))
         if not self.single_rate and self.rate_exponent == 1:
-            return gate(x, new, q, of, self.p, share)
-        total = norm_sum(q, of, self.p) if self.single_rate else gradient_sum(q, of, self.p)
+            return gate(x, new, q, edges, self.p, share)
+        total = norm_sum(q, edges, self.p) if self.single_rate else gradient_sum(q, edges, self.p)
         rate = torch.tanh(total if share is None else total * share)
         rate = rate if self.rate_exponent == 1 else power(rate, self.rate_exponent, LEAST_RATE)
         return torch.lerp(x, new, rate), rate  # (1 - rate) x + rate new, exact at both ends
@@ -128,7 +132,7 @@ class GradientGating(nn.Module):
         )
 
 
-def _share(of: Edges, dtype: torch.dtype) -> Tensor:
+def _share(edges: Edges, dtype: torch.dtype) -> Tensor:
     """One over the number of edges that a node sends, (N, 1)."""
-    count = torch.bincount(of.sender, minlength=of.n).clamp_(min=1)
+    count = torch.bincount(edges.sender, minlength=edges.n).clamp_(min=1)
     return (1 / count.to(dtype))[:, None]

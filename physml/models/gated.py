@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from physml.check import one_of, positive, within
 from physml.errors import InputError
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class LSTM(nn.Module):
@@ -28,10 +28,14 @@ class LSTM(nn.Module):
     Init: uniform on [-k, k], k = H^(-1/2). With `chrono`, b_f ~ log U[1, chrono - 1], b_i = -b_f, and all
     other biases 0.
 
-    Args: d_in: D; d_hidden: H; chrono: the longest memory to expect, in steps, or None; dt: size of the
-    step, or None for the plain LSTM; dt_version: 1 or 2, with dt; state_dropout: probability of a zero in the
-    mask on h where h enters W, one mask per sequence and call, the same at all steps, in training, where it
-    needs the slower loop; None: no mask.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        chrono: the longest memory to expect, in steps; None: biases as in Init.
+        dt: size of the step; None: the plain LSTM.
+        dt_version: 1 or 2, with dt.
+        state_dropout: probability of a zero in the mask on h where h enters W, in training: one mask per
+            sequence and call, the same at all steps. It needs the slower loop. None: no mask.
     Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
     """
 
@@ -89,8 +93,8 @@ class LSTM(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
-        h, c = start(state, ("h", "c"), u, self.d_out)
-        with steady(u):
+        h, c = initial_state(state, ("h", "c"), u, self.d_out)
+        with no_autocast(u):
             mask = None
             if self.training and self.state_dropout:
                 mask = F.dropout(torch.ones_like(h), self.state_dropout)
@@ -107,8 +111,8 @@ class LSTM(nn.Module):
         keep = 1.0 - dt if self.dt_version == 2 else dt
         path = []
         for push in F.linear(u, V, b + b2).unbind(1):
-            heard = h if mask is None else h * mask
-            i, f, g, o = torch.addmm(push, heard, W.t()).chunk(4, 1)
+            h_masked = h if mask is None else h * mask
+            i, f, g, o = torch.addmm(push, h_masked, W.t()).chunk(4, 1)
             c = keep * torch.sigmoid(f) * c + dt * torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             path.append(h)
@@ -127,7 +131,9 @@ class GRU(nn.Module):
     Choices: the reset gate acts after the product with W, as in torch and cuDNN.
     Init: uniform on [-k, k], k = H^(-1/2).
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
     """
 
@@ -152,8 +158,8 @@ class GRU(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             path, h = self.cell(u, h[None])
         return path, (h[0],)
 
@@ -167,7 +173,9 @@ class TanhRNN(nn.Module):
     Choices: two biases, as in torch; `symbols` gives their sum.
     Init: uniform on [-k, k], k = H^(-1/2).
 
-    Args: d_in: D; d_hidden: H.
+    Args:
+        d_in: D.
+        d_hidden: H.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
     """
 
@@ -186,8 +194,8 @@ class TanhRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             path, h = self.cell(u, h[None])
         return path, (h[0],)
 

@@ -44,7 +44,9 @@ class PairNorm(nn.Module):
         X_i \mapsto s\, \tilde X_i \Big/ \sqrt{\tfrac1v \sum_j \|\tilde X_j\|^2}
 
     Source: Zhao and Akoglu, ICLR 2020, https://arxiv.org/abs/1909.12223.
-    Args: scale: s. Shapes: (N, H) -> (N, H), all nodes as one graph.
+    Args:
+        scale: s.
+    Shapes: (N, H) -> (N, H), all nodes as one graph.
     """
 
     version: ClassVar[int] = 1
@@ -64,14 +66,18 @@ class GNN(nn.Module):
     r"""A plain stack, :math:`X^n = \sigma(F_n(X^{n-1}))`: MLP, GCN, GAT or GraphSAGE.
 
     Args:
-        d_in: D. d_hidden: H. n_layers: N.
-        kind: "mlp", which sees no edges, "gcn", "gat" or "sage". activation: sigma.
+        d_in: D.
+        d_hidden: H.
+        n_layers: N.
+        kind: "mlp", which sees no edges, "gcn", "gat" or "sage".
+        activation: sigma.
         dropout: on what enters each layer but the first; attention weights of "gat" too.
         n_heads: of "gat", each of H channels, merged after sigma by `heads`, see `merge_heads`.
         residual: adds what entered a layer to what leaves it, where widths agree (equation 8.1).
         pair_norm: s of `PairNorm` before sigma; None: none.
         drop_edge: share of the edges left out, drawn anew in each call in training, the same in all layers.
     Shapes: x (N, D), a tensor or `Rows`, edge_index (2, E), edge_weight (E,) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 2
@@ -153,8 +159,14 @@ class GCNII(nn.Module):
 
     Source: Chen et al., ICML 2020, https://arxiv.org/abs/2007.02133.
     Init: W uniform on [-k, k], k = H^(-1/2), as in the authors' code.
-    Args: d_in: H; n_layers; alpha: share of the start; lam: lambda; dropout: on what enters each layer.
+    Args:
+        d_in: H.
+        n_layers: N.
+        alpha: share of the initial features.
+        lam: lambda.
+        dropout: on the input of each layer.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -195,7 +207,11 @@ class Diffusion(nn.Module):
     computed once per call, from X^0. Explicit steps of size 1 up to T, the last one shorter.
 
     Source: GRAND, Chamberlain et al., ICML 2021, https://arxiv.org/abs/2106.10934.
-    Args: attention: makes A; T: end of time. Shapes: x (N, H), edge_index (2, E) -> (N, H).
+    Args:
+        attention: makes A.
+        T: end of time.
+    Shapes: x (N, H), edge_index (2, E) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -209,10 +225,10 @@ class Diffusion(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        of, weight = self.attention.attention(x, edge_index)
+        edges, weight = self.attention.attention(x, edge_index)
         start = x
         for _, h in times(self.T):
-            x = x + h * (torch.sigmoid(self.a) * (weighted_sum(x, weight, of) - x) + self.b * start)
+            x = x + h * (torch.sigmoid(self.a) * (weighted_sum(x, weight, edges) - x) + self.b * start)
         return x
 
 
@@ -222,12 +238,16 @@ class Diffusion(nn.Module):
 class GraphModel(nn.Module):
     r"""Encoder of each node, a stack that passes messages, decoder of each node, and a sum over each graph.
 
-    Args: encoder, decoder: of each node, None: none; stack: called as stack(x, edge_index), with
-    edge_weight by name where the graph has weights; pool: "sum", "mean" or "max" of the decoder's outputs
-    over the nodes of each graph; None: one output per node.
+    Args:
+        encoder: of each node; None: none.
+        stack: called as stack(x, edge_index), with edge_weight by name where the graph has weights.
+        decoder: of each node; None: none.
+        pool: "sum", "mean" or "max" of the decoder's outputs over the nodes of each graph; None: one output
+            per node.
     Shapes: input (N, D), edge_index (2, E), edge_weight (E,), batch (N,) the graph of each node, None: one
     graph -> (N, O), or (G, O) with a pool.
-    Raises InputError for a batch of several graphs if a layer's answer depends on all nodes (`one_graph`).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
+    Errors: InputError for a batch of several graphs if a layer's output depends on all nodes (`one_graph`).
     """
 
     version: ClassVar[int] = 1
@@ -279,10 +299,18 @@ class GraphNet(GraphModel):
     Wide features that are mostly zeros are kept as sparse rows on a CPU, see `graph_features`.
 
     Args:
-        layer: makes the stack from its number of channels. d_in: D; d_out: O. readout: "node" or "graph".
+        layer: makes the stack from its number of channels.
+        d_in: D.
+        d_out: O.
+        readout: "node" or "graph".
         hidden: H of the encoder; None: no encoder, the stack starts from the features.
+        encoder_activation: after the encoder.
+        input_dropout: on the features.
         decoder: "linear"; "layer", one more layer as those of the stack, which must be a `GNN`.
-        pool: over the nodes of a graph, for tasks that ask for "graph".
+        decoder_activation: before the decoder.
+        dropout: before the decoder, after its activation.
+        output_activation: after the decoder.
+        pool: over the nodes of a graph, for tasks with readout "graph".
         init: "default", torch's; "official-heterophilic", every weight, but not the biases, uniform on
             [-k, k] with k = H^(-1/2) for all, whatever it multiplies.
     """
@@ -320,8 +348,7 @@ class GraphNet(GraphModel):
         if (readout == "graph") != (pool is not None):
             wanted, net = ("a pool, such as sum", "graphs") if readout == "graph" else ("no pool", "graph")
             raise InputError(
-                f"a task that asks for one output per {readout} needs {wanted}; got pool={pool!r}. "
-                f"Set net={net}."
+                f"a task with one output per {readout} needs {wanted}; got pool={pool!r}. Set net={net}."
             )
         encoder = None
         if hidden is not None:

@@ -8,13 +8,14 @@ from physml.graph.rows import Rows, sparse_rows
 from physml.ops.dropout import dropout
 from physml.ops.linear import linear as ops_linear
 from physml.ops.rows_linear import rows_linear
+from physml.ops.transforms import transformed
 
 Features = Tensor | Rows
 
 
 def dropped(x: Tensor, p: float, training: bool) -> Features:
     """x behind dropout, as rows where x is mostly zeros."""
-    rows = sparse_rows(x)
+    rows = None if transformed(x) else sparse_rows(x)  # rows would lose the tangents of zeros
     if rows is None:
         return dropout(x, p, training)
     other = copy.copy(rows)

@@ -25,8 +25,12 @@ class GraphConvolution(nn.Module):
 
     Source: Kipf and Welling, ICLR 2017, https://arxiv.org/abs/1609.02907.
     Init: W Glorot uniform, b 0, as in PyG.
-    Args: d_in: channels in; d_out: channels out; bias.
+    Args:
+        d_in: channels in.
+        d_out: channels out.
+        bias: whether b is added.
     Shapes: x (N, d_in), edge_index (2, E), edge_weight (E,) -> (N, d_out).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -69,8 +73,11 @@ class MeanConvolution(nn.Module):
 
     Source: Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216.
     Init: uniform on [-k, k], k = d_in^(-1/2), as in PyG.
-    Args: d_in: channels in; d_out: channels out.
+    Args:
+        d_in: channels in.
+        d_out: channels out.
     Shapes: x (N, d_in), edge_index (2, E) -> (N, d_out).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -105,8 +112,13 @@ class GraphAttention(nn.Module):
 
     Source: Velickovic et al., ICLR 2018, https://arxiv.org/abs/1710.10903.
     Init: W and a Glorot uniform, b 0, as in PyG.
-    Args: d_in: channels in; d_head: channels of each head; n_heads; dropout: of attention weights.
+    Args:
+        d_in: channels in.
+        d_head: channels of each head.
+        n_heads: number of heads.
+        dropout: on attention weights.
     Shapes: x (N, d_in), edge_index (2, E) -> (N, n_heads x d_head), one head after the other.
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -133,14 +145,14 @@ class GraphAttention(nn.Module):
 
     def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        of = looped(edge_index, len(x))
+        edges = looped(edge_index, len(x))
         xs = linear(x, self.lin.weight).view(len(x), self.n_heads, self.d_head)
         W = self.lin.weight.view(self.n_heads, self.d_head, self.d_in)
         a = torch.cat([self.att_src, self.att_dst])  # a . (W X_i) as (a . W) X_i, a product of few columns
         to_sender, to_receiver = linear(x, (a[..., None] * W).sum(2).flatten(0, 1)).chunk(2, 1)
-        score = F.leaky_relu(gather(to_sender, of.sender) + gather(to_receiver, of.receiver), 0.2)
-        weight = dropout(softmax_over(score, of.receiver, len(x)), self.dropout, self.training)
-        return weighted_sum(xs, weight, of).flatten(1) + self.bias
+        score = F.leaky_relu(gather(to_sender, edges.sender) + gather(to_receiver, edges.receiver), 0.2)
+        weight = dropout(softmax_over(score, edges.receiver, len(x)), self.dropout, self.training)
+        return weighted_sum(xs, weight, edges).flatten(1) + self.bias
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "a_s": self.att_src, "a_r": self.att_dst, "b": self.bias}
@@ -162,11 +174,16 @@ class TransformerAttention(nn.Module):
     Cora and Citeseer, over what it sends. No value weights, as there.
     Init: Q and K are 1e-5 in every entry, as there; biases uniform on [-k, k], k = d_in^(-1/2).
 
-    Args: d_in: H. d_attention: width of all heads together. n_heads.
-    score: "scaled_dot" as above, "cosine" of the angle between, or "exp_kernel",
-    :math:`o^2 \exp(-\|\cdot - \cdot\|^2 / 2 l^2)` with o, l trained from 1 on.
-    normalize: "receiver" or "sender". square_plus: g.
+    Args:
+        d_in: H.
+        d_attention: width of all heads together.
+        n_heads: number of heads.
+        score: "scaled_dot" as above, "cosine" of the angle between, or "exp_kernel",
+            :math:`o^2 \exp(-\|\cdot - \cdot\|^2 / 2 l^2)` with o, l trained from 1 on.
+        normalize: "receiver" or "sender".
+        square_plus: g.
     Shapes: x (N, H), edge_index (2, E) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -207,14 +224,14 @@ class TransformerAttention(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        of, weight = self.attention(x, edge_index)
-        return weighted_sum(x, weight, of)
+        edges, weight = self.attention(x, edge_index)
+        return weighted_sum(x, weight, edges)
 
     def attention(self, x: Tensor, edge_index: Tensor) -> tuple[Edges, Tensor]:
         """The edges, with loops, and the weight of each: the mean over heads."""
-        of = looped(edge_index, len(x))
-        query = gather(self.Q(x), of.receiver).view(-1, self.n_heads, self.d_head)
-        key = gather(self.K(x), of.sender).view(-1, self.n_heads, self.d_head)
+        edges = looped(edge_index, len(x))
+        query = gather(self.Q(x), edges.receiver).view(-1, self.n_heads, self.d_head)
+        key = gather(self.K(x), edges.sender).view(-1, self.n_heads, self.d_head)
         if self.score == "scaled_dot":
             s = (query * key).sum(-1) / query.shape[-1] ** 0.5
         elif self.score == "cosine":
@@ -222,13 +239,13 @@ class TransformerAttention(nn.Module):
         else:
             distance = (query - key).square().sum(-1)
             s = self.height**2 * torch.exp(-distance / (2 * self.length**2))
-        node = of.receiver if self.normalize == "receiver" else of.sender
+        node = edges.receiver if self.normalize == "receiver" else edges.sender
         if not self.square_plus:
-            return of, softmax_over(s, node, len(x)).mean(1)
+            return edges, softmax_over(s, node, len(x)).mean(1)
         s = s - s.max()
         g = (s + torch.sqrt(s * s + 4)) / 2
         total = g.new_zeros(len(x), self.n_heads).index_add(0, node, g)
-        return of, (g / total[node]).mean(1)
+        return edges, (g / total[node]).mean(1)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"Q": self.Q.weight, "q": self.Q.bias, "K": self.K.weight, "k": self.K.bias}

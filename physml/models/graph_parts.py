@@ -1,4 +1,4 @@
-"""What graph networks share: calling a coupling, merging heads, forces. Axes: N nodes, H channels."""
+"""Parts of graph networks: calling a coupling, merging heads, forces. Axes: N nodes, H channels."""
 
 import contextlib
 import copy
@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def call(layer: nn.Module, x: Features, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
-    """A message-passing layer's answer; edge weights go in by name, and only where the layer takes them."""
+    """The output of a message-passing layer; edge weights go in by name, if the layer takes them."""
     if edge_weight is None:
         return layer(x, edge_index)
     takes = inspect.signature(layer.forward).parameters

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from physml.check import Shaped
 from physml.graph.cache import cached
-from physml.graph.edges import Edges, edges, gather, looped
+from physml.graph.edges import Edges, gather, looped, sorted_edges
+from physml.ops.transforms import transformed
 from physml.ops.weighted_sum import weighted_sum
 
 Aggregate = Literal["sum", "mean"]
@@ -22,12 +23,14 @@ Aggregate = Literal["sum", "mean"]
 class Spread:
     r"""A fixed matrix of edge weights, ready for products: :math:`A X` and, backwards, :math:`A^\top G`."""
 
-    def __init__(self, of: Edges, weight: Tensor) -> None:
-        self.edges, self.weight = of, weight
-        self._there = of.matrix(weight, "receiver")
+    def __init__(self, edges: Edges, weight: Tensor) -> None:
+        self.edges, self.weight = edges, weight
+        self._there = edges.matrix(weight, "receiver")
         self._back: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
+        if transformed(x):
+            return weighted_sum(x, self.weight, self.edges)
         return _Product.apply(x, self, False)
 
     def times(self, x: Tensor, transposed: bool) -> Tensor:
@@ -55,16 +58,17 @@ def gcn_spread(
     r""":math:`\hat D^{-1/2} \hat A \hat D^{-1/2}` with :math:`\hat A = A + I` (equation 7.5), as a product.
 
     Degrees count what a node receives. A stored self-loop keeps its weight and gets no second one.
-    Made once per graph, unless the weights are trained or changes of theirs would not be seen.
+    Made once per graph, unless the weights are trained. A change of `edge_index` or `edge_weight` through
+    NumPy or `.data` is not seen: pass a clone after one.
     """
     n, dtype = len(x), x.dtype
     if edge_weight is None:
         return cached(
             "gcn", edge_index, (n, dtype), lambda: Spread(*_gcn_weights(edge_index, n, None, dtype))
         )
-    if edge_weight.requires_grad or edge_weight.is_inference():
-        of, weight = _gcn_weights(edge_index, n, edge_weight, dtype)
-        return lambda y: weighted_sum(y, weight, of)
+    if edge_weight.requires_grad or edge_weight.is_inference() or transformed(edge_weight):
+        edges, weight = _gcn_weights(edge_index, n, edge_weight, dtype)
+        return lambda y: weighted_sum(y, weight, edges)
     key = (n, dtype, id(edge_weight), edge_weight._version)
     kept = cached(
         "gcn",
@@ -78,27 +82,30 @@ def gcn_spread(
 def _gcn_weights(
     edge_index: Tensor, n: int, edge_weight: Tensor | None, dtype: torch.dtype
 ) -> tuple[Edges, Tensor]:
-    of = looped(edge_index, n)
+    edges = looped(edge_index, n)
     loop = torch.ones(n, dtype=dtype, device=edge_index.device)
     if edge_weight is None:
-        weight = torch.ones(len(of.sender), dtype=dtype, device=edge_index.device)
+        weight = torch.ones(len(edges.sender), dtype=dtype, device=edge_index.device)
     else:
         own = edge_index[0] == edge_index[1]
         loop = loop.index_put((edge_index[0, own],), edge_weight[own].to(dtype))
         weight = torch.cat([edge_weight[~own].to(dtype), loop])
-    degree = torch.zeros(n, dtype=dtype, device=weight.device).index_add(0, of.receiver, weight)
+    degree = torch.zeros(n, dtype=dtype, device=weight.device).index_add(0, edges.receiver, weight)
     scale = torch.where(degree > 0, degree, 1).rsqrt() * (degree > 0)
-    return of, scale[of.sender] * weight * scale[of.receiver]
+    return edges, scale[edges.sender] * weight * scale[edges.receiver]
 
 
 def mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
-    """The mean over the senders of the edges that a node receives; 0 at a node that receives none."""
+    """The mean over the senders of the edges that a node receives; 0 at a node that receives none.
+
+    Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
+    """
     n, dtype = len(x), x.dtype
 
     def make() -> Spread:
-        of = edges(edge_index, n)
-        count = torch.bincount(of.receiver, minlength=n).to(dtype)
-        return Spread(of, (1 / count)[of.receiver])
+        edges = sorted_edges(edge_index, n)
+        count = torch.bincount(edges.receiver, minlength=n).to(dtype)
+        return Spread(edges, (1 / count)[edges.receiver])
 
     return cached("mean", edge_index, (n, dtype), make)
 

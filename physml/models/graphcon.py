@@ -35,10 +35,17 @@ class GraphCON(nn.Module):
     paper does not have: `residual`, see `Force`; `dropout`, on X and on Y, each with a mask of its own, at
     the start and after every step. What sigma makes of several heads is merged by `heads`, see `merge_heads`.
 
-    Args: coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG. n_layers: N steps.
-    dt: step size. gamma: stiffness, pulls X to 0. alpha: damping, slows Y. activation: sigma.
-    shared_weights: one F for all steps, as in the official code; else each step has its own, started anew.
+    Args:
+        coupling: F, from H to H channels, or to heads x H; ours or a convolution of PyG.
+        n_layers: N steps.
+        dt: step size.
+        gamma: stiffness, pulls X to 0.
+        alpha: damping, slows Y.
+        activation: sigma.
+        shared_weights: one F for all steps, as in the official code; else each step has its own, initialised
+            separately.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,) -> (N, H). y (N, H) in place of Y^0 = X^0.
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
 
     Example:
         >>> from physml.models.graph_layers import GraphConvolution
@@ -126,8 +133,11 @@ class CitationGraphCON(nn.Module):
     scalars and an activation around A X.
     Choices: the gradient does not pass through X^0 where it is the source, as there.
 
-    Args: attention: makes A. T: end of time.
+    Args:
+        attention: makes A.
+        T: end of time.
     Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
@@ -147,9 +157,9 @@ class CitationGraphCON(nn.Module):
     ) -> Iterator[tuple[float, Tensor, Tensor]]:
         """(t, X, Y) after each step, up to T, the model's own if none is given."""
         check_input(x, edge_index, None, self.d_in)
-        of, weight = self.attention.attention(x, edge_index)
+        edges, weight = self.attention.attention(x, edge_index)
         scalars = (self.a, self.b, self.c)
-        yield from sourced(lambda x: weighted_sum(x, weight, of), x, scalars, self.T if T is None else T)
+        yield from sourced(lambda x: weighted_sum(x, weight, edges), x, scalars, self.T if T is None else T)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"a": self.a, "b": self.b, "c": self.c, **self.attention.symbols()}
@@ -163,8 +173,12 @@ class LateCitationGraphCON(CitationGraphCON):
 
     Source: the official code, as described; https://arxiv.org/abs/2202.02296 has nothing of the kind.
 
-    Args: attention, T: as there. T_test: end of time in eval mode; 3T in the code, 5T on Pubmed.
+    Args:
+        attention: makes A.
+        T: end of time in training.
+        T_test: end of time in eval mode; 3T in the code, 5T on Pubmed.
     Shapes: x (N, H), edge_index (2, E) -> (N, H) in training; (1 + S, N, H) in eval mode, S steps to T_test.
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     Errors: InputError for a T_test before T.
     """
 
@@ -192,8 +206,11 @@ class CoupledCitationGraphCON(nn.Module):
 
     Source: what the official code has for a graph convolution as coupling; https://arxiv.org/abs/2202.02296.
 
-    Args: coupling: F, from H to H channels. T: end of time.
+    Args:
+        coupling: F, from H to H channels.
+        T: end of time.
     Shapes: x (N, H), edge_index (2, E) -> X at time T (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     Errors: InputError for a coupling that changes the number of channels.
     """
 

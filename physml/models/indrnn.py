@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.check import positive
 from physml.ops.input_drive import drive
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class IndRNN(nn.Module):
@@ -21,8 +21,12 @@ class IndRNN(nn.Module):
     Init: u uniform on [0, bound], or on [0, 1] without a bound; W and b uniform on [-k, k], k the inverse
     root of the number of inputs.
 
-    Args: d_in: D; d_hidden: H, of each layer; n_layers: layers; bound: the largest \|u_i\|, such as
-    2^(1 / T) to let an activation at most double over T steps, or None.
+    Args:
+        d_in: D.
+        d_hidden: H, of each layer.
+        n_layers: number of layers.
+        bound: the largest \|u_i\|, such as 2^(1 / T) to let an activation at most double over T steps; None:
+            no bound.
     Shapes: input (B, T, D) -> h of the last layer (B, T, H). The state has one h per layer, each (B, H).
 
     Example:
@@ -65,13 +69,13 @@ class IndRNN(nn.Module):
         self, input: Tensor, state: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         x = sequence(input, self.d_in, self.W[0])
-        hs = start(state, tuple(f"h of layer {i}" for i in range(len(self.W))), x, self.d_out)
+        hs = initial_state(state, tuple(f"h of layer {i}" for i in range(len(self.W))), x, self.d_out)
         last: list[Tensor] = []
         for W, b, u, h in zip(self.W, self.b, self.u, hs, strict=True):
             if self.bound is not None:
                 self._bring_back(u, self.bound)
             path = []
-            with steady(x):
+            with no_autocast(x):
                 pushes = drive(x, W, b)
             for push in pushes.unbind(0):
                 h = torch.addcmul(push, h, u).relu()

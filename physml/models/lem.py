@@ -11,7 +11,7 @@ from physml.check import one_of, positive, within
 from physml.errors import InputError
 from physml.models.start import truncated_normal
 from physml.ops import lem as ops
-from physml.ops.sequence import sequence, start
+from physml.ops.sequence import initial_state, sequence
 
 
 class LEM(nn.Module):
@@ -29,7 +29,8 @@ class LEM(nn.Module):
     Init: all weights and biases uniform on [-k, k]; k = H^(-1/2) in the paper and in the official code.
 
     Args:
-        d_in: D. d_hidden: H.
+        d_in: D.
+        d_hidden: H.
         dt: the largest step, in (0, 2].
         multiscale: False sets both steps to dt, without gates and their parameters (thesis Table 5.9).
         clip: (low, high), the range both step vectors are clipped to, in training and after it: a network
@@ -130,7 +131,7 @@ class LEM(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, self.V)
-        y, z = start(state, ("y", "z"), u, self.d_out)
+        y, z = initial_state(state, ("y", "z"), u, self.d_out)
         mask = None
         if self.training and self.state_dropout:
             mask = F.dropout(torch.ones_like(y), self.state_dropout)
@@ -149,7 +150,7 @@ class LEM(nn.Module):
         if not self.multiscale:
             return torch.full_like(outputs, self.dt), torch.full_like(outputs, self.dt)
         u = sequence(u, self.d_in, self.V)
-        y, _ = start(state, ("y", "z"), u, self.d_out)
+        y, _ = initial_state(state, ("y", "z"), u, self.d_out)
         before = torch.cat([y.unsqueeze(1), outputs[:, :-1]], 1)
         s = self.symbols()
         steps = [

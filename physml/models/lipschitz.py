@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, one_of, positive, within
 from physml.ops.input_drive import drive
 from physml.ops.residual_tanh import residual_tanh
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class LipschitzRNN(nn.Module):
@@ -30,8 +30,16 @@ class LipschitzRNN(nn.Module):
     Init: M_A and M_W normal with standard deviation init_std / H, as in the official code; U and b uniform
     on [-k, k], k = D^(-1/2).
 
-    Args: d_in: D; d_hidden: H; dt: step size; beta_a, beta_w: share of the skew part, in [0, 1]; gamma_a,
-    gamma_w: shift of the spectrum to the left; method: "euler" or "rk2"; init_std: see Init.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        dt: step size.
+        beta_a: share of the skew part of A, in [0, 1].
+        beta_w: share of the skew part of W, in [0, 1].
+        gamma_a: shift of the spectrum of A to the left.
+        gamma_w: shift of the spectrum of W to the left.
+        method: "euler" or "rk2".
+        init_std: see Init.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -90,8 +98,8 @@ class LipschitzRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.U)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             A, W = self.matrices()
             push = drive(u, self.U, self.b)
             identity = torch.eye(self.d_out, dtype=A.dtype, device=A.device)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.check import non_negative, within
 from physml.models.lipschitz import LipschitzRNN
 from physml.ops.input_drive import drive
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class NoisyRNN(LipschitzRNN):
@@ -26,8 +26,17 @@ class NoisyRNN(LipschitzRNN):
     of the step; d is trained in the code and a fixed number in the paper.
     Init: d = dt; the rest as in `LipschitzRNN`.
 
-    Args: d_in: D; d_hidden: H; dt: the step sizes before training; mult_noise: in [0, 1]; add_noise: not
-    negative; beta_a, beta_w, gamma_a, gamma_w, init_std: as in `LipschitzRNN`.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        dt: the step sizes before training.
+        mult_noise: in [0, 1].
+        add_noise: not negative.
+        beta_a: as in `LipschitzRNN`, like the rest.
+        beta_w: share of the skew part of W.
+        gamma_a: shift of the spectrum of A.
+        gamma_w: shift of the spectrum of W.
+        init_std: see Init.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -72,8 +81,8 @@ class NoisyRNN(LipschitzRNN):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.U)
-        (h,) = start(state, ("h",), u, self.d_out)
-        with steady(u):
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
             A, W = self.matrices()
             push = drive(u, self.U, self.b)
             m, a = self._noise(push)

@@ -10,7 +10,7 @@ from physml.check import one_of, positive
 from physml.errors import InputError
 from physml.ops.input_drive import drive
 from physml.ops.modrelu.autograd import modrelu
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class ExpRNN(nn.Module):
@@ -33,7 +33,12 @@ class ExpRNN(nn.Module):
     s = -((1 - cos t) / (1 + cos t))^(1/2), t uniform on [0, pi/2], or "henaff" with s uniform on [-pi, pi].
     T Kaiming normal. b uniform on [-0.01, 0.01].
 
-    Args: d_in: D; d_hidden: H; init: see Init; base, rebase_every: see above.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        init: see Init.
+        base: B_0, see above.
+        rebase_every: calls in training between two changes of the base; None: never.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -115,12 +120,12 @@ class ExpRNN(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
         u = sequence(u, self.d_in, self.T)
-        (h,) = start(state, ("h",), u, self.d_out)
+        (h,) = initial_state(state, ("h",), u, self.d_out)
         if self.rebase_every is not None and self.training:
             if self.n_passes and self.n_passes % self.rebase_every == 0:
                 self.rebase()
             self.n_passes += 1
-        with steady(u):
+        with no_autocast(u):
             path = modrelu(drive(u, self.T), h, self.matrix(), self.b)
         return path.transpose(0, 1), (path[-1].clone(),)
 

@@ -27,17 +27,25 @@ class SequenceModel(nn.Module):
     With `lengths=True` the "last" read-out of a padded sequence is taken at its own last step, else at the
     padded end. The state that is handed back is always that of the padded end.
 
-    Args: layer: makes a recurrent layer from its number of input features, and may be a
-    torch.nn.LSTM/GRU/RNN with batch_first=True; d_in: D, or the number of ids where `tokens`; d_out: O;
-    readout: what the task asks for; n_layers: layers of the stack, each with its own weights; embedding:
-    width of the vectors that stand for ids; encoder: width of a Linear before the first layer;
-    readout_init: "kaiming_normal" (std (2/H)^(1/2), as in the official LEM and UnICORNN code), "fan_in"
-    (truncated normal of variance 1/H, as in lamb) or torch's default; readout_bias_init: "zeros" (UnICORNN)
-    or torch's default.
-    Of ids alone, null where they play no part: vectors: (D, width), what is known of the ids beforehand,
-    from the task; embedding_init: "vectors", these, "fan_out", truncated normal of variance 1/width, or null,
-    N(0, 1); embedding_trained: false keeps the table as it starts; padding: the id whose vector is zero at
-    the start and is never trained; tied: true for the tied softmax.
+    Args:
+        layer: makes a recurrent layer from its number of input features; may be a torch.nn.LSTM/GRU/RNN with
+            batch_first=True.
+        d_in: D, or the number of ids where `tokens`.
+        d_out: O.
+        readout: "last" or "every", as the task needs it.
+        tokens: whether the input is ids.
+        n_layers: layers of the stack, each with its own weights.
+        embedding: width of the vectors that stand for ids.
+        encoder: width of a Linear before the first layer.
+        readout_init: "kaiming_normal" (std (2/H)^(1/2), as in the official LEM and UnICORNN code), "fan_in"
+            (truncated normal of variance 1/H, as in lamb) or torch's default.
+        readout_bias_init: "zeros" (UnICORNN) or torch's default.
+        vectors: (D, width), given vectors of the ids, from the task.
+        embedding_init: "vectors", the given ones, "fan_out", truncated normal of variance 1/width, or null,
+            N(0, 1).
+        embedding_trained: false keeps the table as it starts.
+        padding: the id whose vector is zero at the start and is never trained.
+        tied: true for the tied softmax.
     Shapes: input (B, T, D), or ids (B, T); lengths (B,) -> output (B, O) or (B, T, O), and the states of all
     layers, a tuple. None as state is rest.
 

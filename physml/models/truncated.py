@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.check import positive
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
 class TruncatedLSTM(nn.Module):
@@ -24,7 +24,10 @@ class TruncatedLSTM(nn.Module):
     Choices: the text can also mean that the first steps are not read at all; here they are, without gradient.
     Init: torch's, uniform on [-a, a], a = H^(-1/2).
 
-    Args: d_in: D; d_hidden: H; last: k, the steps that gradients go back.
+    Args:
+        d_in: D.
+        d_hidden: H.
+        last: k, the steps that gradients go back.
     Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
 
     Example:
@@ -54,9 +57,9 @@ class TruncatedLSTM(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, self.cell.all_weights[0][0])
-        h, c = start(state, ("h", "c"), u, self.d_out)
+        h, c = initial_state(state, ("h", "c"), u, self.d_out)
         early = u.shape[1] - self.last
-        with steady(u):
+        with no_autocast(u):
             if early <= 0:
                 path, (h, c) = self._run(u, h, c)
             else:

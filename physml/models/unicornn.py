@@ -15,7 +15,7 @@ from physml.check import non_negative, one_of, positive
 from physml.errors import InputError
 from physml.ops import unicornn as ops
 from physml.ops.backend import CHOICES
-from physml.ops.sequence import sequence, start, steady
+from physml.ops.sequence import initial_state, no_autocast, sequence
 
 State = tuple[Tensor, Tensor]
 Path = tuple[Tensor, Tensor | None]  # y of all steps (B, T, H), and the mask (B, H) on what goes up
@@ -77,7 +77,9 @@ class UnICORNN(nn.Module):
     k = (6 / (65 n))^(1/2) for n inputs; as in the official code. Lambda, of which nothing is published, as V.
 
     Args:
-        d_in: D. d_hidden: H. n_layers: L.
+        d_in: D.
+        d_hidden: H.
+        n_layers: L.
         dt: the largest step, one number or one per layer.
         alpha: stiffness, the same for all units; 0 or more.
         multiscale: False leaves c at its initial draw, as in thesis Figure 3.6.
@@ -141,7 +143,7 @@ class UnICORNN(nn.Module):
         u = sequence(u, self.d_in, self._stack()[0].V)
         paths: list[Path] = [(u, None)]
         states = []
-        with steady(u):
+        with no_autocast(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
                 push = layer.push(paths[k], self._pick(paths, k), self._project())
                 path, y, z = ops.unicornn(
@@ -155,7 +157,9 @@ class UnICORNN(nn.Module):
     def invert(self, u: Tensor, state: tuple[State, ...]) -> tuple[State, ...]:
         """All states from the last one and the input (thesis 3.7).
 
-        Args: u (B, T, D), the input of all steps; state, the tuple that `forward` returned after it.
+        Args:
+            u: (B, T, D), the input of all steps.
+            state: the tuple that `forward` returned after it.
         Returns: per layer a pair (y, z), each (B, T + 1, H), of the states n = 0..T.
         Errors: InputError in training with dropout, whose masks are gone.
         """
@@ -166,7 +170,7 @@ class UnICORNN(nn.Module):
         u = sequence(u, self.d_in, self._stack()[0].V)
         paths: list[Path] = [(u, None)]
         states = []
-        with steady(u):
+        with no_autocast(u):
             for k, (layer, (y, z)) in enumerate(zip(self._stack(), self._start(state, u), strict=True)):
                 push = layer.push(paths[k], self._pick(paths, k), self._project())
                 path_y, path_z = ops.unicornn_inverse(push, y, z, layer.w, layer.step(), alpha=self.alpha)
@@ -207,7 +211,7 @@ class UnICORNN(nn.Module):
                 f"state must be a tuple of {self.n_layers} pairs (y, z), one per layer; got {what}."
             )
         pairs = (None,) * self.n_layers if state is None else state
-        return [start(pair, ("y", "z"), u, self.d_out) for pair in pairs]
+        return [initial_state(pair, ("y", "z"), u, self.d_out) for pair in pairs]
 
     def extra_repr(self) -> str:
         return f"{self.d_in}, {self.d_out}, dt={self.dt}, alpha={self.alpha}, dropout={self.dropout}"

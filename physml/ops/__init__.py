@@ -1,1 +1,4 @@
-"""Recurrences and sums with hand-written backward passes, one folder each: reference.py, function.py."""
+"""Recurrences and sums with hand-written backward passes, a folder each.
+
+In it: reference.py, autograd.py (backend torch), native.py (C) and triton.py.
+"""

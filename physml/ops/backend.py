@@ -1,13 +1,14 @@
-"""Which backend computes a recurrence: by what is asked for, device, dtype and size; and which ones ran.
+"""The choice of the backend that computes an op, by preference, device, dtype and size; which ones ran.
 
 - `reference`: the plain loop as it is printed, differentiable as often as wanted;
 - `torch`: a backward written by hand in torch, on any device;
 - `native`: C on a CPU, compiled at first use;
 - `triton`: kernels for a GPU.
 
-A layer's keyword `backend` is a demand: what can't be done is an InputError. The run-wide choice, the config
-key `runtime.backend`, is a wish: what can't be done is done by another backend, and said once. `auto` takes
-the fastest that can. All compute the same map, so identities know nothing of this.
+A layer's keyword `backend` is a requirement: a backend that cannot compute the case is an InputError. The
+config key `runtime.backend` is a preference for the whole run: where that backend cannot be used, another one
+is, and one warning says why. `auto` takes the fastest that can. All compute the same map, so they are no part
+of an identity.
 """
 
 import importlib
@@ -15,6 +16,7 @@ import importlib.util
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from threading import Lock
 from types import ModuleType
 from typing import Generic, TypeVar
@@ -23,62 +25,65 @@ from torch import Tensor
 
 from physml.check import one_of
 from physml.errors import InputError
-from physml.ops.sequence import steady
+from physml.ops import transforms
+from physml.ops.sequence import no_autocast
 
 log = logging.getLogger("physml")
 
-R = TypeVar("R")  # what a recurrence returns: most the outputs (B, T, H) and the last states (B, H)
+R = TypeVar("R")  # result of an op: mostly the outputs (B, T, H) and the last states (B, H)
 
 BACKENDS = ("reference", "torch", "native", "triton")
 CHOICES = ("auto", *BACKENDS)
-LATE = ("native", "triton")  # modules of a recurrence that are imported when first wanted
+LATE = ("native", "triton")  # modules of an op that are imported at first use
 FASTEST = {"cpu": "native", "cuda": "triton"}
 
 
 class _Run:
-    """What one run wishes, has used and has been told."""
+    """Per-run state: preferred backend, backends used, warnings issued."""
 
-    def __init__(self, wish: str = "auto") -> None:
-        self.wish = wish
+    def __init__(self, preferred: str = "auto") -> None:
+        self.preferred = preferred
         self.used: set[str] = set()
-        self.said: set[tuple[str, str]] = set()
+        self.warned: set[tuple[str, str]] = set()
 
 
 _run = _Run()
-_lock = Lock()
+_lock = Lock()  # held while a backend is imported
 
 
 @contextmanager
-def running(wish: str) -> Iterator[None]:
-    """Inside, layers with backend="auto" use `wish` where they can, and `ran` tells of this time alone."""
+def running(preferred: str) -> Iterator[None]:
+    """Prefer a backend for layers with backend="auto" in this context, and list in `ran` those used in it."""
     global _run
-    one_of("runtime.backend", wish, CHOICES)
-    before, _run = _run, _Run(wish)
+    one_of("runtime.backend", preferred, CHOICES)
+    before, _run = _run, _Run(preferred)
     try:
         yield
     finally:
         _run = before
 
 
-def asked(backend: str) -> str:
-    """What a layer's keyword comes to: itself, or for "auto" what the run wishes, be it "auto" again."""
-    return _run.wish if backend == "auto" else backend
+def resolved(backend: str) -> str:
+    """The layer's explicit backend, or the run's preference if it is "auto" (which may be "auto" too)."""
+    return _run.preferred if backend == "auto" else backend
 
 
 def ran() -> tuple[str, ...]:
-    """The backends that were used in this process since the run began, or since `reset`."""
+    """The backends used in this process since the run began, or since `reset`."""
     return tuple(sorted(_run.used))
 
 
 def reset(used: Iterable[str] = ()) -> None:
-    """Forget what ran, but for `used`: what the earlier part of an interrupted run has told."""
+    """Set the list of used backends to `used`, those of the part of the run before an interruption."""
     _run.used = set(used)
 
 
 class Op(Generic[R]):
     """A map, most often a recurrence, and the functions that compute it, all with the name of its package.
 
-    package: `physml.ops.lem`, where native.py and triton.py lie. at_hand: functions that need no late import.
+    Args:
+        package: such as `physml.ops.lem`, the package with native.py and triton.py.
+        at_hand: per backend, a function that needs no late import.
     """
 
     def __init__(self, package: str, **at_hand: Callable[..., R]) -> None:
@@ -87,40 +92,57 @@ class Op(Generic[R]):
         self._modules: dict[str, ModuleType | str] = {}
 
     def __call__(self, *tensors: Tensor, backend: str, plain: str | None = None, **constants: object) -> R:
-        """`tensors`: the input (B, T, ...) or (T, B, ...), a state (B, H), the rest in the reference's order.
+        """The map of `tensors`, by the chosen backend.
 
-        plain: why nothing but the reference can compute this very case, if so.
+        Args:
+            tensors: the input (B, T, ...) or (T, B, ...), a state (B, H), the rest in the reference's order.
+            backend: a layer's requirement, or "auto".
+            plain: the reason why only the reference can compute this case, if so.
+            constants: passed on by name.
         """
-        one_of("backend", backend, CHOICES)
-        with steady(tensors[0]):
+        if backend not in CHOICES:
+            one_of("backend", backend, CHOICES)
+        if transforms.transformed(*tensors, *constants.values()):
+            plain = plain or transforms.REASON
+        with no_autocast(tensors[0]):
             chosen = self._chosen(backend, tensors, plain)
             result = self._function(chosen)(*tensors, **constants)
         _run.used.add(chosen)
         return result
 
     def has(self, backend: str) -> bool:
-        """Whether there is such a backend for this recurrence, here or elsewhere; nothing is imported."""
-        return backend in self.at_hand or self._lacking(backend) is None
+        """Whether this op has such a backend, usable here or not; nothing is imported."""
+        return backend in self.at_hand or backend in self._late
 
-    def _chosen(self, asked: str, tensors: tuple[Tensor, ...], plain: str | None) -> str:
-        if asked != "auto":
-            if reason := self.refusal(asked, tensors, plain):
+    @cached_property
+    def _late(self) -> frozenset[str]:
+        """The backends with a module of their own. Looked up once: the search reads the file system."""
+        return frozenset(name for name in LATE if importlib.util.find_spec(f"{self.package}.{name}"))
+
+    def _chosen(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None) -> str:
+        if backend != "auto":
+            if reason := self.refusal(backend, tensors, plain):
                 raise InputError(
-                    f"{self.name} with backend={asked!r}: {reason}. Use backend='auto', the fastest that can."
+                    f"{self.name} with backend={backend!r}: {reason}. "
+                    "Use backend='auto', the fastest that can."
                 )
-            return asked
-        wish = _run.wish
-        if wish != "auto":
-            reason = self.refusal(wish, tensors, plain)
-            if reason is None:
-                return wish
-            return self._instead(self._fastest(tensors, plain, but=wish), f"runtime.backend={wish}: {reason}")
-        return self._fastest(tensors, plain)
+            return backend
+        preferred = _run.preferred
+        if preferred == "auto":
+            return self._fastest(tensors, plain)
+        reason = self.refusal(preferred, tensors, plain)
+        if reason is None:
+            return preferred
+        return self._instead(
+            self._fastest(tensors, plain, but=preferred), f"runtime.backend={preferred}: {reason}"
+        )
 
     def _fastest(self, tensors: tuple[Tensor, ...], plain: str | None, but: str = "") -> str:
-        safe = "torch" if "torch" in self.at_hand and plain is None else "reference"
+        if plain is not None:
+            return "reference"
+        safe = "torch" if "torch" in self.at_hand else "reference"
         fast = FASTEST.get(tensors[0].device.type)
-        if fast is None or fast == but or plain is not None or not self.has(fast):
+        if fast is None or fast == but or fast not in self._late:
             return safe
         reason = self.refusal(fast, tensors)
         if reason is not None:
@@ -129,7 +151,7 @@ class Op(Generic[R]):
 
     def refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
         """Why this backend can't compute this; None if it can."""
-        if plain is not None and backend != "reference":
+        if plain is not None and self.at_hand.get(backend) is not self.at_hand["reference"]:
             return plain
         if backend in self.at_hand:
             return None
@@ -138,9 +160,9 @@ class Op(Generic[R]):
         return reason.rstrip(".") if reason else None
 
     def _pays(self, backend: str, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether it is worth its fixed costs at this size; a module that does not say always is.
+        """Whether the backend is worth its fixed costs at this size, by the module's `pays`, if it has one.
 
-        It is asked with the first two axes of the input, as they stand, and with H.
+        Called with the first two axes of the input, as they stand, and with H.
         """
         pays = getattr(self._module(backend), "pays", None)
         return pays is None or bool(pays(*tensors[0].shape[:2], tensors[1].shape[1]))
@@ -151,21 +173,18 @@ class Op(Generic[R]):
         function: Callable[..., R] = getattr(self._module(backend), self.name)
         return function
 
-    def _lacking(self, backend: str) -> str | None:
-        """Why there is no module for a backend; None if there is one."""
-        name = f"{self.package}.{backend}"
-        if backend in LATE and importlib.util.find_spec(name):
-            return None
-        return f"there is no backend {backend} for {self.name}"
-
     def _module(self, backend: str) -> ModuleType | str:
         """The module of a backend, imported at its first use, or why it can't be."""
-        with _lock:
-            if backend not in self._modules:
-                self._modules[backend] = self._lacking(backend) or self._imported(backend)
-            return self._modules[backend]
+        if (known := self._modules.get(backend)) is None:
+            with _lock:
+                known = self._modules.get(backend) or self._modules.setdefault(
+                    backend, self._imported(backend)
+                )
+        return known
 
     def _imported(self, backend: str) -> ModuleType | str:
+        if backend not in self._late:
+            return f"there is no backend {backend} for {self.name}"
         try:
             return importlib.import_module(f"{self.package}.{backend}")
         except ImportError as error:
@@ -174,10 +193,8 @@ class Op(Generic[R]):
             return f"backend {backend} can't be imported: {error}"
 
     def _instead(self, backend: str, reason: str) -> str:
-        """`backend`, after its use in place of a better one has been told; each reason once in a run."""
-        with _lock:
-            said = (self.name, reason) in _run.said
-            _run.said.add((self.name, reason))
-        if not said:
+        """`backend`, with a warning that it stands in for a better one: once per reason and run."""
+        if (self.name, reason) not in _run.warned:
+            _run.warned.add((self.name, reason))
             log.warning("%s: %s. Backend %s computes it.", self.name, reason, backend)
         return backend

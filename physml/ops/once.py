@@ -1,4 +1,4 @@
-"""Gradients written by hand know no derivative of their own."""
+"""Support for backward passes written by hand, which have no derivative of their own."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,8 +12,13 @@ from physml.errors import InputError
 Gradients = tuple[Tensor | None, ...]
 
 
+def recorded(*tensors: Tensor) -> bool:
+    """Whether autograd records an op of these tensors, so that a backward pass may follow."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
 def once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """For the `backward` of an autograd Function: no graph of it can be asked for.
+    """For the `backward` of an autograd Function: InputError where a graph of it is requested.
 
     `torch.autograd.function.once_differentiable` raises later, and only where the incoming gradient has a
     graph. But the result also depends on the saved weights: with a constant incoming gradient, as below every

@@ -1,4 +1,4 @@
-"""What recurrences ask of input and state. Axes: B batch, T time, D features, H hidden units."""
+"""Checks of the input and the state of a recurrence. Axes: B batch, T time, D features, H hidden units."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -25,7 +25,7 @@ def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:
     return u
 
 
-def start(
+def initial_state(
     state: tuple[Tensor, ...] | None, names: tuple[str, ...], u: Tensor, d_hidden: int
 ) -> tuple[Tensor, ...]:
     """The state before the first step: zero, or the one given, checked; a tuple of (B, H)."""
@@ -43,8 +43,8 @@ def start(
     return tuple(state)
 
 
-def steady(u: Tensor) -> AbstractContextManager[object]:
-    """No autocast inside: a recurrence computes in the precision of its weights."""
+def no_autocast(u: Tensor) -> AbstractContextManager[object]:
+    """A context without autocast: a recurrence computes in the precision of its weights."""
     device = u.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 

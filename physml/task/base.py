@@ -32,7 +32,7 @@ class Task(ABC):
     n_splits: ClassVar[int] = 1
     datasets: Sequence[DataSet] = ()  # of others, which `load` reads
     perturbations: tuple[str, ...] = ()  # names of disturbances of test, scored once after training
-    vectors: Tensor | None = None  # (d_in, width), what is known of ids before training, such as GloVe
+    vectors: Tensor | None = None  # (d_in, width), vectors of ids known before training, such as GloVe
 
     protocol: str  # the conventions of data and selection: official, paper or clean
     d_in: int
@@ -63,7 +63,7 @@ class Task(ABC):
         """The scalar to minimise."""
 
     def aside(self, output: Tensor, batch: Batch) -> Metrics:
-        """Metrics of valid that the output of a training step tells in passing, by name; mostly none.
+        """Validation metrics computed from the training-mode output, by name. Default: none.
 
         They belong to the row that the epoch ends with, and stand in `better`.
         """
@@ -86,7 +86,7 @@ class Task(ABC):
         """For the record: version, sizes of the parts, sha256 of files, fingerprint of generated data."""
 
     def data_facts(self, store: Store) -> dict[str, Any]:
-        """What `facts` says of data sets read from `store`: their files, and how far they are known.
+        """The part of `facts` about data sets read from `store`: their files, and how far they are verified.
 
         `kind` is one word for all of them, see `dataset.kind_of`.
         """
@@ -110,9 +110,12 @@ class Task(ABC):
         """Make small data resident on the device; else batches are moved one by one."""
 
     def calibrate(self, outputs: Callable[[Part], Iterator[tuple[Tensor, Batch]]]) -> dict[str, float]:
-        """Find on valid what the scores of these weights need, such as a temperature; say it by name.
+        """Values fitted on valid that the scores of these weights need, such as a temperature, by name.
 
-        Called before the selected and the last weights are scored on test; what is found is for the record.
-        outputs: what the network says to each batch of a part. Nothing to find: {}, without a look.
+        Called before the selected and the last weights are scored on test; the values go into the record.
+        Default: {}, and no output is computed.
+
+        Args:
+            outputs: the output of the network for each batch of a part, with the batch.
         """
         return {}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """What a task hands to the trainer.
+    """One batch as the trainer gets it.
 
     Sequences: input (B, T, D) or token ids (B, T); target as the loss wants it.
     Graphs: input (N, D) node features, edge_index (2, E), batch (N,) the graph of each node.
@@ -23,7 +23,7 @@ class Batch:
     edge_index: Tensor | None = None
     edge_weight: Tensor | None = None
     batch: Tensor | None = None
-    carry: bool = False  # the state that the last batch left goes in
+    carry: bool = False  # whether the state after the last batch is the state before this one
 
     def to(self, device: torch.device | str) -> "Batch":
         moved: dict[str, Any] = {

@@ -74,7 +74,7 @@ class OneGraph(Task):
         return self._facts
 
     def ridge(self, target: Tensor) -> Tensor:
-        """What a linear map of the features says of every node, fitted to `target` on train, edges unseen.
+        """The output of a linear map of the features for every node, fitted to `target` on train.
 
         Ridge regression around the means of train, in float64, of weight `RIDGE`.
         Shapes: target (N, O) -> (N, O).

@@ -37,8 +37,10 @@ class Triggered:
     of LEM on Penn Treebank rest on. It is averaged SGD with a trigger, of
     Merity et al., https://arxiv.org/abs/1708.02182.
 
-    Args: epochs: without a better value; latest: epoch; either may be null, not both; metric: null, the
-    task's own.
+    Args:
+        epochs: without a better value; null: only `latest` counts.
+        latest: epoch; null: only `epochs` counts. One of the two must be given.
+        metric: of validation data; null: the task's own.
     """
 
     def __init__(self, epochs: int | None, latest: int | None, metric: str | None) -> None:

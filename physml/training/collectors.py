@@ -1,4 +1,4 @@
-"""What a figure needs beyond metrics: small arrays, written beside the record."""
+"""Small arrays that a figure needs beside metrics, written beside the record."""
 
 from typing import Any
 
@@ -15,6 +15,9 @@ class TimeScales:
 
     Source: LEM paper (arXiv 2110.04744), Figure 4.
     Arrays: dt_n, dtbar_n, each (n,), float32.
+
+    Args:
+        n: size of the sample.
     """
 
     def __init__(self, n: int) -> None:

@@ -34,7 +34,7 @@ def detached(state: State) -> State:
 def outputs(
     net: nn.Module, batches: Iterable[Batch], device: str, between: Callable[[], None] = lambda: None
 ) -> Generator[tuple[Tensor, Batch], None, None]:
-    """What the network says to each batch: dropout off, state carried where the task says so.
+    """The output of the network for each batch: dropout off, state carried where the task needs it.
 
     between: called before each batch; what it raises ends the pass.
     """

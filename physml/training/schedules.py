@@ -14,7 +14,14 @@ class CumulativePlateau(ReduceLROnPlateau):
     Evaluations count from the one numbered `start` on, the first is 1; what is best is that of all. The count
     starts anew at each reduction, and at nothing else.
 
-    Source: the official code of GraphCON on ZINC. Args: mode: "min" or "max" of the task's own metric.
+    Source: the official code of GraphCON on ZINC.
+
+    Args:
+        optimizer: whose rates are reduced.
+        mode: "min" or "max" of the task's own metric.
+        factor: of the rate, in [0, 1].
+        patience: evaluations.
+        start: number of the first evaluation that counts.
     """
 
     def __init__(

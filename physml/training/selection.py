@@ -96,7 +96,12 @@ class Last:
 
 
 class Patience:
-    """Stop after `epochs` epochs without a strictly better value on validation data."""
+    """Stop after `epochs` epochs without a strictly better value on validation data.
+
+    Args:
+        epochs: number of epochs.
+        metric: of validation data; None: the task's own.
+    """
 
     def __init__(self, epochs: int, metric: str | None) -> None:
         self.epochs = epochs
@@ -124,6 +129,10 @@ class CumulativePatience(Patience):
     """Stop once `epochs` evaluations, together and not in a row, were no strictly better ones.
 
     Source: the official code of GraphCON counts so, where others start anew at each better one.
+
+    Args:
+        epochs: number of evaluations.
+        metric: of validation data; None: the task's own.
     """
 
     def __init__(self, epochs: int, metric: str | None) -> None:
@@ -143,7 +152,12 @@ class CumulativePatience(Patience):
 
 
 class Reached:
-    """Stop at the first evaluation whose validation metric is `value` or better."""
+    """Stop at the first evaluation whose validation metric is `value` or better.
+
+    Args:
+        value: of the metric.
+        metric: of validation data; None: the task's own.
+    """
 
     def __init__(self, value: float, metric: str | None) -> None:  # None: the task's own
         if not math.isfinite(value):
@@ -167,12 +181,15 @@ class Reached:
 
 
 class LowRate:
-    """Stop once the learning rate of the next epoch is below `below`, or valid is beyond hope.
-
-    worst: stop too where the validation metric is worse than this; None: never. start: the first epoch,
-    counted from 1, that may stop.
+    """Stop once the learning rate of the next epoch is below `below`, or the validation metric is too bad.
 
     Source: the official code of GraphCON on graphs of molecules and superpixels.
+
+    Args:
+        below: the learning rate.
+        worst: stop too where the validation metric is worse than this; None: never.
+        start: the first epoch, counted from 1, that may stop.
+        metric: of validation data; None: the task's own.
     """
 
     def __init__(self, below: float, worst: float | None, start: int, metric: str | None) -> None:
@@ -200,7 +217,7 @@ class LowRate:
 
 
 def lower_is_better(metric: str, better: dict[str, str], where: str) -> bool:
-    """What the task says of a metric; ConfigError, naming the config key, if it has none of that name."""
+    """The task's direction of a metric; ConfigError, naming the config key, if it has none of that name."""
     if metric not in better:
         raise ConfigError(f"{where}.metric: no metric {metric}. {near(metric, better)}")
     return better[metric] == "lower"

@@ -33,7 +33,15 @@ class Trainer:
     All randomness comes from streams of their own: "init" for weights, "dropout" for the global generator,
     ("order", epoch) for training batches. So a resumed run repeats nothing and skips nothing.
 
-    save: called with the state to keep; stop: an interruption by a signal.
+    Args:
+        config: of the run, composed and checked.
+        parts: what the config names, checked and not yet made.
+        task: with its data loaded.
+        device: of the network and the batches.
+        report: gets losses and metrics as training goes on.
+        save: called with the state to keep.
+        stop: whether the run has been requested to stop.
+        on_row: called with the metrics of each evaluation.
     """
 
     def __init__(
@@ -251,7 +259,7 @@ class Trainer:
         )
 
     def calibrate(self) -> dict[str, float]:
-        """What the task finds on valid for the present weights, such as a temperature; mostly nothing."""
+        """Values the task fits on valid for the present weights, such as a temperature; mostly none."""
         return self.task.calibrate(
             lambda part: outputs(
                 self.net, self._evaluated(part, self.epoch), self.device, between=self.stop.raise_if_requested

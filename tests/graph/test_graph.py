@@ -11,7 +11,9 @@ from physml.errors import InputError
 from physml.graph import cache
 from physml.graph.cache import cached
 from physml.graph.checks import check_graph
+from physml.graph.edges import sorted_edges
 from physml.graph.measures import dirichlet_energy, edge_homophily, grid, mean_average_distance
+from physml.ops.gradient_sum import gradient_sum
 
 TRIANGLE = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
 
@@ -131,3 +133,18 @@ def test_nothing_is_kept_of_a_tensor_whose_changes_are_not_counted():
         edge_index[1, 0] = 9
         with pytest.raises(InputError, match="got 0 to 9"):
             check_graph(torch.ones(3, 2), edge_index)
+
+
+def test_after_a_change_through_numpy_sums_belong_to_the_old_edges_and_a_clone_has_the_new_ones():
+    edge_index, q = TRIANGLE.clone(), draw(3, 2)
+
+    def sums(edge_index: Tensor) -> Tensor:
+        return gradient_sum(q, sorted_edges(edge_index, 3), 2.0, backend="torch")
+
+    before = sums(edge_index)
+    edge_index.numpy()[0, :2] = [1, 0]
+    assert torch.equal(sums(edge_index), before)
+    torch.testing.assert_close(sums(edge_index.clone()), sums(torch.tensor(edge_index.tolist())))
+    assert not torch.equal(sums(edge_index.clone()), before)
+    edge_index[0, 0] = 2  # a change that torch counts
+    torch.testing.assert_close(sums(edge_index), sums(edge_index.clone()))

@@ -92,7 +92,7 @@ def test_auto_takes_native_where_it_pays(make, caplog):
 
 
 def test_auto_takes_triton_on_a_gpu_and_torch_elsewhere(make):
-    op = make(native=native(), gpu=native(name="triton"))
+    op = make(native=native(), triton=native(name="triton"))
     u, y, w = torch.ones(2, 4, 3), torch.zeros(2, 3), torch.ones(3)
     assert op._fastest((u, y, y, w), None) == "native"
     assert op._fastest((u.to("meta"), y, y, w), None) == "torch"
@@ -255,7 +255,7 @@ def test_a_trainable_cornn_takes_the_reference_whatever_is_wished(caplog):
 
 def test_importing_the_layers_imports_no_late_backend():
     late = [
-        f"physml.ops.{name}.{file}" for name in ("lem", "cornn", "unicornn") for file in ("native", "gpu")
+        f"physml.ops.{name}.{file}" for name in ("lem", "cornn", "unicornn") for file in ("native", "triton")
     ]
     text = (
         "import sys, physml.models.lem, physml.models.cornn, physml.models.unicornn; "

@@ -134,7 +134,7 @@ def test_without_gradients_nothing_is_saved() -> None:
         results = run(native.cornn, x)
     assert not any(r.requires_grad for r in results)
     assert_same(list(results), list(run(reference.cornn, x)))
-    assert native.forward(*x, (0.1, 0.9, 0.1, 0.1), saved=False)[1] == ()
+    assert native.forward(x, (0.1, 0.9, 0.1, 0.1), saved=False)[1] == ()
     assert not run(native.cornn, [leaf.detach() for leaf in x])[0].requires_grad
 
 

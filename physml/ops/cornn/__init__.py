@@ -26,10 +26,10 @@ def cornn(
     damping: str = "explicit",
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs (B, T, H) and the last y and z (B, H); `reference.cornn` tells the arguments.
+    """Outputs (B, T, H) and the last y and z (B, H); arguments as in `reference.cornn`.
 
-    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all. Where dt, gamma or
-    epsilon are tensors that is "reference", which alone knows their gradients.
+    `backend`: one of `physml.ops.backend.CHOICES`; "auto" takes the fastest that can. Where dt, gamma or
+    epsilon are tensors that is "reference", the only one with gradients for them.
     """
     learned = any(isinstance(x, Tensor) for x in (dt, gamma, epsilon))
     return OP(

@@ -13,43 +13,35 @@ With :math:`\bar y, \bar z` for the gradients of the states, one step back is
     \bar z_{n-1} = a\,\bar z_n + \mathcal{W}^T p_n
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
 
 
-def constants(dt: float, gamma: float, epsilon: float, damping: str) -> tuple[float, float, float]:
-    """a, c, d of z_n = a z_{n-1} + c f_n - d y_{n-1}."""
+Constants = tuple[float, float, float, float]  # dt, a, c, d
+
+
+def constants(dt: float, gamma: float, epsilon: float, damping: str) -> Constants:
+    """dt, and a, c, d of z_n = a z_{n-1} + c f_n - d y_{n-1}."""
     if damping == "explicit":
-        return 1 - dt * epsilon, dt, dt * gamma
+        return dt, 1 - dt * epsilon, dt, dt * gamma
     share = 1 / (1 + dt * epsilon)
-    return share, share * dt, share * dt * gamma
+    return dt, share, share * dt, share * dt * gamma
 
 
-def forward(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wcal: Tensor,
-    V: Tensor,
-    b: Tensor,
-    dt: float,
-    a: float,
-    c: float,
-    d: float,
-    saved: bool,
-) -> tuple[Tensor, Tensor]:
+def forward(tensors: Sequence[Tensor], numbers: Constants, saved: bool) -> tuple[Tensor, Tensor]:
     """The operands [y_{n-1} | z_{n-1} | u_n | 1] (T + 1, B, K) and the forces f_n (T, B, H).
 
-    Not `saved`, there is room for one f only.
+    If not `saved`, only the last f is kept. `tensors`: as in `reference.cornn`, u to b.
     """
+    (u, y, z, W, Wcal, V, b), (dt, a, c, d) = tensors, numbers
     (n_batch, n_steps, d_in), n_hidden = u.shape, W.shape[0]
     operands = u.new_empty(n_steps + 1, n_batch, 2 * n_hidden + d_in + 1)
     operands[0, :, :n_hidden] = y
@@ -73,31 +65,16 @@ def forward(
 
 
 class CoRNNFunction(torch.autograd.Function):
-    """The map of `reference.cornn` for fixed dt, gamma and epsilon. Differentiable once."""
+    """The map of `reference.cornn`, its tensors after fixed constants. Differentiable once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        u: Tensor,
-        y: Tensor,
-        z: Tensor,
-        W: Tensor,
-        Wcal: Tensor,
-        V: Tensor,
-        b: Tensor,
-        dt: float,
-        a: float,
-        c: float,
-        d: float,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        n_hidden = W.shape[0]
-        operands, forces = forward(u, y, z, W, Wcal, V, b, dt, a, c, d, saved=True)
+    def forward(ctx: Any, numbers: Constants, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        operands, forces = forward(tensors, numbers, saved=True)
+        _, _, _, W, Wcal, V, _ = tensors
         ctx.save_for_backward(operands, forces, W, Wcal, V)
-        ctx.constants = dt, a, c, d
+        ctx.numbers = numbers
         ctx.set_materialize_grads(False)
-        # Copies of the last state: what is carried on must not keep the whole path alive.
-        y, z = operands[-1, :, : 2 * n_hidden].clone().split(n_hidden, 1)
-        return operands[1:, :, :n_hidden].transpose(0, 1), y.contiguous(), z.contiguous()
+        return _results(operands, W.shape[0])
 
     @staticmethod
     @once
@@ -105,12 +82,12 @@ class CoRNNFunction(torch.autograd.Function):
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         operands, forces, W, Wcal, V = ctx.saved_tensors
-        dt, a, c, d = ctx.constants
+        dt, a, c, d = ctx.numbers
         n_steps, n_batch, n_hidden = forces.shape
         n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
         recurrent = torch.cat([W, Wcal], 1)  # (H, 2H)
         d_weight = W.new_zeros(n_hidden, operands.shape[2])  # (H, K)
-        d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[0] else None
+        d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[1] else None
         slopes = torch.empty_like(forces[:n_block])
         # Gradients of [y | z] before and after the steps of a block; entry 0 goes on to the block before.
         d_states = forces.new_zeros(n_block + 1, n_batch, 2 * n_hidden)
@@ -147,6 +124,7 @@ class CoRNNFunction(torch.autograd.Function):
         d_W, d_Wcal, d_V, d_b = d_weight.split([n_hidden, n_hidden, V.shape[1], 1], 1)
         d_y, d_z = both[0].clone().split(n_hidden, 1)
         return (
+            None,
             None if d_u is None else d_u.transpose(0, 1),
             d_y.contiguous(),
             d_z.contiguous(),
@@ -154,30 +132,22 @@ class CoRNNFunction(torch.autograd.Function):
             d_Wcal.contiguous(),
             d_V.contiguous(),
             d_b.flatten(),
-            *(None,) * 4,
         )
 
 
 def cornn(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wcal: Tensor,
-    V: Tensor,
-    b: Tensor,
-    *,
-    dt: float,
-    gamma: float,
-    epsilon: float,
-    damping: str,
+    *tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.cornn` for fixed dt, gamma and epsilon; faster on a CPU, differentiable once."""
-    a, c, d = constants(dt, gamma, epsilon, damping)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wcal, V, b)):
-        return CoRNNFunction.apply(u, y, z, W, Wcal, V, b, dt, a, c, d)
-    n_hidden = W.shape[0]
+    numbers = constants(dt, gamma, epsilon, damping)
+    if recorded(*tensors):
+        return CoRNNFunction.apply(numbers, *tensors)
     with torch.no_grad():
-        operands, _ = forward(u, y, z, W, Wcal, V, b, dt, a, c, d, saved=False)
+        operands, _ = forward(tensors, numbers, saved=False)
+        return _results(operands, tensors[1].shape[1])
+
+
+def _results(operands: Tensor, n_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The outputs, and the last states as copies: a carried state must not keep the whole path alive."""
     y, z = operands[-1, :, : 2 * n_hidden].clone().split(n_hidden, 1)
     return operands[1:, :, :n_hidden].transpose(0, 1), y.contiguous(), z.contiguous()

@@ -1,9 +1,10 @@
-"""coRNN in C: cornn.c, which tells the algorithm. Axes: B batch, T time, D features, H hidden units.
+"""coRNN in C: cornn.c. Axes: B batch, T time, D features, H hidden units.
 
-Here are the buffers and what autograd is told. Saved for the backward pass are the forces (T, B, P) and the
+Here are the buffers and the autograd Function. Saved for the backward pass are the forces (T, B, P) and the
 states before each block of steps; P is H rounded up to whole vectors. The path of y is not needed.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import torch
 from torch import Tensor
 
 from physml.errors import InputError
-from physml.ops.cornn.autograd import constants
+from physml.ops.cornn.autograd import Constants, constants
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.native.pool import empty
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 
 SOURCE = Path(__file__).with_name("cornn.c")
 TILE = 40  # rows of the batch that a thread takes through time together
@@ -29,23 +30,12 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether it is faster than `function.cornn`: for few steps it is not worth packing large weights."""
+    """Whether it is faster than `autograd.cornn`: for few steps it is not worth packing large weights."""
     return n_steps > 3 or n_hidden < 512
 
 
 def cornn(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wcal: Tensor,
-    V: Tensor,
-    b: Tensor,
-    *,
-    dt: float,
-    gamma: float,
-    epsilon: float,
-    damping: str,
+    *tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.cornn` for fixed dt, gamma and epsilon on a CPU; differentiable once."""
     if any(isinstance(x, Tensor) for x in (dt, gamma, epsilon)):
@@ -53,31 +43,21 @@ def cornn(
             "backend='native' has no gradients for dt, gamma and epsilon: they must be numbers. "
             "Use 'auto' or 'reference'."
         )
-    numbers = (dt, *constants(dt, gamma, epsilon, damping))
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wcal, V, b)):
-        return CoRNNNative.apply(u, y, z, W, Wcal, V, b, numbers)
+    numbers = constants(dt, gamma, epsilon, damping)
+    if recorded(*tensors):
+        return CoRNNNative.apply(numbers, *tensors)
     with torch.no_grad():
-        return forward(u, y, z, W, Wcal, V, b, numbers, saved=False)[0]
+        return forward(tensors, numbers, saved=False)[0]
 
 
 class CoRNNNative(torch.autograd.Function):
-    """The map of `reference.cornn` for fixed dt, gamma and epsilon. Differentiable once."""
+    """The map of `reference.cornn`, its tensors after fixed constants. Differentiable once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        u: Tensor,
-        y: Tensor,
-        z: Tensor,
-        W: Tensor,
-        Wcal: Tensor,
-        V: Tensor,
-        b: Tensor,
-        numbers: tuple[float, ...],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        result, kept, ctx.n_block = forward(u, y, z, W, Wcal, V, b, numbers, saved=True)
+    def forward(ctx: Any, numbers: Constants, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        result, kept, ctx.n_block = forward(tensors, numbers, saved=True)
         ctx.numbers = numbers
-        ctx.save_for_backward(u, W, Wcal, V, b, *kept)
+        ctx.save_for_backward(tensors[0], *tensors[3:], *kept)  # u, W, Wcal, V, b
         ctx.set_materialize_grads(False)
         return result
 
@@ -86,24 +66,17 @@ class CoRNNNative(torch.autograd.Function):
     def backward(
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        return (*backward(ctx, d_outputs, d_y, d_z), None)
+        return None, *backward(ctx, d_outputs, d_y, d_z)
 
 
 def forward(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wcal: Tensor,
-    V: Tensor,
-    b: Tensor,
-    numbers: tuple[float, ...],
-    saved: bool,
+    tensors: Sequence[Tensor], numbers: Constants, saved: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...], int]:
     """The result; what is saved: forces, and states before each block (blocks, B, 2P); steps in a block."""
+    u, *others = tensors
     library = load(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
-    n_hidden = len(b)
+    n_hidden = len(others[-1])
     n_threads = call.threads(n_batch, _work(u, n_hidden), PARALLEL)
     n_tile = call.tile(n_batch, n_threads, TILE)
     n_block = max(1, min(n_steps, BLOCK // n_tile))
@@ -118,7 +91,7 @@ def forward(
             empty((-(-n_steps // n_block), n_batch, 2 * n_padded), u.dtype),
         )
     u = call.in_rows(u)
-    given = [x.contiguous() for x in (y, z, W, Wcal, V, b)]
+    given = [x.contiguous() for x in others]
     made = (outputs, y_last, z_last, *(kept or (None, None)))
     code = library.cornn_forward(
         n_threads,
@@ -147,7 +120,7 @@ def backward(
     d_outputs = None if d_outputs is None else call.in_rows(d_outputs)
     given = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
     incoming = [None if x is None else x.contiguous() for x in (d_y_last, d_z_last)]
-    want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[:7]
+    want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[1:]
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
     d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
     sizes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))

@@ -1,46 +1,36 @@
 """coRNN on a GPU. Axes: B batch, T time, D features, H hidden units.
 
 The input's part of all pre-activations is one product before the loop, the gradients of all weights are
-products after it. Between them the steps run in one kernel, `ops.gpu.cornn_kernels`, where the weights fit
-into a multiprocessor, else as products in cuBLAS with a kernel after each, `ops.gpu.cornn_steps`. States and
-sums are float32 whatever the dtype of the weights.
+products after it. Between them the steps run in one kernel, `ops.triton.cornn_kernels`, where the weights
+fit into a multiprocessor, else as products in cuBLAS with a kernel after each, `ops.triton.cornn_steps`.
+States and sums are float32 whatever the dtype of the weights.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from physml.ops.cornn.autograd import constants
-from physml.ops.once import once
+from physml.ops.cornn.autograd import Constants, constants
+from physml.ops.once import once, recorded
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.inputs import drive, rows
 from physml.ops.triton.launch import on_device, packed, plan
 
-Constants = tuple[float, float, float, float]  # dt, a, c, d
 
-
-def refusal(
-    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wcal: Tensor, V: Tensor, b: Tensor, **_: Any
-) -> str | None:
+def refusal(*tensors: Tensor) -> str | None:
     """Why Triton cannot take this case, or None."""
-    return unavailable(u, y, z, W, Wcal, V, b)
+    return unavailable(*tensors)
 
 
 def _steps(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wcal: Tensor,
-    V: Tensor,
-    b: Tensor,
-    numbers: Constants,
-    saved: bool,
+    tensors: Sequence[Tensor], numbers: Constants, saved: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """f (T, B, H), paths of y and z (T + 1, B, H), the state before first, and the last z."""
     from physml.ops.triton import cornn_kernels, cornn_steps
 
+    u, y, z, W, Wcal, V, b = tensors
     x = drive(u, V, b)
     n_steps, n_batch, n_hidden = x.shape
     path_y = x.new_empty(n_steps + 1, n_batch, n_hidden)
@@ -89,26 +79,17 @@ def _steps_back(
 
 
 def _results(path_y: Tensor, last_z: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """What the recurrence returns; the last y is a copy, which does not keep the path alive."""
+    """The results of the recurrence; the last y is a copy, which does not keep the path alive."""
     return path_y[1:].to(dtype).transpose(0, 1), path_y[-1].to(dtype, copy=True), last_z.to(dtype)
 
 
 class CoRNNFunction(torch.autograd.Function):
-    """The map of `reference.cornn` for fixed dt, gamma and epsilon. Differentiable once."""
+    """The map of `reference.cornn`, its tensors after fixed constants. Differentiable once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        u: Tensor,
-        y: Tensor,
-        z: Tensor,
-        W: Tensor,
-        Wcal: Tensor,
-        V: Tensor,
-        b: Tensor,
-        numbers: Constants,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        forces, path_y, path_z, last_z = _steps(u, y, z, W, Wcal, V, b, numbers, saved=True)
+    def forward(ctx: Any, numbers: Constants, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        forces, path_y, path_z, last_z = _steps(tensors, numbers, saved=True)
+        u, _, _, W, Wcal, V, _ = tensors
         ctx.save_for_backward(u, forces, path_y, path_z, W, Wcal, V)
         ctx.numbers = numbers
         ctx.set_materialize_grads(False)
@@ -120,7 +101,7 @@ class CoRNNFunction(torch.autograd.Function):
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         u, forces, path_y, path_z, W, Wcal, V = ctx.saved_tensors
-        need_u, need_y, need_z, need_W, need_Wcal, need_V, need_b, _ = ctx.needs_input_grad
+        _, need_u, need_y, need_z, need_W, need_Wcal, need_V, need_b = ctx.needs_input_grad
         states = torch.zeros_like(path_y[:2])
         for state, gradient in zip(states, (d_y, d_z), strict=True):
             if gradient is not None:
@@ -138,27 +119,16 @@ class CoRNNFunction(torch.autograd.Function):
             flat.t() @ rows(u) if need_V else None,
             flat.sum(0) if need_b else None,
         )
-        return (*(None if x is None else x.to(u.dtype) for x in found), None)
+        return (None, *(None if x is None else x.to(u.dtype) for x in found))
 
 
 def cornn(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wcal: Tensor,
-    V: Tensor,
-    b: Tensor,
-    *,
-    dt: float,
-    gamma: float,
-    epsilon: float,
-    damping: str,
+    *tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.cornn` for fixed dt, gamma and epsilon, on a GPU; differentiable once."""
-    numbers = (dt, *constants(dt, gamma, epsilon, damping))
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wcal, V, b)):
-        return CoRNNFunction.apply(u, y, z, W, Wcal, V, b, numbers)
+    numbers = constants(dt, gamma, epsilon, damping)
+    if recorded(*tensors):
+        return CoRNNFunction.apply(numbers, *tensors)
     with torch.no_grad():
-        _, path_y, _, last_z = _steps(u, y, z, W, Wcal, V, b, numbers, saved=False)
-        return _results(path_y, last_z, u.dtype)
+        _, path_y, _, last_z = _steps(tensors, numbers, saved=False)
+        return _results(path_y, last_z, tensors[0].dtype)

@@ -15,14 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once
+from physml.ops.fastgrnn import reference
+from physml.ops.once import once, recorded
+from physml.ops.transforms import transformed
 
 BLOCK = 1 << 16  # numbers in one block of the backward pass: 256 KiB in float32
 
 
 def fastgrnn(drive: Tensor, h: Tensor, U: Tensor, shift: Tensor, zeta: Tensor, nu: Tensor) -> Tensor:
     """`reference.fastgrnn`, differentiable once. To be called without autocast."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (drive, h, U, shift, zeta, nu)):
+    if transformed(drive, h, U, shift, zeta, nu):
+        return reference.fastgrnn(drive, h, U, shift, zeta, nu)
+    if recorded(drive, h, U, shift, zeta, nu):
         return _FastGRNN.apply(drive, h, U, shift, zeta, nu)
     with torch.no_grad():
         return _forward(drive, h, U, shift, float(zeta), float(nu), saved=False)[0][1:]

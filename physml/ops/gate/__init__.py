@@ -17,19 +17,19 @@ def gate(
     x: Tensor,
     new: Tensor,
     q: Tensor,
-    of: Edges,
+    edges: Edges,
     p: float,
     share: Tensor | None = None,
     *,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor]:
-    """(X, rates), by the fastest backend that can; `reference.gate` tells the arguments."""
+    """(X, rates), by the fastest backend that can; arguments as in `reference.gate`."""
     shapes = [tuple(t.shape) for t in (x, new, q)] + ([] if share is None else [tuple(share.shape)])
-    n, h = of.n, x.shape[-1]
+    n, h = edges.n, x.shape[-1]
     if shapes != [(n, h)] * 3 + [(n, 1)] * (len(shapes) - 3):  # C would read beyond the end
         raise InputError(
             f"a graph of {n} nodes needs x, new and q ({n}, H) and share ({n}, 1); "
             f"got {', '.join(map(str, shapes))}."
         )
     given = (x, new, q) if share is None else (x, new, q, share)
-    return _gate(*given, of=of, p=p, backend=where_p_allows("gate", q, of, p, backend))
+    return _gate(*given, edges=edges, p=p, backend=where_p_allows("gate", q, edges, p, backend, x, new))

@@ -8,7 +8,7 @@ from physml.ops.gradient_sum.autograd import gradient_sum
 
 
 def gate(
-    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, of: Edges, p: float
+    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, edges: Edges, p: float
 ) -> tuple[Tensor, Tensor]:
     """`reference.gate`, differentiable once, without slow powers."""
-    return at_rates(x, new, gradient_sum(q, of, p), share)
+    return at_rates(x, new, gradient_sum(q, edges, p), share)

@@ -21,10 +21,10 @@ def refusal(x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None) -> s
 
 
 def gate(
-    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, of: Edges, p: float
+    x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None, *, edges: Edges, p: float
 ) -> tuple[Tensor, Tensor]:
     """`reference.gate` on a CPU for p = 1, 1.5, ..., 8, in one pass; differentiable once."""
-    return GateNative.apply(x, new, None if q is new else q, share, of, p)
+    return GateNative.apply(x, new, None if q is new else q, share, edges, p)
 
 
 class GateNative(torch.autograd.Function):
@@ -32,22 +32,22 @@ class GateNative(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, new: Tensor, q: Tensor | None, share: Tensor | None, of: Edges, p: float
+        ctx: Any, x: Tensor, new: Tensor, q: Tensor | None, share: Tensor | None, edges: Edges, p: float
     ) -> tuple[Tensor, Tensor]:
         x, new = x.contiguous(), new.contiguous()
         q_is_new = q is None
         q = new if q is None else q.contiguous()
         share = None if share is None else share.contiguous()
         out, rate = torch.empty_like(x), torch.empty_like(x)
-        ctx.edges, ctx.sizes = of, call.integers(*x.shape, int(2 * p), q_is_new)
-        ctx.n_threads = call.threads(of.n, float(of.n + len(of.sender)) * x.shape[1], PARALLEL)
+        ctx.edges, ctx.sizes = edges, call.integers(*x.shape, int(2 * p), q_is_new)
+        ctx.n_threads = call.threads(edges.n, float(edges.n + len(edges.sender)) * x.shape[1], PARALLEL)
         load(SOURCE, x.dtype).gate_forward(
             ctx.n_threads,
             ctx.sizes,
-            *map(call.pointer, (*of.rows("sender")[:2], x, new, q, share, out, rate)),
+            *map(call.pointer, (*edges.rows("sender")[:2], x, new, q, share, out, rate)),
         )
         ctx.save_for_backward(x, new, q, share, rate)
-        ctx.set_materialize_grads(False)  # most often nobody asks for that of the rates
+        ctx.set_materialize_grads(False)  # that of the rates is seldom needed
         return out, rate
 
     @staticmethod
@@ -55,11 +55,11 @@ class GateNative(torch.autograd.Function):
     def backward(
         ctx: Any, grad: Tensor | None, to_rate: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None, None]:
-        (x, new, q, share, rate), of = ctx.saved_tensors, ctx.edges
+        (x, new, q, share, rate), edges = ctx.saved_tensors, ctx.edges
         grad = torch.zeros_like(x) if grad is None else grad.contiguous()
         to_rate = None if to_rate is None else to_rate.contiguous()
         to_x, to_new, to_q, to_sum = (torch.empty_like(x) for _ in range(4))
-        ends = *of.rows("sender")[:2], *of.rows("receiver")[:2]
+        ends = *edges.rows("sender")[:2], *edges.rows("receiver")[:2]
         load(SOURCE, x.dtype).gate_backward(
             ctx.n_threads,
             ctx.sizes,

@@ -52,21 +52,21 @@ def slopes(d: Tensor, p: float, floor: float = FLOOR) -> Tensor:
     return d.clamp_(min=floor).pow_(p - 1).mul_(p).masked_fill_(zero, 0.0)
 
 
-def gradient_sum(q: Tensor, of: Edges, p: float) -> Tensor:
+def gradient_sum(q: Tensor, edges: Edges, p: float) -> Tensor:
     """`reference.gradient_sum`, differentiable once, with slope 0 where features agree.
 
     Edges are taken in blocks, so that no (E, H) array is written to memory.
     """
-    return _GradientSum.apply(q, of, p)
+    return _GradientSum.apply(q, edges, p)
 
 
 class _GradientSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, of: Edges, p: float) -> Tensor:
+    def forward(ctx: Any, q: Tensor, edges: Edges, p: float) -> Tensor:
         ctx.save_for_backward(q)
-        ctx.edges, ctx.p = of, p
+        ctx.edges, ctx.p = edges, p
         total = torch.zeros_like(q)
-        for i, j, block in blocks(q, of):
+        for i, j, block in blocks(q, edges):
             total.index_add_(0, i, powers(difference(q, i, j, block).abs_(), p))
         return total
 
@@ -85,18 +85,18 @@ class _GradientSum(torch.autograd.Function):
         return to_q, None, None
 
 
-def blocks(q: Tensor, of: Edges) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Ends i, j of the edges, those of one sender together, with room for their differences."""
-    _, j, order = of.rows("sender")
-    i = of.sender[order]
+def blocks(q: Tensor, edges: Edges) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Ends i, j of the edges, those of one sender together, with a buffer for their differences."""
+    _, j, order = edges.rows("sender")
+    i = edges.sender[order]
     step = max(1, CHUNK // q.shape[1]) if q.device.type == "cpu" else max(1, len(i))
-    room = q.new_empty(2, min(step, len(i)), q.shape[1])
+    buffer = q.new_empty(2, min(step, len(i)), q.shape[1])
     for one, other in zip(i.split(step), j.split(step), strict=True):
-        yield one, other, room[:, : len(one)]
+        yield one, other, buffer[:, : len(one)]
 
 
 def difference(q: Tensor, i: Tensor, j: Tensor, block: Tensor) -> Tensor:
-    """q_j - q_i, in the block's room."""
+    """q_j - q_i, in the block's buffer."""
     torch.index_select(q, 0, j, out=block[0])
     torch.index_select(q, 0, i, out=block[1])
     return block[0].sub_(block[1])

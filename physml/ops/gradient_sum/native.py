@@ -1,4 +1,4 @@
-"""The map in C: gradient_sum.c, which tells the algorithm. Axes: N nodes, E edges, H channels."""
+"""The map in C: gradient_sum.c. Axes: N nodes, E edges, H channels."""
 
 from pathlib import Path
 from typing import Any
@@ -20,30 +20,30 @@ def refusal(q: Tensor) -> str | None:
     return call.refusal(SOURCE, q)
 
 
-def gradient_sum(q: Tensor, of: Edges, p: float) -> Tensor:
+def gradient_sum(q: Tensor, edges: Edges, p: float) -> Tensor:
     """`reference.gradient_sum` on a CPU for p = 1, 1.5, ..., 8, differentiable once."""
-    return GradientSumNative.apply(q, of, p)
+    return GradientSumNative.apply(q, edges, p)
 
 
 class GradientSumNative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, of: Edges, p: float) -> Tensor:
+    def forward(ctx: Any, q: Tensor, edges: Edges, p: float) -> Tensor:
         q = q.contiguous()
         ctx.save_for_backward(q)
-        ctx.edges, ctx.sizes = of, call.integers(*q.shape, int(2 * p))
-        ctx.n_threads = call.threads(len(q), float(len(of.sender)) * q.shape[1], PARALLEL)
+        ctx.edges, ctx.sizes = edges, call.integers(*q.shape, int(2 * p))
+        ctx.n_threads = call.threads(len(q), float(len(edges.sender)) * q.shape[1], PARALLEL)
         total = torch.empty_like(q)
         load(SOURCE, q.dtype).gradient_sum_forward(
-            ctx.n_threads, ctx.sizes, *map(call.pointer, (*of.rows("sender")[:2], q, total))
+            ctx.n_threads, ctx.sizes, *map(call.pointer, (*edges.rows("sender")[:2], q, total))
         )
         return total
 
     @staticmethod
     @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (q,), of = ctx.saved_tensors, ctx.edges
+        (q,), edges = ctx.saved_tensors, ctx.edges
         grad, to_q = grad.contiguous(), torch.empty_like(q)
-        ends = *of.rows("sender")[:2], *of.rows("receiver")[:2]
+        ends = *edges.rows("sender")[:2], *edges.rows("receiver")[:2]
         load(SOURCE, q.dtype).gradient_sum_backward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*ends, q, grad, to_q))
         )

@@ -6,10 +6,10 @@ from torch import Tensor
 from physml.graph.edges import Edges
 
 
-def gradient_sum(q: Tensor, of: Edges, p: float) -> Tensor:
+def gradient_sum(q: Tensor, edges: Edges, p: float) -> Tensor:
     r""":math:`S_i = \sum_{e: i \to j} |q_j - q_i|^p` over the edges that i sends, channel by channel.
 
     Shapes: q (N, H), of E edges -> (N, H).
     """
-    d = q.index_select(0, of.receiver) - q.index_select(0, of.sender)
-    return torch.zeros_like(q).index_add(0, of.sender, d.abs() ** p)
+    d = q.index_select(0, edges.receiver) - q.index_select(0, edges.sender)
+    return torch.zeros_like(q).index_add(0, edges.sender, d.abs() ** p)

@@ -25,10 +25,10 @@ def lem(
     mask: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs (B, T, H) and the last y and z (B, H); `reference.lem` tells the arguments.
+    """Outputs (B, T, H) and the last y and z (B, H); arguments as in `reference.lem`.
 
-    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all. With a mask that is
-    "reference", which alone knows it.
+    `backend`: one of `physml.ops.backend.CHOICES`; "auto" takes the fastest that can. With a mask that is
+    "reference", the only one that has it.
     """
     if mask is None:
         return OP(u, y, z, W, Wy, V, b, dt=dt, clip=clip, backend=backend)

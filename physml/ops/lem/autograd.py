@@ -12,13 +12,14 @@ forward pass, in autograd's book-keeping and in the backward pass. Here
 Blocks are small enough to stay in cache. Nothing that was saved is changed: backward can run twice.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from physml.ops.native import pool
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 from physml.ops.sequence import Clip
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
@@ -46,18 +47,9 @@ class _Path:
         self.values = _empty(u, n_steps if saved else 1, n_batch, n_rows)
 
 
-def forward(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wy: Tensor,
-    V: Tensor,
-    b: Tensor,
-    dt: float,
-    clip: Clip,
-    saved: bool,
-) -> _Path:
+def forward(tensors: Sequence[Tensor], dt: float, clip: Clip, saved: bool) -> _Path:
+    """All steps. `tensors`: as in `reference.lem`, u to b."""
+    u, y, z, W, Wy, V, b = tensors
     n_hidden, n_steps, split = Wy.shape[0], u.shape[1], W.shape[0]
     path = _Path(u, y, z, V.shape[0], saved)
     weight_y = torch.cat([W, V[:split], b[:split, None]], 1).t().contiguous()  # (K, 3H)
@@ -113,23 +105,13 @@ def _factors(values: Tensor, y: Tensor, z: Tensor, dt: float, clip: Clip, out: T
 
 
 class LEMFunction(torch.autograd.Function):
-    """The map of `reference.lem`, arguments in the same order. Differentiable once."""
+    """The map of `reference.lem`, its tensors in the same order after the constants. Differentiable once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        u: Tensor,
-        y: Tensor,
-        z: Tensor,
-        W: Tensor,
-        Wy: Tensor,
-        V: Tensor,
-        b: Tensor,
-        dt: float,
-        clip: Clip,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, dt: float, clip: Clip, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        path = forward(tensors, dt, clip, saved=True)
+        _, _, z, W, Wy, V, _ = tensors
         n_hidden = Wy.shape[0]
-        path = forward(u, y, z, W, Wy, V, b, dt, clip, saved=True)
         ctx.save_for_backward(path.y, path.z, path.values, z, W, Wy, V)
         ctx.dt, ctx.clip = dt, clip
         ctx.set_materialize_grads(False)
@@ -150,7 +132,7 @@ class LEMFunction(torch.autograd.Function):
 
         d_weight_y = W.new_zeros(split, operands_y.shape[2])  # (3H, K)
         d_weight_z = W.new_zeros(n_hidden, operands_z.shape[2])  # (H, K)
-        d_u = _empty(values, n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[0] else None
+        d_u = _empty(values, n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[2] else None
         d_z = torch.zeros_like(z0) if d_z is None else d_z.clone()
         d_z_wide = d_z.unsqueeze(1)  # the same numbers as (B, 1, H)
         d_path = z0.new_zeros(n_block + 1, n_batch, n_hidden)  # gradients of the states y before and after
@@ -205,6 +187,8 @@ class LEMFunction(torch.autograd.Function):
         d_W, d_V_first, d_b_first = d_weight_y.split([n_hidden, V.shape[1], 1], 1)
         d_Wy, d_V_second, d_b_second = d_weight_z.split([n_hidden, V.shape[1], 1], 1)
         return (
+            None,
+            None,
             None if d_u is None else d_u.transpose(0, 1),
             d_path[0].clone(),
             d_z,
@@ -212,19 +196,15 @@ class LEMFunction(torch.autograd.Function):
             d_Wy.contiguous(),
             torch.cat([d_V_first, d_V_second]),
             torch.cat([d_b_first, d_b_second]).squeeze(1),
-            None,
-            None,
         )
 
 
-def lem(
-    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, *, dt: float, clip: Clip
-) -> tuple[Tensor, Tensor, Tensor]:
+def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.lem`, five times as fast on a CPU for small H; differentiable once."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wy, V, b)):
-        return LEMFunction.apply(u, y, z, W, Wy, V, b, dt, clip)
+    if recorded(*tensors):
+        return LEMFunction.apply(dt, clip, *tensors)
     with torch.no_grad():
-        path = forward(u, y, z, W, Wy, V, b, dt, clip, saved=False)
-    n_hidden = Wy.shape[0]
+        path = forward(tensors, dt, clip, saved=False)
+    n_hidden = tensors[1].shape[1]
     y, z = path.y[-1, :, :n_hidden].clone(), path.z[-1, :, :n_hidden].clone()
     return path.y[1:, :, :n_hidden].transpose(0, 1), y, z

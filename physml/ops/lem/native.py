@@ -16,7 +16,7 @@ from physml.errors import InputError
 from physml.ops.native import pool
 from physml.ops.native.call import refusal as native_refusal
 from physml.ops.native.library import load
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 from physml.ops.sequence import Clip
 
 SOURCE = Path(__file__).with_name("lem.c")
@@ -66,7 +66,7 @@ def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
-    """What both passes need. `tensors`: those of TENSORS; all but u contiguous."""
+    """The arguments of both passes. `tensors`: those of TENSORS; all but u contiguous."""
     u, _, _, W, Wy, V, _ = tensors
     assert u is not None and W is not None and Wy is not None and V is not None
     (n_batch, n_steps, d_in), (n_rows, n_hidden) = u.shape, (V.shape[0], Wy.shape[0])
@@ -117,26 +117,15 @@ def _forward(
 
 
 class LEMNative(torch.autograd.Function):
-    """The map of `reference.lem`, arguments in the same order. Differentiable once."""
+    """The map of `reference.lem`, its tensors in the same order after the constants. Differentiable once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        u: Tensor,
-        y: Tensor,
-        z: Tensor,
-        W: Tensor,
-        Wy: Tensor,
-        V: Tensor,
-        b: Tensor,
-        dt: float,
-        clip: Clip,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        path, kept, last_y, last_z = _forward((u, y, z, W, Wy, V, b), dt, clip, keep=True)
-        ctx.save_for_backward(u, y, z, W, Wy, V, path, kept)
+    def forward(ctx: Any, dt: float, clip: Clip, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        path, kept, last_y, last_z = _forward(tensors, dt, clip, keep=True)
+        ctx.save_for_backward(*tensors[:-1], path, kept)  # all but b
         ctx.dt, ctx.clip, ctx.n_threads = dt, clip, torch.get_num_threads()
         ctx.set_materialize_grads(False)
-        return path[..., : y.shape[1]].transpose(0, 1), last_y, last_z
+        return path[..., : last_y.shape[1]].transpose(0, 1), last_y, last_z
 
     @staticmethod
     @once
@@ -155,36 +144,34 @@ class LEMNative(torch.autograd.Function):
         shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
         gradients = [
             pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
-            for name, shape, needed in zip(TENSORS, shapes, ctx.needs_input_grad, strict=False)
+            for name, shape, needed in zip(TENSORS, shapes, ctx.needs_input_grad[2:], strict=True)
         ]
         call.point([f"d_{name}" for name in TENSORS], gradients)
         call.run("lem_backward", u.dtype)
         d_u, *others = gradients
-        return None if d_u is None else d_u.transpose(0, 1), *others, None, None
+        return None, None, None if d_u is None else d_u.transpose(0, 1), *others
 
 
-def lem(
-    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, *, dt: float, clip: Clip
-) -> tuple[Tensor, Tensor, Tensor]:
+def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.lem` in C; differentiable once. Errors: InputError where shapes or dtypes do not match."""
-    tensors = (u, y, z, W, Wy, V, b)
-    _check(*tensors)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return LEMNative.apply(*tensors, dt, clip)
+    _check(tensors)
+    if recorded(*tensors):
+        return LEMNative.apply(dt, clip, *tensors)
     with torch.no_grad():
         path, _, y, z = _forward(tensors, dt, clip, keep=False)
     return path[..., : y.shape[1]].transpose(0, 1), y, z
 
 
-def _check(u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor) -> None:
-    """C reads what it is pointed to: nothing may be smaller than it believes."""
+def _check(tensors: tuple[Tensor, ...]) -> None:
+    """InputError unless shapes and dtypes fit together: C would read beyond the end of a smaller tensor."""
+    u, _, _, W, Wy, *_ = tensors
     has_shape("u", u, ("B", "T", "D"), hint="Batch comes first, then time; neither may be empty.")
     (n_batch, _, d_in), n_hidden = u.shape, Wy.shape[0]
     n_first = 3 * n_hidden if W.shape[0] > n_hidden else n_hidden
     n_rows = n_first + n_hidden
     state = (n_batch, n_hidden)
     shapes = (state, state, (n_first, n_hidden), (n_hidden, n_hidden), (n_rows, d_in), (n_rows,))
-    for name, x, shape in zip(TENSORS[1:], (y, z, W, Wy, V, b), shapes, strict=True):
+    for name, x, shape in zip(TENSORS[1:], tensors[1:], shapes, strict=True):
         has_shape(name, x, shape)
         if x.dtype != u.dtype or x.device != u.device:
             raise InputError(f"{name} must be {u.dtype} on {u.device}, as u is; got {x.dtype} on {x.device}.")

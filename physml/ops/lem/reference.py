@@ -36,10 +36,10 @@ def lem(
     gated = W.shape[0] > Wy.shape[0]
     path = []
     for drive in F.linear(u, V, b).unbind(1):
-        heard = y if mask is None else y * mask
+        y_masked = y if mask is None else y * mask
         if gated:
             Vz, V1, V2, Vy = drive.chunk(4, 1)
-            Az, A1, A2 = F.linear(heard, W).chunk(3, 1)
+            Az, A1, A2 = F.linear(y_masked, W).chunk(3, 1)
             dt1, dt2 = dt * torch.sigmoid(A1 + V1), dt * torch.sigmoid(A2 + V2)
             if clip is not None:
                 dt1, dt2 = dt1.clamp(*clip), dt2.clamp(*clip)
@@ -47,7 +47,7 @@ def lem(
             y = (1 - dt2) * y + dt2 * torch.tanh(F.linear(z, Wy) + Vy)
         else:
             Vz, Vy = drive.chunk(2, 1)
-            z = (1 - dt) * z + dt * torch.tanh(F.linear(heard, W) + Vz)
+            z = (1 - dt) * z + dt * torch.tanh(F.linear(y_masked, W) + Vz)
             y = (1 - dt) * y + dt * torch.tanh(F.linear(z, Wy) + Vy)
         path.append(y)
     return torch.stack(path, 1), y, z

@@ -1,17 +1,18 @@
 """LEM on a GPU. Axes: B batch, T time, D features, H hidden units; R rows of pre-activations, 4H or 2H.
 
 The input's part of all pre-activations is one product before the loop, the gradients of all weights are
-products after it. Between them the steps run in one kernel, `ops.gpu.lem_kernels`, where the weights fit into
-a multiprocessor, else as products in cuBLAS with a kernel after each, `ops.gpu.lem_steps`. States and sums
-are float32 whatever the dtype of the weights.
+products after it. Between them the steps run in one kernel, `ops.triton.lem_kernels`, where the weights fit
+into a multiprocessor, else as products in cuBLAS with a kernel after each, `ops.triton.lem_steps`. States and
+sums are float32 whatever the dtype of the weights.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 from physml.ops.sequence import Clip
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.inputs import drive, rows
@@ -20,11 +21,9 @@ from physml.ops.triton.launch import on_device, packed, plan
 Path = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def refusal(
-    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, **_: Any
-) -> str | None:
+def refusal(*tensors: Tensor) -> str | None:
     """Why Triton cannot take this case, or None."""
-    return unavailable(u, y, z, W, Wy, V, b)
+    return unavailable(*tensors)
 
 
 def _matrices(W: Tensor, Wy: Tensor) -> list[Tensor]:
@@ -32,21 +31,11 @@ def _matrices(W: Tensor, Wy: Tensor) -> list[Tensor]:
     return [Wy, *W.split(len(Wy))]
 
 
-def _steps(
-    u: Tensor,
-    y: Tensor,
-    z: Tensor,
-    W: Tensor,
-    Wy: Tensor,
-    V: Tensor,
-    b: Tensor,
-    dt: float,
-    clip: Clip,
-    saved: bool,
-) -> Path:
+def _steps(tensors: Sequence[Tensor], dt: float, clip: Clip, saved: bool) -> Path:
     """Values (T, B, R), paths of y and z (T + 1, B, H), the state before first, and the last z."""
     from physml.ops.triton import lem_kernels, lem_steps
 
+    u, y, z, W, Wy, V, b = tensors
     x = drive(u, V, b)
     (n_steps, n_batch, _), n_hidden = x.shape, len(Wy)
     path_y = x.new_empty(n_steps + 1, n_batch, n_hidden)
@@ -104,27 +93,17 @@ def _steps_back(
 
 
 def _results(path_y: Tensor, last_z: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """What the recurrence returns; the last y is a copy, which does not keep the path alive."""
+    """The results of the recurrence; the last y is a copy, which does not keep the path alive."""
     return path_y[1:].to(dtype).transpose(0, 1), path_y[-1].to(dtype, copy=True), last_z.to(dtype)
 
 
 class LEMFunction(torch.autograd.Function):
-    """The map of `reference.lem`, arguments in the same order. Differentiable once."""
+    """The map of `reference.lem`, its tensors in the same order after the constants. Differentiable once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        u: Tensor,
-        y: Tensor,
-        z: Tensor,
-        W: Tensor,
-        Wy: Tensor,
-        V: Tensor,
-        b: Tensor,
-        dt: float,
-        clip: Clip,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        values, path_y, path_z, last_z = _steps(u, y, z, W, Wy, V, b, dt, clip, saved=True)
+    def forward(ctx: Any, dt: float, clip: Clip, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        values, path_y, path_z, last_z = _steps(tensors, dt, clip, saved=True)
+        u, _, _, W, Wy, V, _ = tensors
         ctx.save_for_backward(u, values, path_y, path_z, W, Wy, V)
         ctx.dt, ctx.clip = dt, clip
         ctx.set_materialize_grads(False)
@@ -136,7 +115,7 @@ class LEMFunction(torch.autograd.Function):
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         u, values, path_y, path_z, W, Wy, V = ctx.saved_tensors
-        need_u, need_y, need_z, need_W, need_Wy, need_V, need_b, *_ = ctx.needs_input_grad
+        _, _, need_u, need_y, need_z, need_W, need_Wy, need_V, need_b = ctx.needs_input_grad
         states = torch.zeros_like(path_y[:2])
         for state, gradient in zip(states, (d_y, d_z), strict=True):
             if gradient is not None:
@@ -154,15 +133,13 @@ class LEMFunction(torch.autograd.Function):
             flat.t() @ rows(u) if need_V else None,
             flat.sum(0) if need_b else None,
         )
-        return (*(None if x is None else x.to(u.dtype) for x in found), None, None)
+        return (None, None, *(None if x is None else x.to(u.dtype) for x in found))
 
 
-def lem(
-    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, *, dt: float, clip: Clip
-) -> tuple[Tensor, Tensor, Tensor]:
+def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.lem` on a GPU; differentiable once."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (u, y, z, W, Wy, V, b)):
-        return LEMFunction.apply(u, y, z, W, Wy, V, b, dt, clip)
+    if recorded(*tensors):
+        return LEMFunction.apply(dt, clip, *tensors)
     with torch.no_grad():
-        _, path_y, _, last_z = _steps(u, y, z, W, Wy, V, b, dt, clip, saved=False)
-        return _results(path_y, last_z, u.dtype)
+        _, path_y, _, last_z = _steps(tensors, dt, clip, saved=False)
+        return _results(path_y, last_z, tensors[0].dtype)

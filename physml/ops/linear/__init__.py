@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from physml.ops.backend import Op, asked
+from physml.ops.backend import Op, resolved
 from physml.ops.linear import reference
 
 __all__ = ["linear"]
@@ -18,13 +18,13 @@ _linear = Op(__name__, reference=reference.linear, torch=reference.linear)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: str = "auto") -> Tensor:
-    """x W^T + b, differentiable as often as wanted; `reference.linear` tells the arguments.
+    """x W^T + b, differentiable as often as wanted; arguments as in `reference.linear`.
 
     "auto" is C for x (N, D) in float32 on a CPU of AMD's, large enough, D and H multiples of 16: elsewhere
-    torch's own products are as fast. Where a run wishes for C, it is that on any CPU, for these sizes.
+    torch's own products are as fast. With `runtime.backend=native` it is C on any CPU, for these sizes.
     """
-    wish = asked(backend)
-    in_c = _suits(x, weight) and (wish == "native" or (wish == "auto" and slow_products()))
+    wanted = resolved(backend)
+    in_c = _suits(x, weight) and (wanted == "native" or (wanted == "auto" and slow_products()))
     if backend == "auto" and not in_c:
         return reference.linear(x, weight, bias)
     given = (x, weight) if bias is None else (x, weight, bias)

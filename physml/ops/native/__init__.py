@@ -1,1 +1,1 @@
-"""What compiled recurrences share: compiler and cache, pooled memory, headers for vectors and threads."""
+"""Shared by compiled ops: compiler and cache, pooled memory, headers for vectors and threads."""

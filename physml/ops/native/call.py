@@ -1,4 +1,4 @@
-"""What native recurrences need around a call into C."""
+"""Helpers around a call into C: refusals, threads, tiles, arguments, errors."""
 
 import ctypes
 from pathlib import Path
@@ -29,12 +29,15 @@ def refusal(source: Path, *tensors: Tensor) -> str | None:
 
 
 def threads(n_rows: int, work: float, worth: float) -> int:
-    """How many threads share the rows of a batch: one if there is less `work` in all than is `worth` more."""
+    """Number of threads that share the rows of a batch: one if all `work` is less than `worth`."""
     return min(torch.get_num_threads(), n_rows, MOST_THREADS) if work >= worth else 1
 
 
 def tile(n_rows: int, n_threads: int, most: int) -> int:
-    """Rows that a thread takes through time together: as many in each tile, in eights as gemm.h has it."""
+    """Rows per tile: the thread's share split evenly into tiles of at most `most`, rounded up to 8.
+
+    8 is the register tile of gemm.h.
+    """
     rows = -(-n_rows // n_threads)
     return min(rows, -(-rows // -(-rows // most) // 8) * 8)
 

@@ -50,13 +50,14 @@ def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
         raise Unavailable(f"native code computes in float32 or float64; got {dtype}")
     more_flags = os.environ.get("PHYSML_NATIVE_FLAGS", "")
     key = (source, dtype, os.environ.get("CC"), more_flags, os.environ.get("PHYSML_CACHE"))
-    with _lock:
-        if key not in _made:
-            try:
-                _made[key] = _loaded(source, dtype, more_flags)
-            except Unavailable as reason:
-                _made[key] = reason
-        made = _made[key]
+    if (made := _made.get(key)) is None:
+        with _lock:
+            if (made := _made.get(key)) is None:
+                try:
+                    made = _loaded(source, dtype, more_flags)
+                except Unavailable as reason:
+                    made = reason
+                _made[key] = made
     if isinstance(made, Unavailable):
         raise Unavailable(*made.args)
     return made
@@ -94,12 +95,12 @@ def _words(variable: str, text: str) -> list[str]:
         raise InputError(f"{variable} must be words as a shell reads them; got {text!r}: {error}.") from error
 
 
-def _compiler(asked: str | None) -> list[str]:
+def _compiler(given: str | None) -> list[str]:
     """The command of CC, or the first compiler on the PATH."""
-    if asked:
-        command = _words("CC", asked)
+    if given:
+        command = _words("CC", given)
         if not command or shutil.which(command[0]) is None:
-            raise Unavailable(f"no C compiler: CC={asked} is not there")
+            raise Unavailable(f"no C compiler: CC={given} is not there")
         return command
     for name in COMPILERS:
         if found := shutil.which(name):
@@ -125,7 +126,7 @@ def _version(compiler: tuple[str, ...]) -> str:
 
 @cache
 def _cpu() -> str:
-    """What `-march=native` can see of the machine."""
+    """The lines about the CPU that `-march=native` depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -135,7 +136,7 @@ def _cpu() -> str:
 
 
 def _output(command: list[str]) -> str:
-    """What a compiler prints; Unavailable with the first line of its complaint if it fails."""
+    """The output of a compiler; Unavailable with the first line of its message if it fails."""
     try:
         done = subprocess.run(
             command,
@@ -151,8 +152,10 @@ def _output(command: list[str]) -> str:
         raise Unavailable(f"the C compiler {command[0]} can't be run: {error}") from error
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        told = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")
-        raise Unavailable(f"the C compiler {command[0]} failed ({done.returncode}): {told}")
+        message = next(
+            (line for line in lines if "error" in line.lower()), lines[0] if lines else "no message"
+        )
+        raise Unavailable(f"the C compiler {command[0]} failed ({done.returncode}): {message}")
     return done.stdout
 
 

@@ -12,6 +12,6 @@ __all__ = ["norm_sum"]
 _norm_sum = Op(__name__, reference=reference.norm_sum, torch=autograd.norm_sum)
 
 
-def norm_sum(q: Tensor, of: Edges, p: float, *, backend: str = "auto") -> Tensor:
-    """S (N, 1), by the fastest backend that can; `reference.norm_sum` tells the arguments."""
-    return _norm_sum(q, of=of, p=p, backend=where_p_allows("norm_sum", q, of, p, backend))
+def norm_sum(q: Tensor, edges: Edges, p: float, *, backend: str = "auto") -> Tensor:
+    """S (N, 1), by the fastest backend that can; arguments as in `reference.norm_sum`."""
+    return _norm_sum(q, edges=edges, p=p, backend=where_p_allows("norm_sum", q, edges, p, backend))

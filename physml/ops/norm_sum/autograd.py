@@ -13,26 +13,26 @@ from physml.ops.gradient_sum.autograd import blocks, difference, powers, slopes
 from physml.ops.once import once
 
 
-def norm_sum(q: Tensor, of: Edges, p: float) -> Tensor:
+def norm_sum(q: Tensor, edges: Edges, p: float) -> Tensor:
     """`reference.norm_sum`, differentiable once, with slope 0 in channels that agree.
 
     Edges are taken in blocks, so that no (E, H) array is written to memory.
     """
-    return _NormSum.apply(q, of, p)
+    return _NormSum.apply(q, edges, p)
 
 
 class _NormSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, of: Edges, p: float) -> Tensor:
+    def forward(ctx: Any, q: Tensor, edges: Edges, p: float) -> Tensor:
         total, norms = q.new_zeros(len(q), 1), []
-        for i, j, block in blocks(q, of):
+        for i, j, block in blocks(q, edges):
             d = difference(q, i, j, block).abs_()
             top = d.amax(1, keepdim=True)  # the powers of what is scaled by it can't run out of range
             scaled = d.div_(torch.where(top > 0, top, 1))
             norms.append(top * powers(scaled, p).sum(1, keepdim=True) ** (1 / p))
             total.index_add_(0, i, norms[-1])
         ctx.save_for_backward(q, torch.cat(norms) if norms else q.new_empty(0, 1))
-        ctx.edges, ctx.p = of, p
+        ctx.edges, ctx.p = edges, p
         return total
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The map in C: norm_sum.c, which tells the algorithm. Axes: N nodes, E edges, H channels."""
+"""The map in C: norm_sum.c. Axes: N nodes, E edges, H channels."""
 
 from pathlib import Path
 from typing import Any
@@ -20,30 +20,30 @@ def refusal(q: Tensor) -> str | None:
     return call.refusal(SOURCE, q)
 
 
-def norm_sum(q: Tensor, of: Edges, p: float) -> Tensor:
+def norm_sum(q: Tensor, edges: Edges, p: float) -> Tensor:
     """`reference.norm_sum` on a CPU for p = 1, 1.5, ..., 8, differentiable once."""
-    return NormSumNative.apply(q, of, p)
+    return NormSumNative.apply(q, edges, p)
 
 
 class NormSumNative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, of: Edges, p: float) -> Tensor:
+    def forward(ctx: Any, q: Tensor, edges: Edges, p: float) -> Tensor:
         q = q.contiguous()
-        norm, total = q.new_empty(len(of.sender)), q.new_empty(len(q), 1)
+        norm, total = q.new_empty(len(edges.sender)), q.new_empty(len(q), 1)
         ctx.save_for_backward(q, norm)
-        ctx.edges, ctx.sizes = of, call.integers(*q.shape, int(2 * p))
-        ctx.n_threads = call.threads(len(q), float(len(of.sender)) * q.shape[1], PARALLEL)
+        ctx.edges, ctx.sizes = edges, call.integers(*q.shape, int(2 * p))
+        ctx.n_threads = call.threads(len(q), float(len(edges.sender)) * q.shape[1], PARALLEL)
         load(SOURCE, q.dtype).norm_sum_forward(
-            ctx.n_threads, ctx.sizes, *map(call.pointer, (*of.rows("sender")[:2], q, norm, total))
+            ctx.n_threads, ctx.sizes, *map(call.pointer, (*edges.rows("sender")[:2], q, norm, total))
         )
         return total
 
     @staticmethod
     @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (q, norm), of = ctx.saved_tensors, ctx.edges
+        (q, norm), edges = ctx.saved_tensors, ctx.edges
         grad, to_q = grad.contiguous(), torch.empty_like(q)
-        ends = *of.rows("sender")[:2], *of.rows("receiver")[:2], of.received_order()
+        ends = *edges.rows("sender")[:2], *edges.rows("receiver")[:2], edges.received_order()
         load(SOURCE, q.dtype).norm_sum_backward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*ends, q, norm, grad, to_q))
         )

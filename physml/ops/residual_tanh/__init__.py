@@ -13,5 +13,5 @@ _residual_tanh = Op(__name__, reference=reference.residual_tanh, torch=autograd.
 def residual_tanh(
     drive: Tensor, h: Tensor, W: Tensor, keep: Tensor | float, gain: Tensor | float, *, backend: str = "auto"
 ) -> Tensor:
-    """The path (T, B, H), by the fastest backend that can; `reference.residual_tanh` tells the arguments."""
+    """The path (T, B, H), by the fastest backend that can; arguments as in `reference.residual_tanh`."""
     return _residual_tanh(drive, h, W, keep=keep, gain=gain, backend=backend)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 
 BLOCK = 1 << 16  # numbers in one block of the backward pass: 256 KiB in float32
 
@@ -24,7 +24,7 @@ BLOCK = 1 << 16  # numbers in one block of the backward pass: 256 KiB in float32
 def residual_tanh(drive: Tensor, h: Tensor, W: Tensor, keep: Tensor | float, gain: Tensor | float) -> Tensor:
     """`reference.residual_tanh`, differentiable once. To be called without autocast."""
     tensors = [x for x in (drive, h, W, keep, gain) if isinstance(x, Tensor)]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    if recorded(*tensors):
         return _ResidualTanh.apply(drive, h, W, keep, gain)
     with torch.no_grad():
         return _forward(drive, h, W, keep, float(gain), saved=False)[0][1:]

@@ -1,6 +1,6 @@
-"""The map in C: residual_tanh.c, which tells the algorithm. Axes, time first: T time, B batch, H units.
+"""The map in C: residual_tanh.c. Axes, time first: T time, B batch, H units.
 
-Here are the buffers and what autograd is told. Saved for the backward pass are the path, which is the output,
+Here are the buffers and the autograd Function. Saved for the backward pass are the path, which is the output,
 and all tanh (T, B, P); P is H rounded up to whole vectors.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.native.pool import empty
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 
 SOURCE = Path(__file__).with_name("residual_tanh.c")
 TILE = 40  # rows of the batch that a thread takes through time together
@@ -30,14 +30,14 @@ def refusal(drive: Tensor, h: Tensor, W: Tensor) -> str | None:
 
 
 def pays(n_steps: int, n_batch: int, n_hidden: int) -> bool:
-    """Whether it is faster than `function.residual_tanh`: few steps are not worth packing large weights."""
+    """Whether it is faster than `autograd.residual_tanh`: few steps are not worth packing large weights."""
     return n_steps > 3 or n_hidden < 256
 
 
 def residual_tanh(drive: Tensor, h: Tensor, W: Tensor, keep: Number, gain: Number) -> Tensor:
     """`reference.residual_tanh` on a CPU, differentiable once. To be called without autocast."""
     tensors = [x for x in (drive, h, W, keep, gain) if isinstance(x, Tensor)]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    if recorded(*tensors):
         return ResidualTanhNative.apply(drive, h, W, keep, gain)
     with torch.no_grad():
         return forward(drive, h, W, keep, gain, saved=False)[0]
@@ -111,7 +111,7 @@ def _numbers(keep: Number, gain: Number) -> tuple[float, float]:
 
 
 def _plan(path: Tensor, matrix: bool) -> tuple[int, Any]:
-    """Number of threads, and the sizes that C asks for."""
+    """Number of threads, and the sizes for C."""
     n_steps, n_batch, n_hidden = path.shape
     work = float(n_steps * n_batch) * n_hidden * n_hidden * (1 + matrix)
     n_threads = call.threads(n_batch, work, PARALLEL)

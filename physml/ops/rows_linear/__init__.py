@@ -13,7 +13,7 @@ _rows_linear = Op(__name__, reference=reference.rows_linear, torch=autograd.rows
 
 
 def rows_linear(weight: Tensor, rows: Rows, *, backend: str = "auto") -> Tensor:
-    """X W^T by the fastest backend that can; `reference.rows_linear` tells the arguments."""
+    """X W^T by the fastest backend that can; arguments as in `reference.rows_linear`."""
     if weight.dim() != 2 or weight.shape[1] != rows.shape[1]:  # C would read beyond the end
         raise InputError(
             f"features {tuple(rows.shape)} need a weight (H, {rows.shape[1]}); got {tuple(weight.shape)}."

@@ -1,4 +1,4 @@
-"""The map in C: rows_linear.c, which tells the algorithm. Axes: N rows, D columns, H channels."""
+"""The map in C: rows_linear.c. Axes: N rows, D columns, H channels."""
 
 from pathlib import Path
 from typing import Any

@@ -11,7 +11,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def refusal(*tensors: Tensor) -> str | None:
-    """What stands against these arguments of a recurrence; the first names the device and the dtype."""
+    """Why Triton cannot take these tensors; the first one sets device and dtype."""
     first = tensors[0]
     if reason := unusable(str(first.device)):
         return reason
@@ -32,7 +32,7 @@ def interpreted() -> bool:
 
 @cache
 def unusable(device: str) -> str | None:
-    """Asked once per device: after the cheap questions, whether a kernel of two lines compiles and runs."""
+    """Why Triton does not work on a device, or None; tried once per device with a small kernel."""
     if torch.device(device).type != "cuda" and not interpreted():
         return f"backend triton runs on a GPU; got a tensor on {device}"
     try:

@@ -120,7 +120,7 @@ def through_gate(tanh, step, old, grad, dt, low, high, CLIP: tl.constexpr):
 
 @triton.jit
 def saved(values, path_y, path_z, d_outputs, here, n_hidden, GATED: tl.constexpr, OUTPUTS: tl.constexpr):
-    """What one step back reads: four rows of values, y and z before the step, the gradient of its output."""
+    """The inputs of one step back: four rows of values, y and z before it, the gradient of its output."""
     tanh_z, step_z, step_y, tanh_y = gates(values, here, n_hidden, GATED)
     old_y = tl.load(path_y, mask=here, other=0.0)
     old_z = tl.load(path_z, mask=here, other=0.0)

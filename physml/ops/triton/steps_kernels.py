@@ -1,4 +1,4 @@
-"""What lies between two matrix products of a step, one kernel each. Axes: B batch, H hidden units.
+"""The elementwise kernels between two matrix products of a step. Axes: B batch, H hidden units.
 
 For many hidden units the products of a step fill the GPU, and cuBLAS does them; `lem_steps` and `cornn_steps`
 call these kernels between them. One number per thread, n = B H in all. States and sums are float32; `operand`

@@ -15,8 +15,8 @@ _unicornn = Op(__name__, reference=reference.unicornn, torch=autograd.unicornn)
 def unicornn(
     push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float, backend: str = "auto"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs (B, T, H) and the last y and z (B, H); `reference.unicornn` tells the arguments.
+    """Outputs (B, T, H) and the last y and z (B, H); arguments as in `reference.unicornn`.
 
-    `backend`: "auto" takes the fastest that can; `physml.ops.backend` tells them all.
+    `backend`: one of `physml.ops.backend.CHOICES`; "auto" takes the fastest that can.
     """
     return _unicornn(push, y, z, w, step, alpha=alpha, backend=backend)

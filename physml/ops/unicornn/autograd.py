@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
@@ -140,7 +140,7 @@ def unicornn(
     push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.unicornn`, several times as fast on a CPU for small H; differentiable once."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (push, y, z, w, step)):
+    if recorded(push, y, z, w, step):
         return UnICORNNFunction.apply(push, y, z, w, step, alpha)
     with torch.no_grad():
         path, kept = forward(push, y, z, w, step, alpha, push.shape[1])

@@ -1,6 +1,6 @@
 """UnICORNN in C, compiled at first use. Axes: B batch, T time, H hidden units.
 
-`unicornn.c` tells the algorithm. Here its memory is laid out, time axis first, and autograd connected.
+The algorithm is in `unicornn.c`. Here its memory is laid out, time axis first, and autograd connected.
 """
 
 from ctypes import CDLL, c_double, c_int, c_ssize_t, c_void_p
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from physml.ops.native import call, library, pool
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 
 SOURCE = Path(__file__).with_name("unicornn.c")
 EVERY = 128  # steps between two states z that are kept
@@ -130,7 +130,7 @@ def unicornn(
     push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.unicornn`; differentiable once."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (push, y, z, w, step)):
+    if recorded(push, y, z, w, step):
         return UnICORNNFunction.apply(push, y, z, w, step, alpha)
     y, z, w, step = (x.detach().contiguous() for x in (y, z, w, step))
     path, kept = _forward(_series(push.detach()), y, z, w, step, alpha, every=push.shape[1])

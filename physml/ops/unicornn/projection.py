@@ -1,8 +1,8 @@
-"""What the layer below sends up, for all steps. Axes: B batch, T time, D features, H hidden units.
+"""The input projection of a layer, for all steps. Axes: B batch, T time, D features, H hidden units.
 
 `F.linear` on (B, T, D) copies what lies time first in memory, as every path does here, into and out of each
 product, forward and backward; it takes fresh memory for each result, and is slow at the gradient of a V with
-a few columns. `projection.c` says how C does it.
+a few columns. The algorithm in C: `projection.c`.
 """
 
 from ctypes import CDLL, c_int, c_ssize_t, c_void_p
@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from physml.ops.backend import asked
+from physml.ops.backend import resolved
 from physml.ops.native import library, pool
-from physml.ops.sequence import steady
+from physml.ops.sequence import no_autocast
+from physml.ops.transforms import transformed
 
 SOURCE = Path(__file__).with_name("projection.c")
 BLOCK = 1 << 17  # numbers of the masked input that torch makes at once: 512 KiB in float32
@@ -30,8 +32,10 @@ def project(
     Shapes: x (B, T, D), V (H, D), b (H,), mask (B, D), the same at all steps -> (B, T, H).
     backend: "auto" and "native" compute in C where there is a library, everything else in torch.
     """
+    if transformed(x, V, b, mask):
+        return F.linear(_masked(x.transpose(0, 1), mask), V, b).transpose(0, 1)
     rows = x.transpose(0, 1).contiguous()
-    native = asked(backend) in ("auto", "native") and x.device.type == "cpu" and _available(x.dtype)
+    native = resolved(backend) in ("auto", "native") and x.device.type == "cpu" and _available(x.dtype)
     return _Project.apply(rows, V.contiguous(), b, mask, native).transpose(0, 1)
 
 
@@ -56,7 +60,7 @@ class _Project(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        with steady(d_out):  # backward may be called under autocast
+        with no_autocast(d_out):  # backward may be called under autocast
             return _Project._backward(ctx, d_out)
 
     @staticmethod
@@ -128,7 +132,7 @@ def _library(dtype: torch.dtype) -> CDLL:
 
 
 def _available(dtype: torch.dtype) -> bool:
-    """The recurrence, which needs a compiler too, tells why not."""
+    """Whether there is a library; the recurrence, which needs one too, warns where there is none."""
     try:
         _library(dtype)
     except library.Unavailable:

@@ -1,7 +1,7 @@
 """UnICORNN on a GPU, its scan and its backward as Triton kernels. Axes: B batch, T time, H hidden units.
 
-Beside input and output, memory is needed for one z every SEGMENT steps only; `ops.gpu.unicornn_kernels` tells
-how the others come back.
+Beside input and output, memory is needed for one z every SEGMENT steps only; `ops.triton.unicornn_kernels`
+restores the others.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once
+from physml.ops.once import once, recorded
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.launch import on_device, scan_block
 
@@ -53,7 +53,7 @@ def _scan(push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, alpha: fl
 
 
 def _results(path: Tensor, z_ends: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """What the recurrence returns; the last states are copies, which do not keep the path alive."""
+    """The results of the recurrence; the last states are copies, which do not keep the path alive."""
     outputs = path[1:].to(dtype).transpose(0, 1)
     return outputs, path[-1].to(dtype, copy=True), z_ends[-1].to(dtype, copy=True)
 
@@ -127,7 +127,7 @@ def unicornn(
     push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.unicornn` in one kernel per pass, state and sums in float32; differentiable once."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (push, y, z, w, step)):
+    if recorded(push, y, z, w, step):
         return UnICORNNFunction.apply(push, y, z, w, step, alpha)
     with torch.no_grad():
         return _results(*_scan(push, y, z, w, step, alpha), push.dtype)

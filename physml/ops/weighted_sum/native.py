@@ -1,4 +1,4 @@
-"""The map in C: weighted_sum.c, which tells the algorithm. Axes: N nodes, E edges, A heads, C channels."""
+"""The map in C: weighted_sum.c. Axes: N nodes, E edges, A heads, C channels."""
 
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,21 @@ def refusal(x: Tensor, weight: Tensor) -> str | None:
     return call.refusal(SOURCE, x, weight)
 
 
-def weighted_sum(x: Tensor, weight: Tensor, of: Edges) -> Tensor:
+def weighted_sum(x: Tensor, weight: Tensor, edges: Edges) -> Tensor:
     """`reference.weighted_sum` on a CPU, differentiable once."""
-    return WeightedSumNative.apply(x, weight, of)
+    return WeightedSumNative.apply(x, weight, edges)
 
 
 class WeightedSumNative(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, of: Edges) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, edges: Edges) -> Tensor:
         x, weight = x.contiguous(), weight.contiguous()
         ctx.save_for_backward(x, weight)
-        ctx.edges, ctx.sizes = of, call.integers(*x.shape)
+        ctx.edges, ctx.sizes = edges, call.integers(*x.shape)
         ctx.n_threads = call.threads(len(x), float(len(weight)) * x[0].numel(), PARALLEL)
         total = torch.empty_like(x)
         code = load(SOURCE, x.dtype).weighted_sum_forward(
-            ctx.n_threads, ctx.sizes, *map(call.pointer, (*of.rows("receiver"), x, weight, total))
+            ctx.n_threads, ctx.sizes, *map(call.pointer, (*edges.rows("receiver"), x, weight, total))
         )
         call.check(code, "weighted sum")
         return total
@@ -42,12 +42,12 @@ class WeightedSumNative(torch.autograd.Function):
     @staticmethod
     @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        (x, weight), of = ctx.saved_tensors, ctx.edges
+        (x, weight), edges = ctx.saved_tensors, ctx.edges
         grad, to_x, to_weight = grad.contiguous(), torch.empty_like(x), torch.empty_like(weight)
         code = load(SOURCE, x.dtype).weighted_sum_backward(
             ctx.n_threads,
             ctx.sizes,
-            *map(call.pointer, (*of.rows("sender"), x, weight, grad, to_x, to_weight)),
+            *map(call.pointer, (*edges.rows("sender"), x, weight, grad, to_x, to_weight)),
         )
         call.check(code, "weighted sum")
         return (

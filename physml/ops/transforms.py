@@ -1,0 +1,19 @@
+"""Transforms that a backward written by hand does not know: forward-mode derivatives and torch.func."""
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+REASON = "forward-mode derivatives and torch.func need backend reference"
+
+
+def transformed(*values: object) -> bool:
+    """Whether a transform of torch.func is active, or one of the values is a tensor with a tangent.
+
+    C reads the primal alone and so would drop a tangent silently; autograd Functions refuse transforms.
+    """
+    if torch._C._are_functorch_transforms_active():
+        return True
+    if forward_ad._current_level < 0:
+        return False
+    return any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in values)

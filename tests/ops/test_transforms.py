@@ -1,0 +1,210 @@
+"""Forward-mode derivatives and torch.func: correct by "auto", or refused, never a tangent lost in silence."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from edge_lists import ODD, N, draw, edges, needs_compiler
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from physml.errors import InputError
+from physml.graph.rows import Rows
+from physml.models.antisymmetric import AntisymmetricRNN
+from physml.models.cornn import CoRNN
+from physml.models.fastrnn import FastGRNN, FastRNN
+from physml.models.graph_features import dropped
+from physml.models.graph_powers import power
+from physml.models.graph_propagation import gcn_spread, mean_spread
+from physml.models.indrnn import IndRNN
+from physml.models.lem import LEM
+from physml.models.lipschitz import LipschitzRNN
+from physml.models.orthogonal import ExpRNN
+from physml.models.unicornn import UnICORNN
+from physml.ops import backend as backends
+from physml.ops.cornn import cornn
+from physml.ops.dropout import dropout
+from physml.ops.elu import elu
+from physml.ops.fastgrnn.autograd import fastgrnn
+from physml.ops.gate import gate
+from physml.ops.gradient_sum import gradient_sum
+from physml.ops.lem import lem
+from physml.ops.lem.native import SOURCE
+from physml.ops.linear import linear
+from physml.ops.modrelu.autograd import modrelu
+from physml.ops.norm_sum import norm_sum
+from physml.ops.residual_tanh import residual_tanh
+from physml.ops.rows_linear import rows_linear
+from physml.ops.unicornn import project, unicornn
+from physml.ops.weighted_sum import weighted_sum
+
+# torch scripts its own decompositions when a dual level is entered for the first time
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
+
+B, T, D, H = 3, 4, 2, 3
+E = edges(ODD)
+SPARSE = Rows(draw(6, 5).relu())
+
+
+def seeded_dropout(x: Tensor, *, backend: str) -> Tensor:
+    torch.manual_seed(0)
+    return dropout(x, 0.5, True, backend=backend)
+
+
+def sparse_linear(weight: Tensor, *, backend: str) -> Tensor:
+    return rows_linear(weight, SPARSE, backend=backend)
+
+
+OPS: dict[str, tuple[Callable[..., Tensor | tuple[Tensor, ...]], list[tuple[int, ...]]]] = {
+    "lem": (partial(lem, dt=0.5), [(B, T, D), (B, H), (B, H), (3 * H, H), (H, H), (4 * H, D), (4 * H,)]),
+    "cornn": (
+        partial(cornn, dt=0.1, gamma=1.0, epsilon=1.0),
+        [(B, T, D), (B, H), (B, H), (H, H), (H, H), (H, D), (H,)],
+    ),
+    "unicornn": (partial(unicornn, alpha=0.3), [(B, T, H), (B, H), (B, H), (H,), (H,)]),
+    "residual_tanh": (residual_tanh, [(T, B, H), (B, H), (H, H), (H, H), ()]),
+    "gradient_sum": (partial(gradient_sum, edges=E, p=2.0), [(N, H)]),
+    "gradient_sum, p not in halves": (partial(gradient_sum, edges=E, p=2.3), [(N, H)]),
+    "norm_sum": (partial(norm_sum, edges=E, p=2.0), [(N, H)]),
+    "gate": (lambda x, new, q, backend: gate(x, new, q, E, 2.0, backend=backend), [(N, H)] * 3),
+    "gate, p not in halves": (
+        lambda x, new, q, backend: gate(x, new, q, E, 2.3, backend=backend),
+        [(N, H)] * 3,
+    ),
+    "weighted_sum": (partial(weighted_sum, edges=E), [(N, 2, H), (ODD.shape[1], 2)]),
+    "rows_linear": (sparse_linear, [(H, 5)]),
+    "linear": (linear, [(4096, 16), (16, 16), (16,)]),
+    "dropout": (seeded_dropout, [(B, H)]),
+    "elu": (elu, [(B, H)]),
+}
+ALONE: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {  # without a choice of backends
+    "project": (project, [(B, T, D), (H, D), (H,), (B, D)]),
+    "fastgrnn": (fastgrnn, [(T, B, H), (B, H), (H, H), (H,), (), ()]),
+    "modrelu": (modrelu, [(T, B, H), (B, H), (H, H), (H,)]),
+    "gcn_spread": (lambda x: gcn_spread(x, ODD)(x), [(N, H)]),
+    "gcn_spread with weights": (lambda x, w: gcn_spread(x, ODD, w.abs())(x), [(N, H), (ODD.shape[1],)]),
+    "mean_spread": (lambda x: mean_spread(x, ODD)(x), [(N, H)]),
+    "features mostly zeros": (lambda x: as_tensor(dropped(x * (x > 3), 0.0, False)), [(N, 300)]),
+}
+
+
+def as_tensor(x: Tensor | Rows) -> Tensor:
+    return x if isinstance(x, Tensor) else x.matrix().to_dense()
+
+
+def arguments(name: str, shapes: list[tuple[int, ...]]) -> list[Tensor]:
+    given = [draw(*(shape or (1,)), seed=k).reshape(shape) for k, shape in enumerate(shapes)]
+    return (
+        [x.float() for x in given] if name in ("elu", "linear") else given
+    )  # only float32 has fast backends
+
+
+def function(
+    op: Callable[..., Tensor | tuple[Tensor, ...]], given: list[Tensor], k: int
+) -> Callable[[Tensor], Tensor]:
+    """The first result as a function of argument k."""
+
+    def of_one(x: Tensor) -> Tensor:
+        out = op(*given[:k], x, *given[k + 1 :])
+        return out[0] if isinstance(out, tuple) else out
+
+    return of_one
+
+
+def tangent(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor | None:
+    with forward_ad.dual_level():
+        found: Tensor | None = forward_ad.unpack_dual(f(forward_ad.make_dual(x, torch.ones_like(x)))).tangent
+        return found
+
+
+def difference(f: Callable[[Tensor], Tensor], x: Tensor, step: float) -> Tensor:
+    return (f(x + step) - f(x - step)) / (2 * step)
+
+
+@pytest.mark.parametrize("preferred", ["auto", "native"])
+@pytest.mark.parametrize("name", OPS)
+def test_ops_have_tangents_of_all_arguments(name: str, preferred: str) -> None:
+    needs_compiler(SOURCE)
+    op, shapes = OPS[name]
+    given = arguments(name, shapes)
+    step, tolerance = (1e-6, 1e-6) if given[0].dtype == torch.float64 else (1e-2, 1e-2)
+    for k, x in enumerate(given):
+        f = function(partial(op, backend="auto"), given, k)
+        plain = function(partial(op, backend="reference"), given, k)
+        expected = difference(plain, x, step)
+        with backends.running(preferred):
+            torch.testing.assert_close(tangent(f, x), expected, atol=tolerance, rtol=tolerance)
+            jvp = torch.func.jvp(f, (x,), (torch.ones_like(x),))[1]
+            torch.testing.assert_close(jvp, expected, atol=tolerance, rtol=tolerance)
+            gradient = torch.func.grad(lambda x, f=f: f(x).sum())(x)
+            if name != "dropout":  # vmap refuses random numbers
+                torch.testing.assert_close(
+                    torch.func.vmap(f)(torch.stack([x, x])), torch.stack([plain(x)] * 2)
+                )
+        leaf = x.clone().requires_grad_()
+        plain(leaf).sum().backward()
+        torch.testing.assert_close(gradient, leaf.grad)
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize(
+    "name", [name for name in OPS if name not in ("linear", "dropout") and "," not in name]
+)
+def test_a_required_fast_backend_refuses_tangents_and_transforms(name: str, backend: str) -> None:
+    needs_compiler(SOURCE)
+    op, shapes = OPS[name]
+    given = arguments(name, shapes)
+    for k, x in enumerate(given):
+        f = function(partial(op, backend=backend), given, k)
+        with pytest.raises(InputError, match=rf"backend='{backend}': forward-mode .* need backend reference"):
+            tangent(f, x)
+        with pytest.raises(InputError, match=r"torch\.func need backend reference"):
+            torch.func.vmap(f)(torch.stack([x, x]))
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_ops_without_a_choice_have_tangents_too(name: str) -> None:
+    op, shapes = ALONE[name]
+    given = arguments(name, shapes)
+    for k, x in enumerate(given):
+        f = function(op, given, k)
+        expected = difference(f, x, 1e-6)
+        torch.testing.assert_close(tangent(f, x), expected, atol=1e-6, rtol=1e-6)
+        jvp = torch.func.jvp(f, (x,), (torch.ones_like(x),))[1]
+        torch.testing.assert_close(jvp, expected, atol=1e-6, rtol=1e-6)
+
+
+def test_powers_with_floored_slopes_refuse_them() -> None:
+    with pytest.raises(NotImplementedError, match="jvp"):
+        tangent(lambda x: power(x, 1.5), draw(3).abs())
+
+
+def test_without_tangents_a_dual_level_leaves_the_choice_as_it_is() -> None:
+    needs_compiler(SOURCE)
+    op, shapes = OPS["lem"]
+    with backends.running("auto"), forward_ad.dual_level():
+        op(*arguments("lem", shapes), backend="auto")
+        assert backends.ran() == ("native",)
+
+
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "LEM": lambda: LEM(D, H, dt=0.5),
+    "CoRNN": lambda: CoRNN(D, H, dt=0.1, gamma=1.0, epsilon=1.0),
+    "UnICORNN": lambda: UnICORNN(D, H, n_layers=2, dt=0.1, alpha=0.5),
+    "AntisymmetricRNN": lambda: AntisymmetricRNN(D, H, epsilon=0.1, gamma=0.1),
+    "LipschitzRNN": lambda: LipschitzRNN(D, H, dt=0.1),
+    "FastRNN": lambda: FastRNN(D, H),
+    "FastGRNN": lambda: FastGRNN(D, H),
+    "ExpRNN": lambda: ExpRNN(D, H),
+    "IndRNN": lambda: IndRNN(D, H, n_layers=2),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_with_frozen_weights_have_the_tangent_of_their_input(name: str) -> None:
+    torch.manual_seed(0)
+    layer = LAYERS[name]().double().requires_grad_(False)
+    u = draw(B, T, D)
+    expected = difference(lambda u: layer(u)[0], u, 1e-6)
+    torch.testing.assert_close(tangent(lambda u: layer(u)[0], u), expected, atol=1e-6, rtol=1e-6)
