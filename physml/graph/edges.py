@@ -59,7 +59,7 @@ def sorted_edges(edge_index: Tensor, n: int) -> Edges:
     They are a copy. A change of `edge_index` through NumPy or `.data` is not seen, and sums still belong to the
     edges as they were: pass a clone after one.
     """
-    return cached("edges", edge_index, (n,), lambda: Edges(*edge_index.clone(), n))
+    return cached("edges", edge_index, (n,), lambda: Edges(edge_index[0].clone(), edge_index[1].clone(), n))
 
 
 def looped(edge_index: Tensor, n: int) -> Edges:
