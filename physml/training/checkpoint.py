@@ -3,6 +3,7 @@
 import hashlib
 import io
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,10 @@ def remove(folder: Path) -> None:
         path.unlink()
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path) -> Iterator[Path]:
     """The checkpoints that are there, newest first; DataError where one of them is not a file."""
-    paths = [folder / name for name in NAMES if (folder / name).exists()]
-    for path in paths:
-        if not path.is_file():
+    for path in [folder / name for name in NAMES]:
+        if path.is_file():
+            yield path
+        elif path.exists():
             raise DataError(f"{shown(path)} must be a file, a checkpoint. Remove it and start again.")
-    return paths
