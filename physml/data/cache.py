@@ -67,7 +67,7 @@ def read_arrays(path: Path, asked: str) -> Arrays:
 
 
 def asked_of(path: Path) -> str:
-    """What the arrays of a file were made for. DataError where it does not say."""
+    """The key that the arrays of a file were made for. DataError where there is none."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return str(archive[ASKED])
