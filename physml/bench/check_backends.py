@@ -1,4 +1,4 @@
-"""Are the fast backends right on this machine? `python -m physml.bench.check_backends [--device cuda] [--quick]`.
+"""A check of the fast backends here: `python -m physml.bench.check_backends [--device cuda] [--quick]`.
 
 Every backend that runs here computes the workloads of `physml.bench`, outputs and all gradients, and is
 compared with float64 autograd of the plain loop: the same weights and inputs, the same gradients of outputs
@@ -176,7 +176,7 @@ def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, 
 
 
 def cases(workload: Workload, backends: Sequence[str], device: str) -> Iterator[tuple[Workload, str, str]]:
-    """What is compared, with which backend and numbers; on a CPU products have only one precision.
+    """The cases compared, with their backend and numbers; on a CPU products have only one precision.
 
     UnICORNN has no products inside. In half precision its last layer is compared alone, fed with push
     and step (D = 0): else their rounding would be seen, and not that of the recurrence.
@@ -259,7 +259,7 @@ def line(row: Row) -> str:
 
 
 def about(device: str) -> dict[str, Any]:
-    """What the numbers depend on."""
+    """The facts that the numbers depend on."""
     on_gpu = device == "cuda"
     return {
         "python": platform.python_version(),

@@ -43,7 +43,7 @@ def measure(workload: Workload, variant: str, device: str) -> dict[str, Any]:
 
 
 def peak_mib(workload: Workload, variant: str, device: str) -> float:
-    """What forward and backward add to the memory of this process, its libraries being loaded."""
+    """The memory that forward and backward add to this process, once libraries are loaded."""
     import torch
 
     from physml.bench.variants import Step

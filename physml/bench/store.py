@@ -19,7 +19,7 @@ SCHEMA = 1
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What the class is made of; no name of a host."""
+    """The hardware that defines the class; no name of a host."""
     facts: dict[str, Any] = {"cpu": cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name(device)
@@ -62,7 +62,7 @@ def path_of(name: str) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What is there, or an empty result. RecordError if it is damaged or of another schema."""
+    """The stored result, or an empty one. RecordError if it is damaged or of another schema."""
     if not path.exists():
         return {"schema": SCHEMA, "workloads": {}}
     try:

@@ -1,4 +1,4 @@
-"""What the kernels are to reach, and whether they do. Ratios within one interleaved run, 1 CPU thread."""
+"""Targets of the kernels, and whether they are reached. Ratios within one interleaved run, 1 CPU thread."""
 
 import operator
 from collections.abc import Iterator, Mapping
@@ -97,7 +97,7 @@ def quotient(above: float | None, below: float | None) -> float | None:
 
 
 def value(target: Target, result: Result, device: str) -> float | None:
-    """What was reached; None where one of its two sides did not run."""
+    """The ratio reached; None where one of its two sides did not run."""
     kernel, loop = fast(device), loop_of(result)
     if target.kind in ("loop", "lstm", "torch"):
         slow = "lstm" if target.kind == "lstm" else loop

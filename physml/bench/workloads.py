@@ -1,4 +1,4 @@
-"""What is timed: published settings. Axes: B batch, T time, D features, H hidden units, L layers."""
+"""The timed workloads: published settings. Axes: B batch, T time, D features, H hidden units, L layers."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""What tasks are made of: batches, the task interface, cached and verified data."""
+"""Data sets: where they are, how they are verified, read and cached."""

@@ -131,7 +131,7 @@ def _decompressed(path: Path) -> IO[bytes]:
 
 
 class FolderTree(Tree):
-    """What an archive was unpacked to. `top`: what stands before the names in the archive."""
+    """A folder that an archive was unpacked to. `top`: the prefix of names in the archive."""
 
     def __init__(self, path: Path, top: str = "") -> None:
         super().__init__(path)
@@ -198,7 +198,7 @@ def is_web_page(path: Path) -> bool:
 
 
 def damaged(path: Path, wanted: str, error: BaseException | None) -> DataError:
-    """What came in place of the wanted format, in words."""
+    """A description of the format that came in place of the wanted one."""
     with path.open("rb") as file:
         start = file.read(8)
     if not start:

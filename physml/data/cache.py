@@ -68,7 +68,7 @@ def read_arrays(path: Path, asked: str) -> Arrays:
 
 
 def asked_of(path: Path) -> str:
-    """What the arrays of a file were made for. DataError where it does not say."""
+    """The key that the arrays of a file were made for. DataError where there is none."""
     import numpy as np
 
     try:

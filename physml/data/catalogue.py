@@ -45,7 +45,7 @@ class DataRow:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a person has named: data sets, and tasks whose data are generated or drawn."""
+    """The resolved names of a command: data sets, and tasks whose data are generated or drawn."""
 
     datasets: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -83,7 +83,7 @@ def task_datasets() -> dict[str, list[str]]:
 
 
 def list_data(chosen: Chosen, store: Store) -> list[DataRow]:
-    """What is there, by name alone: nothing is read, downloaded or generated."""
+    """The files that are there, by name only: nothing is read, downloaded or generated."""
     rows = [row for name in chosen.datasets for row in _listed(upstream(name), store)]
     return rows + [row for name in chosen.tasks for row in _generated(name, store)]
 
@@ -143,7 +143,7 @@ def size_text(size: int | None) -> str:
 
 
 def _generated(task: str, store: Store) -> Iterator[DataRow]:
-    """What a task has left in the cache. Which files it would want is known only when it is built."""
+    """The files of a task in the cache. Which others it needs is known only when it is built."""
     paths = sorted((store.cache / "generated").glob(f"{task}-*.npz"))
     for path in paths:
         yield DataRow(task, path.name, "present", path.stat().st_size, path, note=_made_for(path))

@@ -100,7 +100,7 @@ def dataset_names() -> list[str]:
 
 @cache
 def upstream(name: str) -> Upstream:
-    """What conf/dataset/<name>.yaml says. ConfigError, with near names, where there is no such file."""
+    """The contents of conf/dataset/<name>.yaml. ConfigError, with near names, where there is no such file."""
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"there is no data set {name}. {near(name, dataset_names())}")
@@ -117,7 +117,7 @@ def upstream(name: str) -> Upstream:
 
 
 class Files(Protocol):
-    """What a reader gets: the verified files of its data set, by the names of conf/dataset."""
+    """The input of a reader: the verified files of its data set, by the names of conf/dataset."""
 
     def path(self, name: str) -> Path:
         """The file, or the folder that an archive was unpacked to."""

@@ -64,7 +64,7 @@ class Failed(Exception):
 
 
 class Refused(Exception):
-    """What an address gave is not the file."""
+    """The response of an address is not the file."""
 
 
 def _unreachable(dataset: Upstream, file: DataFile, store: Store, failures: list[str]) -> DataError:

@@ -119,7 +119,7 @@ def sparse_features(arrays: Arrays) -> Any:
 
 
 def sparse_arrays(x: Any) -> Arrays:
-    """What a reader returns for a scipy matrix of features: rows with rising columns, no stored zeros."""
+    """A scipy matrix of features as a reader returns it: rows with rising columns, no stored zeros."""
     x = x.tocsr().copy()
     x.sum_duplicates()
     x.eliminate_zeros()

@@ -55,7 +55,7 @@ def _read(stamp: Path) -> dict[str, Any]:
 
 
 def _state(path: Path) -> str:
-    """What changes when a file does; of a folder, that of all its files, in one hash."""
+    """A fingerprint that changes when a file does; of a folder, one hash over all its files."""
     if not path.is_dir():
         return files.fingerprint(path)
     lines = [f"{name} {files.fingerprint(path / name)}\n" for name in FolderTree(path).names()]

@@ -50,7 +50,7 @@ def tensors() -> Allowed:
 
 
 def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
-    """What a pickle of Python 2 or 3 holds; strings of Python 2 are read as Latin-1.
+    """The contents of a pickle of Python 2 or 3; strings of Python 2 are read as Latin-1.
 
     A pickle can run any function that it names, so anything but the names of `allowed` is refused.
 

@@ -17,7 +17,7 @@ AMIN, TOP_DB = 1e-10, 80.0  # the least amplitude that counts, and dB below the 
 
 
 def log_mel(wave: Tensor, lengths: Tensor) -> Tensor:
-    r"""What the official LEM code feeds for Google12: amplitudes in mel bands, in decibels, normalised.
+    r"""The input of the official LEM code for Google12: amplitudes in mel bands, in decibels, normalised.
 
     With the periodic Hann window w, the clip x reflected at both of its ends, and the triangles
     :math:`\Lambda_m` of the Slaney scale, each of area 1 over frequency in Hz:

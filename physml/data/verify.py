@@ -99,13 +99,13 @@ def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
 
 
 def half(file: DataFile, places: Places) -> Path | None:
-    """What is there of a download that was stopped."""
+    """The part on disk of a download that was stopped."""
     parts = (root / f"{file.name}.part" for root in roots(places))
     return next((part for part in parts if part.is_file()), None)
 
 
 def other_root(file: DataFile, root: Path) -> str:
-    """What is the matter with PHYSML_DATA, or what to set it to; empty where nothing is known."""
+    """A hint about PHYSML_DATA: its fault, or a value for it; empty where nothing is known."""
     if not root.is_dir():
         return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}."
     for name in filter(None, (file.name, *file.also, file.folder)):

@@ -1,6 +1,7 @@
 """The choice of a backend, tried on a recurrence made up for it: y_n = y_{n-1} + w u_n, z unchanged."""
 
 import importlib
+import importlib.util
 import logging
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def call(op, backend="auto", n_steps=4, dtype=torch.float32, why=None):
     return op(u, y, y, torch.ones(3, dtype=dtype), backend=backend, plain=why, scale=2)[0]
 
 
-def said(caplog):
+def warnings(caplog):
     return [r.getMessage() for r in caplog.records if r.name == "physml"]
 
 
@@ -88,7 +89,7 @@ def test_auto_takes_native_where_it_pays(make, caplog):
     assert backends.ran() == ("native",)
     call(op, n_steps=1)
     assert backends.ran() == ("native", "torch")
-    assert said(caplog) == []
+    assert warnings(caplog) == []
 
 
 def test_auto_takes_triton_on_a_gpu_and_torch_elsewhere(make):
@@ -106,26 +107,26 @@ def test_auto_takes_triton_on_a_gpu_and_torch_elsewhere(make):
 
 def test_no_module_is_no_reason_to_speak(make, caplog):
     call(make())
-    assert backends.ran() == ("torch",) and said(caplog) == []
+    assert backends.ran() == ("torch",) and warnings(caplog) == []
 
 
-def test_a_fall_back_is_said_once_per_reason_and_run(make, caplog):
+def test_a_fall_back_is_warned_of_once_per_reason_and_run(make, caplog):
     op = make(native=native("torch.float64"))
     for _ in range(3):
         call(op)
     line = "wave: backend native knows torch.float64 only; got torch.float32. Backend torch computes it."
-    assert said(caplog) == [line]
+    assert warnings(caplog) == [line]
     call(op, dtype=torch.float16)
-    assert len(said(caplog)) == 2 and caplog.records[0].levelno == logging.WARNING
+    assert len(warnings(caplog)) == 2 and caplog.records[0].levelno == logging.WARNING
     with backends.running("auto"):
         call(op)
-    assert len(said(caplog)) == 3
+    assert len(warnings(caplog)) == 3
 
 
 def test_what_only_the_reference_knows(make, caplog):
     op = make(native=native())
     call(op, why="only the reference learns it")
-    assert backends.ran() == ("reference",) and said(caplog) == []
+    assert backends.ran() == ("reference",) and warnings(caplog) == []
     with pytest.raises(InputError, match=r"wave with backend='native': only the reference learns it. Use "):
         call(op, "native", why="only the reference learns it")
 
@@ -133,7 +134,7 @@ def test_what_only_the_reference_knows(make, caplog):
 def test_a_package_that_is_missing_or_broken_is_told(make, caplog):
     op = make(native="import made_up_package_that_nobody_has")
     call(op)
-    assert said(caplog) == [
+    assert warnings(caplog) == [
         "wave: backend native can't be imported: No module named 'made_up_package_that_nobody_has'. "
         "Backend torch computes it."
     ]
@@ -145,11 +146,11 @@ def test_our_own_broken_imports_are_not_hidden(make):
         call(op)
 
 
-# ---------------------------------------------------------------------------- demands
+# ---------------------------------------------------------------------------- requirements
 
 
 @pytest.mark.parametrize("name", ["reference", "torch", "native"])
-def test_what_is_asked_for_runs(make, name):
+def test_a_required_backend_runs(make, name):
     call(make(native=native()), name, n_steps=1)  # native too, where it does not pay
     assert backends.ran() == (name,)
 
@@ -165,7 +166,7 @@ def test_what_cannot_be_done_is_refused(make):
     assert backends.ran() == ()
 
 
-# ---------------------------------------------------------------------------- wishes
+# ---------------------------------------------------------------------------- preferences
 
 
 def test_a_layers_own_word_goes_before_the_run_wide_one(make):
@@ -178,29 +179,29 @@ def test_a_layers_own_word_goes_before_the_run_wide_one(make):
     assert backends.ran() == ()
 
 
-def test_a_wish_counts_where_native_would_not_pay(make):
+def test_a_preference_counts_where_native_would_not_pay(make):
     op = make(native=native())
     with backends.running("native"):
         call(op, n_steps=1)
         assert backends.ran() == ("native",)
 
 
-def test_a_wish_that_cannot_be_fulfilled_is_said_and_something_else_runs(make, caplog):
+def test_where_a_preference_cannot_be_used_another_backend_runs_with_a_warning(make, caplog):
     op = make(native=native())
     with backends.running("triton"):
         call(op)
         call(op)
         assert backends.ran() == ("native",)
-    assert said(caplog) == [
+    assert warnings(caplog) == [
         "wave: runtime.backend=triton: there is no backend triton for wave. Backend native computes it."
     ]
     with backends.running("native"):
         call(make("made_up_too", native=native("torch.float64")))
         assert backends.ran() == ("torch",)
-    assert len(said(caplog)) == 2
+    assert len(warnings(caplog)) == 2
 
 
-def test_a_misspelt_wish_is_refused():
+def test_a_misspelt_preference_is_refused():
     with pytest.raises(InputError, match=r"runtime\.backend.*Did you mean triton"), backends.running("trton"):
         pass
 
@@ -240,14 +241,14 @@ def test_layers_tell_what_computed_them(layer):
     torch.testing.assert_close(plain_outputs["torch"], plain_outputs["reference"])
 
 
-def test_a_trainable_cornn_takes_the_reference_whatever_is_wished(caplog):
+def test_a_trainable_cornn_takes_the_reference_whatever_is_preferred(caplog):
     layer = CoRNN(2, 3, dt=0.1, gamma=1.0, epsilon=1.0, trainable=True)
     layer(torch.randn(2, 5, 2))
-    assert backends.ran() == ("reference",) and said(caplog) == []
+    assert backends.ran() == ("reference",) and warnings(caplog) == []
     with backends.running("native"):
         layer(torch.randn(2, 5, 2))
         assert backends.ran() == ("reference",)
-    assert said(caplog) == [
+    assert warnings(caplog) == [
         "cornn: runtime.backend=native: only backend reference has gradients for dt, gamma and epsilon. "
         "Backend reference computes it."
     ]
@@ -262,3 +263,15 @@ def test_importing_the_layers_imports_no_late_backend():
         f"found = [n for n in ['triton', *{late}] if n in sys.modules]; assert not found, found"
     )
     subprocess.run([sys.executable, "-c", text], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_the_choice_looks_for_modules_once_and_holds_no_lock(make, monkeypatch):
+    op, searched = make(native=native()), []
+    call(op)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: searched.append(name) or found(name))
+    with backends._lock:  # another thread imports a module of another op
+        call(op)
+        call(op, "native")
+        assert not op.has("triton")
+    assert searched == []

@@ -27,7 +27,7 @@ def file_name(unit: str, part: str) -> str:
 
 
 def vocabulary(arrays: Arrays, unit: str) -> list[str]:
-    """What the ids of `word` or `char` stand for, in their order: the most frequent one in train first."""
+    """The words or characters of the ids, in their order: the most frequent one in train first."""
     return arrays[f"{unit}_vocabulary"].tobytes().decode("utf-8").split("\n")
 
 

@@ -35,7 +35,7 @@ def file_name(graph: str) -> str:
 
 
 def prefixes(graph: str) -> tuple[str, str]:
-    """What stands before the names of the parts of the two matrices, the adjacency and the words."""
+    """The prefixes of the names of the parts of the two matrices, the adjacency and the words."""
     return ("adj_matrix.", "attr_matrix.") if graph == "cora_ml" else ("adj_", "attr_")
 
 

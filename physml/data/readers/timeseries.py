@@ -15,7 +15,7 @@ from physml.errors import DataError
 
 @dataclass(frozen=True)
 class Cases:
-    """What one file holds.
+    """The contents of one file.
 
     x: one array (T, D) float64 per case; T may differ. y: (N,) int64 positions in `labels`, or (N,) float64
     where the file has numbers to predict. labels: the classes in the order of the header. lines: where in the
