@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from physml.cli.console import columns, show_plan
-from physml.config.compose_cache import steady
 from physml.errors import ConfigError, DataError, near
 from physml.execution import scheduler
 from physml.execution.requested_runs import Wanted
@@ -149,8 +148,7 @@ def _collected(spec: "TableSpec", wanted: Wanted, options: argparse.Namespace) -
 def tables_with_state(paper: str) -> int:
     from physml.cli import inventory
 
-    with steady():
-        rows = _states(paper)
+    rows = _states(paper)
     whole = columns(("table", "title", "state"), rows)
     if max(map(len, whole.splitlines())) > shutil.get_terminal_size((200, 24)).columns:
         whole = inventory.text(

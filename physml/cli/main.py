@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument(
         "named", nargs="?", metavar="PART", help="only those with this in their name: g2/texas, 'lem/*-short'"
     )
+    listing.add_argument("--settings", action="store_true", help="what each experiment sets, below its name")
     listing.add_argument(
         "--measure",
         nargs="*",
@@ -199,9 +200,11 @@ def _add_verify(command: Any) -> None:
 
 
 def _add_search(commands: Any) -> None:
-    search = commands.add_parser("search", help="random search on validation data; writes an experiment file")
+    search = commands.add_parser(
+        "search", help="random search on validation data; keeps the best trial of each"
+    )
     search.add_argument(
-        "ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn"
+        "ids", nargs="+", metavar="EXPERIMENT", help="experiments with a search, e.g. g2/texas-g2_gcn"
     )
     search.add_argument("--jobs", type=_jobs, default=None, help=JOBS)
     search.add_argument("--max-hours", type=_hours, default=None, help="stop after so many hours")
@@ -324,7 +327,7 @@ def _list(options: argparse.Namespace) -> int:
         from physml.cli import commands
 
         return commands.measured(options.kind, options.measure, options.verify or "bytes")
-    print(inventory.text(inventory.entries(options.kind, options.named)))
+    print(inventory.text(inventory.entries(options.kind, options.named, settings=options.settings)))
     return 0
 
 

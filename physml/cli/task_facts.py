@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from physml import files
+from physml.config import studies
 from physml.config.class_source import read_class
 from physml.config.yaml_file import read_yaml
 from physml.data.datasets import Places
@@ -36,15 +37,10 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _of_experiments() -> list[tuple[str, dict[str, Any]]]:
+def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
     """Of every experiment, its task and what it changes there."""
-    contents = [read_yaml(path) for path in sorted((CONF / "experiment").rglob("*.yaml"))]
-    return [
-        (default["override /task"], content.get("task") or {})
-        for content in contents
-        for default in content.get("defaults") or []
-        if isinstance(default, dict) and "override /task" in default
-    ]
+    made = [studies.experiment(name, CONF) for name in studies.names(CONF)]
+    return [(one.choices.get("task"), one.settings.get("task") or {}) for one in made]
 
 
 def measure(task: str, verify: str) -> dict[str, Any]:

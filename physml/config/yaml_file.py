@@ -1,12 +1,15 @@
-"""YAML files as mappings; `coerce.build` makes dataclasses of them."""
+"""YAML files as mappings; `load.build` makes dataclasses of them."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from physml.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -22,6 +25,22 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold keys and values; got {type(data).__name__}.")
     return data
+
+
+_kept: dict[Path, tuple[tuple[int, ...], Any]] = {}
+
+
+def kept_yaml(path: Path, make: Callable[[dict[str, Any], Path], T]) -> T:
+    """`make` of the mapping in a YAML file, made again only once the file has changed. Not to be altered."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return make(read_yaml(path), path)
+    stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+    if path not in _kept or _kept[path][0] != stamp:
+        _kept[path] = stamp, make(read_yaml(path), path)
+    made: T = _kept[path][1]
+    return made
 
 
 # The parser in C reads a long table ten times as fast; PyYAML may have been built without it.

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from physml.config.compose import Composed, compose
-from physml.config.compose_cache import steady
 from physml.config.identity import identity
 from physml.errors import PhysmlError
 from physml.execution import planning, run_state, scheduler
@@ -43,9 +42,8 @@ class Wanted:
         self.identities: dict[str, str | None] = {}
         self.broken: dict[str, str] = {}
         self.blocked: dict[str, str] = {}
-        with steady():
-            for experiment in dict.fromkeys(e for e, _, _ in runs):
-                self._compose_one(experiment)
+        for experiment in dict.fromkeys(e for e, _, _ in runs):
+            self._compose_one(experiment)
 
     def _compose_one(self, experiment: str) -> None:
         self.identities[experiment] = None
@@ -69,15 +67,14 @@ class Wanted:
     def plan(self, *, probe: bool = False) -> dict[Run, planning.Planned]:
         """Every run that can be made, with its state. Keys are checked here, before hours of training."""
         planned: dict[Run, planning.Planned] = {}
-        with steady():
-            for experiment in self.identities:
-                if experiment in self.broken or (self.only is not None and experiment not in self.only):
-                    continue
-                runs = [run for run in self.runs if run[0] == experiment]
-                with self._telling(experiment):
-                    specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
-                    made = planning.plan(specs, force=self.options.force, probe=probe)
-                    planned |= zip(runs, made, strict=True)
+        for experiment in self.identities:
+            if experiment in self.broken or (self.only is not None and experiment not in self.only):
+                continue
+            runs = [run for run in self.runs if run[0] == experiment]
+            with self._telling(experiment):
+                specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
+                made = planning.plan(specs, force=self.options.force, probe=probe)
+                planned |= zip(runs, made, strict=True)
         return planned
 
     def _specs(self, experiment: str, wanted: Sequence[tuple[int, int]]) -> list[RunSpec]:
