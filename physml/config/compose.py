@@ -195,18 +195,19 @@ def _apply(node: Any, text: str) -> None:
         )
     if override.package is not None or "/" in key:
         raise ConfigError(f"there is no config group {text.partition('=')[0]}. {near(key, GROUPS)}")
-    value, there = override.value(), OmegaConf.select(node, key, throw_on_missing=False)
+    value, parent = override.value(), _parent(node, key)
+    there = None if parent is None else OmegaConf.select(node, key, throw_on_missing=False)
     if override.is_add() and there is not None and not isinstance(value, dict | list):
         raise ConfigError(f"{text}: {key} is there already. Change it without the +.")
     if override.is_add() or override.is_force_add():
         OmegaConf.update(node, key, value, merge=True, force_add=True)
-    elif _parent(node, key) is None:
+    elif parent is None:
         raise ConfigError(_no_key(node, key))
     elif override.is_delete():
         if value is not None and value != there:
             raise ConfigError(f"{text}: {key} is {there!r}. To delete it: ~{key}={there}.")
         with open_dict(node):
-            del _parent(node, key)[key.rpartition(".")[2]]
+            del parent[key.rpartition(".")[2]]
     else:
         whole = "." in key and isinstance(value, dict) and "_target_" in value
         OmegaConf.update(node, key, value, merge=not whole)
@@ -228,7 +229,7 @@ def _parent(node: Any, key: str) -> Any:
 
     *parents, last = key.split(".")
     for part in parents:
-        node = node._get_node(part) if OmegaConf.is_dict(node) else None
+        node = node._get_node(part, validate_access=False) if OmegaConf.is_dict(node) else None
     return node if OmegaConf.is_dict(node) and last in node.keys() else None  # noqa: SIM118
 
 

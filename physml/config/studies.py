@@ -123,6 +123,12 @@ def _study(content: dict[str, Any], path: Path) -> Study:
         _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
         if row.search is not None:
             _known([row.search], made.searches, f"{path}: rows.{name}: there is no search")
+    for where, choosing in [("", made), *((f"rows.{name}: ", row) for name, row in made.rows.items())]:
+        for group, chosen in _choices(choosing).items():
+            folder = path.parents[2] / group
+            if not (folder / f"{chosen}.yaml").is_file():
+                known = [file.stem for file in folder.glob("*.yaml")]
+                raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {near(chosen, known)}")
     return made
 
 
@@ -139,7 +145,9 @@ def found(study: str, conf: Path = CONF) -> dict[str, Found]:
 def _found(content: dict[str, Any], path: Path) -> dict[str, Found]:
     made = {row: build(Found, one, f"{path}: {row}") for row, one in content.items()}
     for row, one in made.items():
-        if not re.fullmatch(r"results/search/[\w.-]+\.json", one.search, re.ASCII):
+        groups = [key.partition(".")[0] for key in one.set]
+        _known(groups, SETTINGS, f"{path}: {row}.set: there is no setting")
+        if not re.fullmatch(r"results/search/\w[\w.-]*\.json", one.search, re.ASCII):
             raise ConfigError(f"{path}: {row}.search must be results/search/NAME.json; got {one.search}.")
     return made
 
@@ -197,9 +205,7 @@ def search_of(name: str, conf: Path = CONF) -> Search:
     content = load(study, conf)
     search = content.rows[row].search
     if search is None:
-        raise ConfigError(
-            f"{name} has no search. Name one of conf/study/{study}.yaml in its row: `search: NAME`."
-        )
+        raise ConfigError(f"{name} has no search. Name one in its row of conf/study/{study}.yaml.")
     return build(Search, content.search | content.searches[search], f"searches.{search}")
 
 

@@ -129,7 +129,7 @@ def test_lines_below_are_wrapped_and_hang() -> None:
 
 def test_listing_imports_neither_torch_nor_hydra() -> None:
     code = (
-        "import sys\nfrom physml import listing\n"
+        "import sys\nfrom physml.cli import inventory as listing\n"
         "for kind in listing.KINDS: listing.entries(kind)\n"
         "print([name for name in ('torch', 'hydra', 'omegaconf', 'numpy') if name in sys.modules])"
     )

@@ -179,7 +179,10 @@ def test_other_rows_of_the_searched_file_stay(conf):
             r"fitzhugh_nagumo\.yaml: searches\.tiny: there is no key spaces\. Did you mean space",
         ),
         ({"row": {"search": "tini"}}, r"rows\.lstm: there is no search tini\. Did you mean tiny"),
-        ({"row": {"search": None}}, r"lstm has no search\. Name one of conf/study/lem/fitzhugh_nagumo\.yaml"),
+        (
+            {"row": {"search": None}},
+            r"lstm has no search\. Name one in its row of conf/study/lem/fitzhugh_nagumo\.yaml",
+        ),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_trained(changes, says, conf):

@@ -274,8 +274,8 @@ def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     cell = {"printed": "[1, 5]"}
     column: Any = {"setting": "net.h", "reads": "range"}
     assert one(conf, cell, **column).state == "no search"
-    assert one(conf, cell, searches=("c",), **column).state == "not searched"
-    fixed = one(conf, {**cell, "differs": "fixed"}, searches=("c",), **column)
+    assert one(conf, cell, searches=("p-t-c",), **column).state == "not searched"
+    fixed = one(conf, {**cell, "differs": "fixed"}, searches=("p-t-c",), **column)
     assert (fixed.ours, fixed.where, fixed.state) == (None, None, "not searched: fixed")
 
 
