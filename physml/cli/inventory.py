@@ -12,8 +12,8 @@ from typing import Any
 
 from physml.cli import task_facts
 from physml.cli.console import Line, aligned, terminal_width
+from physml.config import studies
 from physml.config.class_source import read_class
-from physml.config.experiments import names, source
 from physml.config.load import read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
@@ -53,12 +53,18 @@ def figures() -> list[Entry]:
     return [_published("figure", name, content) for name, content in _configs("figure")]
 
 
-def experiments() -> list[Entry]:
-    """About: model, task and where the settings come from. Facts: the provenance's kind."""
-    return [_experiment(name) for name in sorted(names(CONF), key=_natural)]
+def experiments(named: str | None = None) -> list[Entry]:
+    """About: model, task and where the settings come from. Facts: the provenance's kind. Below: the settings.
+
+    named: studies that cannot have such an experiment are not read.
+    """
+    words = [f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word]
+    fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
+    found = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
+    return [_experiment(name) for name in sorted(found, key=_natural)]
 
 
-KINDS: dict[str, Callable[[], list[Entry]]] = {
+KINDS: dict[str, Callable[..., list[Entry]]] = {
     "models": models,
     "tasks": tasks,
     "tables": tables,
@@ -67,20 +73,26 @@ KINDS: dict[str, Callable[[], list[Entry]]] = {
 }
 
 
-def entries(kind: str, named: str | None = None) -> list[Entry]:
+def entries(kind: str, named: str | None = None, *, settings: bool = False) -> list[Entry]:
     """The entries of one kind, all or those with each word of `named` in their name; wildcards are words too.
+
+    settings: below each experiment, what it sets.
 
     Errors: ConfigError for an unknown kind, and where no name fits, with near names.
     """
     if kind not in KINDS:
         raise ConfigError(f"there is no list of {kind}. {near(kind, KINDS)}")
-    found = KINDS[kind]()
-    if named is None:
-        return found
-    fitting = [entry for entry in found if all(fnmatchcase(entry.name, f"*{w}*") for w in named.split())]
-    if not fitting:
+    if settings and kind != "experiments":
+        raise ConfigError(f"--settings is for experiments alone; got {kind}.")
+    found = experiments(named) if kind == "experiments" else KINDS[kind]()
+    words = (named or "").split()
+    fitting = [entry for entry in found if all(fnmatchcase(entry.name, f"*{w}*") for w in words)]
+    if named is not None and not fitting:
+        found = KINDS[kind]()
         hint = near(named, [entry.name for entry in found])
         raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")
+    if settings:
+        return [replace(entry, below=_settings(entry.name)) for entry in fitting]
     return fitting
 
 
@@ -142,9 +154,28 @@ def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
 
 
 def _experiment(name: str) -> Entry:
-    made = source(name, CONF)
-    provenance = made.settings.get("provenance") or {}
+    made = studies.experiment(name, CONF)
+    provenance = made.settings["provenance"]
     about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
-    if where := provenance.get("source"):
-        about += f"; {where}"
+    if source := provenance.get("source"):
+        about += f"; {source}"
     return Entry(name, about, provenance.get("kind") or "")
+
+
+def _settings(name: str) -> tuple[str, ...]:
+    """One line for each group that an experiment changes: `model: n_layers 6, p 1.53`."""
+    settings = studies.experiment(name, CONF).settings.items()
+    return tuple(f"{group}: {_short(value)}" for group, value in settings if group != "provenance")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        target = str(value.get("_target_", "")).rpartition(".")[2]
+        inner = ", ".join(f"{key} {_inner(v)}" for key, v in value.items() if key != "_target_")
+        return f"{target}({inner})" if target else inner
+    return "null" if value is None else str(value)
+
+
+def _inner(value: Any) -> str:
+    text = _short(value)
+    return f"({text})" if isinstance(value, dict) and "_target_" not in value else text

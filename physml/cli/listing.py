@@ -14,6 +14,7 @@ def add(commands: Any) -> None:
     listing.add_argument(
         "named", nargs="?", metavar="PART", help="only those with this in their name: g2/texas, 'lem/*-short'"
     )
+    listing.add_argument("--settings", action="store_true", help="what each experiment sets, below its name")
     listing.add_argument(
         "--measure",
         nargs="*",
@@ -30,7 +31,7 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.measure is not None:
         return _measure(options.kind, options.measure, options.verify or "bytes")
-    print(inventory.text(inventory.entries(options.kind, options.named)))
+    print(inventory.text(inventory.entries(options.kind, options.named, settings=options.settings)))
     return 0
 
 

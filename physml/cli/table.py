@@ -139,12 +139,10 @@ def _show(document: "Document", smoke: bool, keep: bool = True) -> None:
 
 def _all_with_state(paper: str) -> int:
     from physml.cli.console import Line, aligned, terminal_width
-    from physml.config.compose_cache import steady
     from physml.execution.progress import tracked
     from physml.reporting import table_spec as tables
 
-    with steady():
-        rows = [_with_state(ident, paper) for ident in tracked(tables.table_ids(), "reading tables")]
+    rows = [_with_state(ident, paper) for ident in tracked(tables.table_ids(), "reading tables")]
     whole = aligned([Line(row) for row in (("table", "title", "state"), *rows)])
     if max(map(len, whole.splitlines())) > terminal_width(200):
         whole = aligned([Line((ident, title), (state,)) for ident, title, state in rows], terminal_width(110))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from physml import files
+from physml.config import studies
 from physml.config.class_source import read_class
-from physml.config.experiments import names, source
 from physml.config.load import read_yaml
 from physml.data.datasets import Places
 from physml.data.verify import blocked
@@ -37,10 +37,10 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _of_experiments() -> list[tuple[str, dict[str, Any]]]:
+def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
     """Of every experiment, its task and what it changes there."""
-    sources = map(source, names())
-    return [(made.choices.get("task", ""), made.settings.get("task") or {}) for made in sources]
+    made = [studies.experiment(name, CONF) for name in studies.names(CONF)]
+    return [(one.choices.get("task"), one.settings.get("task") or {}) for one in made]
 
 
 def measure(task: str, verify: str) -> dict[str, Any]:

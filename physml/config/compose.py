@@ -1,24 +1,22 @@
-"""From overrides to one plain config. Imports hydra and omegaconf, never torch."""
+"""From overrides to one plain config. Takes the grammar of overrides from hydra, never imports torch."""
 
 import itertools
-import logging
 import re
-import tempfile
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from physml.config.compose_cache import kept
-from physml.config.load import read_yaml
+from physml.config import studies
+from physml.config.load import kept_yaml, read_yaml
+from physml.config.studies import Experiment, merge
 from physml.errors import ConfigError, near
 from physml.paths import CONF, expanded
 
-GROUPS = ("experiment", "model", "net", "task", "trainer", "optim", "runtime", "tracker", "profile")
+PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
+GROUPS = ("experiment", *PARTS, "profile")
 HEADER = "# @package _global_"
-OUTSIDE = "an_outside_file"  # the name under which Hydra gets to see an experiment file of a user
 
 
 @dataclass(frozen=True)
@@ -31,15 +29,19 @@ class Composed:
 
 
 def names(group: str) -> list[str]:
-    """The config names of a group: conf/model/lem.yaml is `lem`."""
+    """The config names of a group: conf/model/lem.yaml is `lem`, a row of conf/study an experiment."""
+    if group == "experiment":
+        return studies.names(CONF)
     folder = CONF / group
     return sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml"))
 
 
 def is_name(group: str, name: str) -> bool:
     """Whether `name` is one of `names(group)`, without a look at all files."""
-    parts = name.split("/")
     with suppress(OSError):  # a name too long for a file
+        if group == "experiment":
+            return studies.is_name(name, CONF)
+        parts = name.split("/")
         return not {"", ".", ".."} & set(parts) and (CONF / group / f"{name}.yaml").is_file()
     return False
 
@@ -47,43 +49,35 @@ def is_name(group: str, name: str) -> bool:
 def compose(overrides: list[str]) -> Composed:
     """One run's config from command line overrides, checked for names, not yet for keys.
 
-    A part that names its class, on the command line or in an experiment file of the user, replaces what is
-    there, with all its keys: `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`. Hydra would
-    mix the two.
+    In this order, the last counts most: conf/run.yaml, the chosen file of each group, the experiment, the
+    profile, the overrides. A part that names its class replaces what is there, with all its keys:
+    `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`.
 
     Errors: ConfigError for an unknown group, name or key, with near names.
     """
-    outside: Path | None = None
-    given = []
-    for override in overrides:
-        key, value = _known(override)
-        if key == "experiment" and value.endswith((".yaml", ".yml")):
-            outside = _outside_experiment(value)
-            given += [f"experiment={OUTSIDE}", *_parts_of(outside)]
-        elif override != "experiment=null":  # as if it had not been said; Hydra takes it for a mistake
-            given += _replacing(key, value) if _is_part(key, value) else [override]
-    with tempfile.TemporaryDirectory(prefix="physml-conf-") if outside else nullcontext() as overlay:
-        if outside and overlay:
-            copy = Path(overlay) / "experiment" / f"{OUTSIDE}.yaml"
-            copy.parent.mkdir(parents=True)
-            copy.write_bytes(outside.read_bytes())
-            given.append(f"hydra.searchpath=[file://{overlay}]")
-        try:
-            raw, choices = _hydra(given) if outside else kept(given, CONF, _hydra)
-        except ConfigError as error:
-            if outside:
-                raise ConfigError(f"{outside}: {error}") from error
-            raise
+    chosen: dict[str, str] = {}
+    typed = []
+    for text in overrides:
+        key, value = _known(text)
+        if key in GROUPS:
+            chosen[key] = value
+        else:
+            typed.append(text)
+    name: str | None = chosen.pop("experiment", None)
+    name = None if name == "null" else name
+    outside = _outside_experiment(name) if name and name.endswith((".yaml", ".yml")) else None
+    try:
+        experiment = _from_file(outside) if outside else studies.experiment(name, CONF) if name else None
+        merged, choices = _merged(experiment or Experiment({}, {}), chosen)
+        raw = _resolved(_with_typed(merged, typed), choices)
+    except ConfigError as error:
+        if outside:
+            raise ConfigError(f"{outside}: {error}") from error
+        raise
     base = outside.parent if outside else Path.cwd()
-    config, datasets = _finish(raw, base, {o.partition("=")[0].lstrip("+") for o in given})
-    # Hydra would note the name of the last one, where an experiment starts from another.
-    for override in given:
-        if override.startswith("experiment=") and override != "experiment=null":
-            choices["experiment"] = override.partition("=")[2]
-    if outside:
-        choices["experiment"] = f"./{outside.name}"
-    config["experiment"] = choices.get("experiment")
-    return Composed(config, {group: choices.get(group) for group in GROUPS}, datasets)
+    config, datasets = _finish(raw, base, {text.partition("=")[0].lstrip("+") for text in typed})
+    config["experiment"] = f"./{outside.name}" if outside else name
+    return Composed(config, {**choices, "experiment": config["experiment"]}, datasets)
 
 
 def expand(overrides: list[str]) -> list[list[str]]:
@@ -110,26 +104,180 @@ def expand(overrides: list[str]) -> list[list[str]]:
     return [list(combination) for combination in itertools.product(*choices)]
 
 
-def _hydra(overrides: list[str]) -> tuple[dict[str, Any], dict[str, str | None]]:
+def _merged(experiment: Experiment, chosen: dict[str, str]) -> tuple[dict[str, Any], dict[str, str | None]]:
+    """The settings of the chosen files, one over the other, and which files these are."""
+    run = kept_yaml(CONF / "run.yaml", _as_read)
+    choices = {
+        group: name
+        for default in run["defaults"]
+        if isinstance(default, dict)
+        for group, name in default.items()
+    }
+    above = experiment.choices | chosen
+    profile = _file("profile", above.get("profile", choices["profile"]))
+    above = experiment.choices | _overridden(profile) | chosen
+    choices |= _overridden(_file("task", above.get("task", choices["task"]))) | above
+    parts = {group: _file(group, choices[group]) for group in PARTS}
+    merged = {key: value for key, value in {**run, **parts}.items() if key != "defaults"}
+    for group, content in parts.items():
+        merged[group] = {key: value for key, value in content.items() if key != "defaults"}
+    merged = merge(merged, experiment.settings)
+    merged = merge(merged, {key: value for key, value in profile.items() if key != "defaults"})
+    return merged, {group: choices[group] for group in GROUPS}
+
+
+def _as_read(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    return content
+
+
+def _file(group: str, name: str) -> dict[str, Any]:
+    if not is_name(group, name):
+        raise ConfigError(f"there is no config {group}/{name}. {near(name, names(group))}")
+    return kept_yaml(CONF / group / f"{name}.yaml", _as_read)
+
+
+def _overridden(content: Mapping[str, Any]) -> dict[str, str]:
+    """The files that a file chooses for other groups: `override /net: graph` in its defaults."""
+    found = {}
+    for default in content.get("defaults") or []:
+        for key, name in default.items() if isinstance(default, dict) else ():
+            match = re.fullmatch(r"override /(\w+)(@_global_\.\1)?", str(key))
+            if match is None:
+                raise ConfigError(f"`{key}: {name}` in defaults must be `override /GROUP: NAME`.")
+            if match[1] not in (*PARTS, "profile"):
+                raise ConfigError(f"there is no config group {match[1]}. {near(match[1], GROUPS)}")
+            found[match[1]] = str(name)
+    return found
+
+
+def _from_file(path: Path) -> Experiment:
+    """An experiment file of a user; it may start from experiments of conf/."""
+    content = dict(read_yaml(path))
+    defaults = content.pop("defaults", None) or []
+    if not isinstance(defaults, list):
+        raise ConfigError(f"defaults must be a list; got {defaults!r}.")
+    choices: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    for default in defaults if "_self_" in defaults else [*defaults, "_self_"]:
+        if default == "_self_":
+            settings = merge(settings, content)
+        elif not isinstance(default, dict):
+            base = studies.experiment(str(default), CONF)
+            choices, settings = choices | base.choices, merge(settings, base.settings)
+    return Experiment(choices | _overridden({"defaults": defaults}), settings)
+
+
+def _with_typed(merged: dict[str, Any], typed: list[str]) -> Any:
+    """An OmegaConf node with the overrides of the command line in it."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    composed, choices = _merged(overrides)
+    text = ""
+    try:
+        node = OmegaConf.create(merged)
+        OmegaConf.set_struct(node, True)
+        for text in typed:
+            _apply(node, text)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{text or error.full_key}: {_first_line(error)}.") from error
+    return node
+
+
+def _apply(node: Any, text: str) -> None:
+    """One override by Hydra's grammar: KEY=VALUE changes, +KEY=VALUE adds, ++ does either, ~ deletes."""
+    from omegaconf import OmegaConf, open_dict
+
+    override = _parsed(text)
+    key = override.key_or_group
+    if override.is_sweep_override():
+        raise ConfigError(
+            f"{text}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
+        )
+    if override.package is not None or "/" in key:
+        raise ConfigError(f"there is no config group {text.partition('=')[0]}. {near(key, GROUPS)}")
+    value, parent = override.value(), _parent(node, key)
+    there = None if parent is None else OmegaConf.select(node, key, throw_on_missing=False)
+    if override.is_add() and there is not None and not isinstance(value, dict | list):
+        raise ConfigError(f"{text}: {key} is there already. Change it without the +.")
+    if override.is_add() or override.is_force_add():
+        OmegaConf.update(node, key, value, merge=True, force_add=True)
+    elif parent is None:
+        raise ConfigError(_no_key(node, key))
+    elif override.is_delete():
+        if value is not None and value != there:
+            raise ConfigError(f"{text}: {key} is {there!r}. To delete it: ~{key}={there}.")
+        with open_dict(node):
+            del parent[key.rpartition(".")[2]]
+    else:
+        whole = "." in key and isinstance(value, dict) and "_target_" in value
+        OmegaConf.update(node, key, value, merge=not whole)
+
+
+def _parsed(text: str) -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(f"{text}: {_first_line(error)}.") from error
+
+
+def _parent(node: Any, key: str) -> Any:
+    """The node that holds a dotted key; None where the key is not there."""
+    from omegaconf import OmegaConf
+
+    *parents, last = key.split(".")
+    for part in parents:
+        node = node._get_node(part, validate_access=False) if OmegaConf.is_dict(node) else None
+    return node if OmegaConf.is_dict(node) and last in node.keys() else None  # noqa: SIM118
+
+
+def _no_key(node: Any, key: str) -> str:
+    """The message for a key that is not there, with names near to its first unknown part."""
+    from omegaconf import OmegaConf
+
+    hint = ""
+    for part in key.split("."):
+        if not OmegaConf.is_dict(node):
+            break
+        if part not in node.keys():  # noqa: SIM118
+            hint = near(part, map(str, node))
+            break
+        node = node._get_node(part)
+    if key.startswith(("model.", "net.", "task.", "optim.", "trainer.s")):
+        hint += f" To add one on purpose: +{key}=VALUE."
+    return f"there is no config key {key}. {hint.strip()}".strip()
+
+
+def _resolved(composed: Any, choices: Mapping[str, str | None]) -> dict[str, Any]:
+    """Plain values, with every interpolation in place."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     for group in ("model", "task"):
         if OmegaConf.is_dict(composed[group]) and OmegaConf.is_missing(composed[group], "_target_"):
             wanted = [n for n in names(group) if n != "own"]
             raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {near('', wanted)}")
     try:
-        missing = OmegaConf.missing_keys(composed)
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise ConfigError(_unresolved(error, choices)) from error
-    if missing:
-        raise ConfigError(f"these keys have no value yet: {', '.join(sorted(missing))}. Add KEY=VALUE.")
-    return config, choices
+    if missing := sorted(_without_value(config)):
+        raise ConfigError(f"these keys have no value yet: {', '.join(missing)}. Add KEY=VALUE.")
+    return config
 
 
-def _unresolved(error: Exception, choices: dict[str, str | None]) -> str:
+def _without_value(node: Any, where: str = "") -> Iterator[str]:
+    """Keys whose value is ???: the user must give one."""
+    if node == "???":
+        yield where
+    elif isinstance(node, dict | list):
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _without_value(value, f"{where}.{key}" if where else str(key))
+
+
+def _unresolved(error: Exception, choices: Mapping[str, str | None]) -> str:
     """What to say of a key that takes its value from one that is not there."""
     message = f"{getattr(error, 'full_key', None)}: {_first_line(error)}."
     lacking = re.search(r"Interpolation key 'net\.(\w+)' not found", message)
@@ -142,29 +290,6 @@ def _unresolved(error: Exception, choices: dict[str, str | None]) -> str:
         f"{' and '.join(f'net={n}' for n in having)}, and the task brings net={net}. "
         "Choose a task that brings one of those, or another model; `physml list` has both."
     )
-
-
-def _merged(overrides: list[str]) -> tuple[Any, dict[str, str | None]]:
-    """Hydra's composition, with its own keys taken out: an OmegaConf node, and the chosen files."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    logging.getLogger("hydra").setLevel(logging.ERROR)
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            composed = hydra_compose("run", overrides=overrides, return_hydra_config=True)
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ConfigError(_readable(error, overrides)) from error
-    choices = dict(composed.hydra.runtime.choices)
-    OmegaConf.set_readonly(composed, False)
-    OmegaConf.set_struct(composed, False)
-    composed.pop("hydra")
-    return composed, choices
 
 
 def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -227,8 +352,8 @@ def _plugin(name: str, base: Path) -> Path:
 def _outside_experiment(text: str) -> Path:
     path = expanded(text.strip("'\"")).absolute()
     if not path.is_file():
-        name = text.removesuffix(".yaml").removeprefix("conf/experiment/")
-        hint = f" Did you mean experiment={name}?" if name in names("experiment") else ""
+        name = text.removesuffix(".yaml")
+        hint = f" Did you mean experiment={name}?" if is_name("experiment", name) else ""
         raise ConfigError(f"there is no experiment file {path}.{hint}")
     read_yaml(path)  # says what is wrong with the file by its own name, equal keys too
     first = path.read_text(encoding="utf-8").partition("\n")[0].rstrip()
@@ -239,87 +364,23 @@ def _outside_experiment(text: str) -> Path:
     return path
 
 
-def _is_part(key: str, value: str) -> bool:
-    return "." in key and key[0] not in "+~" and value.startswith("{") and "_target_" in value
-
-
-def _replacing(key: str, value: str) -> list[str]:
-    return [f"{key}=null", f"{key}={value}"]
-
-
-def _parts_of(file: Path) -> list[str]:
-    """Overrides that make every part of an experiment file which names its class stand as it is written."""
-    found = []
-    for group, content in read_yaml(file).items():
-        if isinstance(content, dict):
-            parts = {key: v for key, v in content.items() if isinstance(v, dict) and "_target_" in v}
-            for key, value in parts.items():
-                found += _replacing(f"{group}.{key}", _grammar(value))
-    return found
-
-
-def _grammar(value: Any) -> str:
-    """A value of YAML as Hydra's overrides have it."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_grammar(v)}" for key, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_grammar, value)) + "]"
-    if isinstance(value, str):
-        return "'" + re.sub(r"(\\*)('|\Z)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), value) + "'"
-    return "null" if value is None else str(value).lower()
-
-
 def _known(override: str) -> tuple[str, str]:
     """Key and value of an override; ConfigError where the name of a config is unknown."""
     key, equals, value = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"an override must be KEY=VALUE; got `{override}`.")
-    if key.lstrip("+~").partition(".")[0].partition("/")[0] == "hydra":
+    bare = key.lstrip("+~")
+    if bare.partition(".")[0].partition("/")[0] == "hydra":
         raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
-    group = key.lstrip("+~")
-    if group not in GROUPS or (group == key and value.endswith((".yaml", ".yml"))):
-        return key, value
-    if is_name(group, value) or (key, value) == ("experiment", "null"):
+    if bare in GROUPS and bare != key:
+        raise ConfigError(f"{override}: a config of a group is chosen by {bare}=NAME. Leave out {key[0]}.")
+    outside = key == "experiment" and value.endswith((".yaml", ".yml"))
+    if key not in GROUPS or outside or is_name(key, value) or (key, value) == ("experiment", "null"):
         return key, value
     if "," in value:
         raise ConfigError(f"{override}: a list of configs needs -m: physml run -m {override}.")
-    known = [*names(group), *(["null"] if key == "experiment" else [])]
-    raise ConfigError(f"there is no {group} named {value}. {near(value, known)}")
-
-
-def _readable(error: Exception, overrides: list[str]) -> str:
-    """Hydra's messages, with near names where a key or a config is unknown."""
-    text = str(error)
-    if match := re.search(r"Could not override '?([^'\s]+?)'?\.\s+No match in the defaults list", text):
-        return f"there is no config group {match.group(1)}. {near(match.group(1), GROUPS)}"
-    if match := re.search(r"Could not override '([^']+)'", text):
-        key = match.group(1)
-        others = [o for o in overrides if not o.startswith(f"{key}=")]
-        hint = _near_key(key, others) if len(others) < len(overrides) else ""
-        addable = key.startswith(("model.", "net.", "task.", "optim.", "trainer.s"))
-        hint += f" To add one on purpose: +{key}=VALUE." if addable else ""
-        return f"there is no config key {key}. {hint.strip()}".strip()
-    if match := re.search(r"Could not find '([^']+)'", text):
-        group, _, name = match.group(1).partition("/")
-        hint = near(name, names(group)) if group in GROUPS else ""
-        return f"there is no config {match.group(1)}. {hint}".strip()
-    if match := re.search(r"Ambiguous value for argument '(.+)'", text):
-        return f"{match.group(1)}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
-    if typed := getattr(error, "override", None):
-        return f"{typed}: {_first_line(error)}."
-    return " ".join(text.split()) if isinstance(error, yaml.YAMLError) else f"{_first_line(error)}."
-
-
-def _near_key(key: str, overrides: list[str]) -> str:
-    """Near names for the first part of a dotted key that is not there."""
-    node: Any = _merged(overrides)[0]
-    for part in key.split("."):
-        if not hasattr(node, "keys"):
-            return ""
-        if part not in node:
-            return near(part, [str(k) for k in node])
-        node = node[part]
-    return ""
+    known = [*names(key), *(["null"] if key == "experiment" else [])]
+    raise ConfigError(f"there is no {key} named {value}. {near(value, known)}")
 
 
 def _first_line(error: Exception) -> str:

@@ -74,6 +74,22 @@ def _refuse_endless(data: Any, path: Path) -> None:
             raise ConfigError(f"{path} holds more than {MOST_VALUES} values, counting its aliases.")
 
 
+_kept: dict[Path, tuple[tuple[int, ...], Any]] = {}
+
+
+def kept_yaml(path: Path, make: Callable[[dict[str, Any], Path], T]) -> T:
+    """`make` of the mapping in a YAML file, made again only once the file has changed. Not to be altered."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return make(read_yaml(path), path)
+    stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+    if path not in _kept or _kept[path][0] != stamp:
+        _kept[path] = stamp, make(read_yaml(path), path)
+    made: T = _kept[path][1]
+    return made
+
+
 # The parser in C reads a long table ten times as fast; PyYAML may have been built without it.
 _Safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from physml.config.compose import Composed, compose
-from physml.config.compose_cache import steady
 from physml.config.identity import identity
 from physml.errors import PhysmlError
 from physml.execution import planning, run_state, scheduler
@@ -77,11 +76,8 @@ class RequestedRuns:
         self.identities: dict[str, str | None] = {}
         self.broken: dict[str, str] = {}
         self.blocked: dict[str, str] = {}
-        with steady():
-            for experiment in tracked(
-                list(dict.fromkeys(e for e, _, _ in runs)), f"{ident}: reading configs"
-            ):
-                self._compose_one(experiment)
+        for experiment in tracked(list(dict.fromkeys(e for e, _, _ in runs)), f"{ident}: reading configs"):
+            self._compose_one(experiment)
 
     def _compose_one(self, experiment: str) -> None:
         self.identities[experiment] = None
@@ -107,15 +103,14 @@ class RequestedRuns:
     def plan(self, *, probe: bool = False) -> dict[Run, planning.Planned]:
         """Every run that can be made, with its state. Keys are checked here, before hours of training."""
         planned: dict[Run, planning.Planned] = {}
-        with steady():
-            trained = [e for e in self.identities if self.only is None or e in self.only]
-            doing = "timing a few steps" if probe else "planning"
-            for experiment in tracked([e for e in trained if e not in self.broken], f"{self.id}: {doing}"):
-                runs = [run for run in self.runs if run[0] == experiment]
-                with self._noting_errors(experiment):
-                    specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
-                    made = planning.plan(specs, force=self.options.force, probe=probe)
-                    planned |= zip(runs, made, strict=True)
+        trained = [e for e in self.identities if self.only is None or e in self.only]
+        doing = "timing a few steps" if probe else "planning"
+        for experiment in tracked([e for e in trained if e not in self.broken], f"{self.id}: {doing}"):
+            runs = [run for run in self.runs if run[0] == experiment]
+            with self._noting_errors(experiment):
+                specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
+                made = planning.plan(specs, force=self.options.force, probe=probe)
+                planned |= zip(runs, made, strict=True)
         return planned
 
     def _specs(self, experiment: str, wanted: Sequence[tuple[int, int]]) -> list[RunSpec]:

@@ -1,28 +1,35 @@
-"""Random search on validation data: equal budgets, all trials kept, the result is an experiment file.
+"""Random search on validation data: equal budgets, all trials kept, the best one becomes the setting.
 
+A row of conf/study names its search: a space and a budget. Trials are runs like any other, of which only the
+validation metric is read; test data are not scored. Optuna draws the points and keeps them. The best trial is
+written to <task>.searched.yaml beside the study; files that a person wrote are never changed.
 A search is done when every trial has finished or diverged; one that was killed or has failed is made again.
-
-`conf/search/<id>.yaml` names an experiment, a space and a budget. Trials are runs like any other, of which
-only the validation metric is read; test data are not scored. Optuna draws the points and keeps the study.
 """
 
+import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from physml import files
-from physml.config.compose import HEADER, compose
-from physml.config.load import load, read_yaml, structure
+from physml.config import studies
+from physml.config.compose import compose
+from physml.config.load import read_yaml, structure
+from physml.config.studies import Found, Search
 from physml.errors import ConfigError, InputError, RunFailed, near
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
+from physml.lock import held
 from physml.paths import CONF, results_root, shown, work_root
 from physml.records.record import Place
+
+KEYS = ("metric", "better", "trials", "seed", "trial", "space")
+WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."
 
 
 @dataclass(frozen=True)
@@ -41,36 +48,51 @@ class Range:
 
 
 @dataclass(frozen=True)
-class SearchSpec:
-    id: str
-    experiment: str
-    metric: str  # on validation data, e.g. rmse
-    better: str  # lower or higher
-    trials: int
-    seed: int  # of the sampler, and of every trial's run
-    trial: dict[str, Any]  # what a trial changes of the experiment, e.g. trainer.epochs: 60
-    space: dict[str, Any]  # config key -> a range, or a list to choose from
+class SearchSpec(Search):
+    """A search of one experiment. `id` names its results and trials."""
 
-
-def search_ids() -> list[str]:
-    return sorted(p.stem for p in (CONF / "search").glob("*.yaml"))
+    id: str = field(kw_only=True)
+    experiment: str = field(kw_only=True)
 
 
 def load_search(name: str) -> SearchSpec:
-    if name not in search_ids():
-        raise ConfigError(f"there is no search {name}. {near(name, search_ids())}")
-    path = CONF / "search" / f"{name}.yaml"
-    spec = load(SearchSpec, path, id=name)
+    """The search of an experiment, by the experiment's name or by the id of its results.
+
+    Errors: ConfigError for an unknown name, with near names, and for a space that cannot be drawn from.
+    """
+    ids = studies.searches(CONF)
+    experiment = ids.get(name, name)
+    if experiment not in ids.values():
+        if studies.is_name(experiment, CONF):
+            studies.search_of(experiment, CONF)  # it has none: the error names what to do
+        raise ConfigError(f"there is no search {name}. {near(name, [*ids, *ids.values()])}")
+    ident = next(ident for ident, of in ids.items() if of == experiment)
+    spec = SearchSpec(**vars(studies.search_of(experiment, CONF)), id=ident, experiment=experiment)
     if spec.better not in ("lower", "higher"):
-        raise ConfigError(f"{path.name}: better must be lower or higher; got {spec.better!r}.")
+        raise ConfigError(f"search {ident}: better must be lower or higher; got {spec.better!r}.")
     if spec.trials < 1 or not spec.space:
-        raise ConfigError(f"{path.name}: a search needs at least one trial and a space.")
+        raise ConfigError(f"search {ident}: a search needs at least one trial and a space.")
+    for key, value in spec.space.items():
+        _check_space(f"search {ident}: {key}", value)
     return spec
 
 
+def _check_space(where: str, value: Any) -> None:
+    if isinstance(value, list):
+        if not value:
+            raise ConfigError(f"{where}: an empty list leaves nothing to choose from.")
+        return
+    span = structure(Range, value, where)
+    if span.low > span.high:
+        raise ConfigError(f"{where}: low must not be above high; got low {span.low} and high {span.high}.")
+    if span.log and span.low <= 0:
+        raise ConfigError(f"{where}: low must be positive on a log scale; got {span.low}.")
+
+
 def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
-    """Run all trials, write all of them to results/search, and the best into the experiment file."""
+    """Run all trials, write all of them to results/search, and the best beside the study."""
     spec = load_search(name)
+    name = spec.id
     points = draw(spec)
     specs = [trial_spec(spec, i, point, verify) for i, point in enumerate(points)]
     _check_metric(spec, specs[0])
@@ -81,13 +103,14 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     if lacking := [row for row in rows if row["status"] not in DONE]:
         return _report_lacking(spec, lacking, outcome.exit_code)
     path = results_root() / "search" / f"{name}.json"
-    files.write_json(path, {"search": read_yaml(CONF / "search" / f"{name}.yaml"), "trials": rows})
+    made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in KEYS}
+    files.write_json(path, {"search": made, "trials": rows})
     keep(spec, rows)
     scored = [row for row in rows if row["value"] is not None]
     if not scored:
         raise RunFailed(f"no trial of {name} gave a number; see {shown(path)}.")
     best = min(scored, key=lambda row: row["value"] if spec.better == "lower" else -row["value"])
-    written = write_experiment(spec, best, len(scored))
+    written = write_found(spec, best, len(scored))
     for row in rows:
         result = row["status"] if row["value"] is None else row["value"]
         print(f"  {row['trial']:3d}  {result}  {row['point']}")
@@ -192,30 +215,29 @@ def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> 
     return {"trial": number, "point": point, "value": value, "status": status, "identity": one.place.identity}
 
 
-def write_experiment(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
-    """The experiment file with the best point in it, marked `searched-here`."""
-    path = CONF / "experiment" / f"{spec.experiment}.yaml"
-    text = path.read_text(encoding="utf-8")
-    content = yaml.safe_load(text)
-    for key, value in best["point"].items():
-        node = content
-        *parents, last = key.split(".")
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = value
-    source = (content.get("provenance") or {}).get("source", "")
-    content["provenance"] = {
-        "kind": "searched-here",
-        "source": source,
-        "note": (
-            f"Random search: {spec.trials} trials ({scored} finished), {_budget(spec)}, "
-            f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
-        ),
-        "search": f"results/search/{spec.id}.json",
-    }
-    body = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
-    files.write_text(path, f"{HEADER}\n{body}")
+def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
+    """The best trial in the file of searched rows beside the study; other rows stay as they are."""
+    study, row = studies.row_of(spec.experiment, CONF)
+    path = CONF / "study" / f"{study}{studies.SEARCHED}"
+    note = (
+        f"Random search: {spec.trials} trials ({scored} finished), {_budget(spec)}, "
+        f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
+    )
+    found = Found(best["trial"], best["point"], note, f"results/search/{spec.id}.json")
+    with held(work_root() / "search" / study):  # another row's search may end at the same time
+        rows = read_yaml(path) if path.exists() else {}
+        rows[row] = vars(found)
+        body = [
+            yaml.safe_dump({key: rows[key]}, sort_keys=False, allow_unicode=True, width=10_000)
+            for key in sorted(rows, key=_natural)
+        ]
+        files.write_text(path, "\n".join([f"{WRITTEN}\n", *body]))
     return path
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts n2 before n16."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _budget(spec: SearchSpec) -> str:

@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.config.experiments import Source, source
+from physml.config import studies
 from physml.config.load import load, read_yaml
 from physml.errors import ConfigError, near
 from physml.paths import CONF
@@ -73,7 +73,7 @@ class SettingsSpec:
     source: str
     columns: tuple[SettingColumn, ...]
     rows: tuple[SettingRow, ...]
-    searches: tuple[str, ...] = ()  # of conf/search, for columns that read ranges; also patterns: g2-*
+    searches: tuple[str, ...] = ()  # for columns that read ranges; also patterns: g2-*
     claim: str | None = None
     notes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -153,30 +153,19 @@ def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
 
 
 class Files:
-    """The experiments, searches and groups of a folder like conf/, each read once."""
+    """The experiments, searches and config files of a folder like conf/."""
 
     def __init__(self, conf: Path = CONF) -> None:
         self.conf = conf
-        self.read: dict[Path, dict[str, Any]] = {}
-        self.sources: dict[str, Source] = {}
-
-    def file(self, group: str, name: str) -> dict[str, Any]:
-        path = self.conf / group / f"{name}.yaml"
-        if path not in self.read:
-            if not path.is_file():
-                folder = self.conf / group
-                known = [p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml")]
-                raise ConfigError(f"there is no {group} {name}. {near(name, known)}")
-            self.read[path] = read_yaml(path)
-        return self.read[path]
+        self.ids = studies.searches(conf)
 
     def setting(self, experiment: str, key: str) -> Any:
-        """A setting of an experiment, else of the file that it, or every run, chooses for the group."""
-        made = self.experiment(experiment)
+        """An experiment's setting: its own, else that of the file that is chosen for the group."""
+        made = studies.experiment(experiment, self.conf)
         group, *inner = key.split(".")
         found = _at(made.settings, [group, *inner])
-        if found is _ABSENT and (chosen := made.choices.get(group) or self._usual(group)):
-            found = _at(self.file(group, chosen), inner)
+        if found is _ABSENT and (chosen := made.choices.get(group) or self._default(group)):
+            found = _at(read_yaml(self.conf / group / f"{chosen}.yaml"), inner)
         if found is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
         if isinstance(found, str) and "${" in found:
@@ -184,32 +173,26 @@ class Files:
         return found
 
     def provenance(self, experiment: str) -> str | None:
-        kind = _at(self.experiment(experiment).settings, ["provenance", "kind"])
-        return None if kind is _ABSENT else str(kind)
+        kind = studies.experiment(experiment, self.conf).settings["provenance"].get("kind")
+        return None if kind is None else str(kind)
 
-    def experiment(self, name: str) -> Source:
-        if name not in self.sources:
-            self.sources[name] = source(name, self.conf)
-        return self.sources[name]
-
-    def _usual(self, group: str) -> str | None:
-        """The file that every run takes for a group, unless it says another."""
-        usual = read_yaml(self.conf / "run.yaml").get("defaults") or []
-        return next((str(d[group]) for d in usual if isinstance(d, dict) and group in d), None)
+    def _default(self, group: str) -> str | None:
+        """The file that every run takes for a group."""
+        defaults = read_yaml(self.conf / "run.yaml").get("defaults") or []
+        return next((d[group] for d in defaults if isinstance(d, dict) and group in d), None)
 
     def searches(self, patterns: Iterable[str]) -> list[str]:
         """The searches that are meant by names and patterns, each once."""
-        known = sorted(path.stem for path in (self.conf / "search").glob("*.yaml"))
         found: list[str] = []
         for pattern in patterns:
-            if not (matching := fnmatch.filter(known, pattern)):
-                raise ConfigError(f"there is no search {pattern}. {near(pattern, known)}")
+            if not (matching := fnmatch.filter(sorted(self.ids), pattern)):
+                raise ConfigError(f"there is no search {pattern}. {near(pattern, self.ids)}")
             found += matching
         return list(dict.fromkeys(found))
 
     def space(self, search: str, key: str) -> Any:
         """What a search draws a setting from; None if it leaves it alone."""
-        return (self.file("search", search).get("space") or {}).get(key)
+        return studies.search_of(self.ids[search], self.conf).space.get(key)
 
 
 _ABSENT = object()

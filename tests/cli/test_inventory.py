@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from physml.cli import inventory
+from physml.config import studies
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 
@@ -14,18 +16,41 @@ GROUPS = {
     "models": "model",
     "tasks": "task",
     "tables": "table",
-    "experiments": "experiment",
     "figures": "figure",
 }
 
 
-@pytest.mark.parametrize("kind", inventory.KINDS)
+@pytest.mark.parametrize("kind", GROUPS)
 def test_every_config_is_listed_and_described(kind: str) -> None:
     folder = CONF / GROUPS[kind]
     files = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")}
     found = inventory.entries(kind)
     assert {entry.name for entry in found} == files
     assert all(entry.about for entry in found)
+
+
+def test_every_experiment_is_listed_and_described() -> None:
+    found = inventory.entries("experiments")
+    assert sorted(entry.name for entry in found) == studies.names()
+    assert all(entry.about for entry in found)
+
+
+@pytest.mark.parametrize(
+    "named", ["g2/texas", "texas-g2", "g2/tex*-gat", "2/cora-gcn", "g2/texas undirected"]
+)
+def test_reading_fewer_studies_leaves_nothing_out(named: str) -> None:
+    every = [entry.name for entry in inventory.experiments()]
+    fitting = [name for name in every if all(fnmatchcase(name, f"*{word}*") for word in named.split())]
+    assert [entry.name for entry in inventory.entries("experiments", named)] == fitting != []
+
+
+def test_the_settings_of_experiments_are_listed() -> None:
+    (entry,) = inventory.entries("experiments", "g2/texas-g2_gcn-h8", settings=True)
+    assert "net: input_dropout 0.689, dropout 0.499, hidden 8" in entry.below
+    (entry,) = inventory.entries("experiments", "cornn/adding-5000-cornn", settings=True)
+    assert "trainer: batch_size 50, test_every 1, select Last(), epochs 600" in entry.below
+    with pytest.raises(ConfigError, match="--settings is for experiments alone; got tables"):
+        inventory.entries("tables", settings=True)
 
 
 def test_a_class_is_described_by_its_docstring_and_a_template_by_its_comment() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from physml.config import studies
 from physml.paths import CONF, ROOT
 from physml.reporting.settings_table import compare, load_settings
 from physml.reporting.table_spec import Row, TableSpec, load_table, table_ids
@@ -122,7 +123,7 @@ def test_units_of_the_experiments_are_as_printed(spec: TableSpec, collection: di
             experiment = spec.cell(row, column).experiment
             if experiment is None:
                 continue
-            model = yaml.safe_load((CONF / "experiment" / f"{experiment}.yaml").read_text())["model"]
+            model = studies.experiment(experiment).settings.get("model", {})
             name = printed_column(column.key, collection[spec.id])
             for key, what in (("d_hidden", "units"), ("n_layers", "layers")):
                 wanted = of_config(printed[row.label], what, name)

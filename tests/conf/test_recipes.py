@@ -1,4 +1,4 @@
-"""Settings in conf/experiment against the collection of the papers' recipes, where that is at hand."""
+"""Settings in conf/study against the collection of the papers' recipes, where that is at hand."""
 
 import functools
 from collections.abc import Callable

@@ -1,49 +1,41 @@
 """What is marked as searched here is what the recorded search has found."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from omegaconf import OmegaConf
 
-from physml.paths import CONF, ROOT
+from physml.config import studies
+from physml.execution.search import KEYS, load_search
+from physml.paths import ROOT
 
-WRITTEN = {
-    str(path.relative_to(CONF / "experiment").with_suffix("")): content
-    for path in sorted((CONF / "experiment").rglob("*.yaml"))
-    if (content := yaml.safe_load(path.read_text(encoding="utf-8"))).get("provenance", {}).get("kind")
-    == "searched-here"
-}
+FOUND = {f"{s}-{row}": found for s in studies.studies() for row, found in studies.found(s).items()}
 
 
-def searched(content: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / content["provenance"]["search"]).read_text(encoding="utf-8"))
-    return found
+def results(name: str) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads((ROOT / FOUND[name].search).read_text(encoding="utf-8"))
+    return made
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_an_experiment_has_the_best_point_of_its_search(name: str) -> None:
-    content = WRITTEN[name]
-    found = searched(content)
-    search, trials = found["search"], found["trials"]
+@pytest.mark.parametrize("name", FOUND)
+def test_a_searched_row_has_the_best_point_of_its_search(name: str) -> None:
+    search, trials = results(name)["search"], results(name)["trials"]
     assert search["experiment"] == name
     assert len(trials) == search["trials"]
     values = {t["trial"]: t["value"] for t in trials if t["status"] == "finished" and t["value"] is not None}
     best = (max if search["better"] == "higher" else min)(values, key=lambda trial: values[trial])
-    config = OmegaConf.create(content)
-    for key, value in trials[best]["point"].items():
-        assert OmegaConf.select(config, key) == value, key
+    assert (FOUND[name].trial, FOUND[name].set) == (best, trials[best]["point"])
+    assert studies.experiment(name).settings["provenance"]["kind"] == "searched-here"
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_a_search_was_made_as_its_file_says(name: str) -> None:
-    file = CONF / "search" / Path(WRITTEN[name]["provenance"]["search"]).with_suffix(".yaml").name
-    said = yaml.safe_load(file.read_text(encoding="utf-8"))
-    made = searched(WRITTEN[name])["search"]
-    assert {key: made[key] for key in said} == said
+@pytest.mark.parametrize("name", FOUND)
+def test_a_search_was_made_as_its_study_has_it(name: str) -> None:
+    spec, made = load_search(name), results(name)["search"]
+    assert {"experiment": name} | {key: getattr(spec, key) for key in KEYS} == made
+    assert list(made["space"]) == list(spec.space), "points are drawn in this order"
 
 
-def test_there_are_such_experiments() -> None:
-    assert len(WRITTEN) > 100
+def test_only_what_was_searched_is_marked_so() -> None:
+    kinds = {name: studies.experiment(name).settings["provenance"].get("kind") for name in studies.names()}
+    assert {name for name, kind in kinds.items() if kind == "searched-here"} == set(FOUND)
+    assert len(FOUND) > 100

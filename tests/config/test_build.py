@@ -46,7 +46,7 @@ ALIASES = [
     "physml.execution.planning.subprocess.Popen",
     "physml.records.provenance.subprocess",
     "physml.execution.planning.RunSpec.to_json",
-    "physml.config.compose.tempfile.TemporaryDirectory",
+    "physml.files.tempfile.TemporaryDirectory",
     "physml.config.compose.Path",
     "physml.models.lem.nn.Module",
     "physml.models.lem.Tensor",

@@ -1,7 +1,7 @@
 """A search makes its trials as runs, looks at validation data alone, and goes on where it was stopped."""
 
+import dataclasses
 import json
-import shutil
 import types
 from typing import Any
 
@@ -10,14 +10,15 @@ import pytest
 import run_harness as h
 import yaml
 
+from physml.config import compose, studies
 from physml.errors import ConfigError, RunFailed
 from physml.execution import scheduler, search
 from physml.paths import CONF
 from physml.records import record
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lstm"
+ID = "lem-fitzhugh_nagumo-lstm"
 TINY = {
-    "experiment": EXPERIMENT,
     "metric": "rmse",
     "better": "lower",
     "trials": 3,
@@ -33,30 +34,47 @@ TINY = {
 
 @pytest.fixture
 def conf(tmp_path, monkeypatch):
-    """Where searches are read from and experiments written to: a folder of the test."""
+    """conf/ with one study: a row that is searched, and one that is not."""
     folder = tmp_path / "conf"
-    (folder / "search").mkdir(parents=True)
-    (folder / "experiment" / "lem").mkdir(parents=True)
-    shutil.copy(CONF / "experiment" / f"{EXPERIMENT}.yaml", folder / "experiment" / "lem")
-    monkeypatch.setattr(search, "CONF", folder)
+    folder.mkdir()
+    for path in CONF.iterdir():
+        if path.name != "study":
+            (folder / path.name).symlink_to(path)
+    for module in (search, compose):
+        monkeypatch.setattr(module, "CONF", folder)
     return folder
 
 
-def write(conf, **changes):
-    (conf / "search" / "tiny.yaml").write_text(yaml.safe_dump(TINY | changes))
+def write(conf, row=None, **changes):
+    """The study, with a search named tiny of its row lstm."""
+    content = {
+        "task": "fitzhugh_nagumo",
+        "provenance": {"kind": "own", "source": "a paper"},
+        "searches": {"tiny": TINY | changes},
+        "rows": {"lstm": {"model": "lstm", "search": "tiny", **(row or {})}, "gru": {"model": "gru"}},
+    }
+    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"# A study, with a comment of its own.\n{yaml.safe_dump(content, sort_keys=False)}")
+    return path
+
+
+def searched(conf):
+    return conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml"
 
 
 def test_a_search_to_its_end_and_again(conf, tmp_path, forked, capsys):
-    write(conf)
-    assert search.search("tiny", jobs=2) == 0
+    study = write(conf)
+    before = study.read_bytes()
+    assert search.search(EXPERIMENT, jobs=2) == 0
     assert len(forked) == 3
-    result = json.loads((tmp_path / "results" / "search" / "tiny.json").read_text())
-    assert result["search"] == TINY
+    result = json.loads((tmp_path / "results" / "search" / f"{ID}.json").read_text())
+    assert result["search"] == {"experiment": EXPERIMENT} | TINY
     rows = result["trials"]
     assert [row["trial"] for row in rows] == [0, 1, 2] and {row["status"] for row in rows} == {"finished"}
     for row in rows:
         assert 1e-3 <= row["point"]["optim.lr"] <= 5e-2 and 0 <= row["point"]["net.dropout"] <= 0.5
-        folder = tmp_path / "results" / "runs" / "adhoc" / "search" / "tiny" / f"{row['trial']:03d}"
+        folder = tmp_path / "results" / "runs" / "adhoc" / "search" / ID / f"{row['trial']:03d}"
         (path,) = folder.glob("*.json")
         made = record.read(path)
         assert made["seed"] == 7 and made["identity"] == row["identity"]
@@ -65,59 +83,55 @@ def test_a_search_to_its_end_and_again(conf, tmp_path, forked, capsys):
         assert made["config"]["optim"]["lr"] == row["point"]["optim.lr"]
         assert made["wandb"] is None
     best = min(rows, key=lambda row: row["value"])
-    text = (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text()
-    assert text.startswith("# @package _global_\n")
-    written = yaml.safe_load(text)
+    assert study.read_bytes() == before
+    written = compose.compose([f"experiment={EXPERIMENT}"]).config
     assert written["optim"]["lr"] == best["point"]["optim.lr"]
     assert written["net"]["dropout"] == best["point"]["net.dropout"]
-    before = yaml.safe_load((CONF / "experiment" / f"{EXPERIMENT}.yaml").read_text())
-    assert written["defaults"] == before["defaults"] and written["trainer"] == before["trainer"]
-    assert written["provenance"]["kind"] == "searched-here"
-    assert written["provenance"]["search"] == "results/search/tiny.json"
-    assert (
-        f"3 trials (3 finished), profile smoke, trainer.epochs 2, sampler seed 7; best valid/rmse "
-        f"{best['value']:.3g} (trial {best['trial']})." in written["provenance"]["note"]
-    )
-    study = optuna.load_study(
-        study_name="tiny", storage=f"sqlite:///{tmp_path / 'runs' / 'search' / 'tiny.db'}"
-    )
-    assert [trial.value for trial in study.trials] == [row["value"] for row in rows]
-    assert study.best_trial.number == best["trial"]
+    assert written["provenance"] == {
+        "kind": "searched-here",
+        "source": "a paper",
+        "note": f"Random search: 3 trials (3 finished), profile smoke, trainer.epochs 2, sampler seed 7; "
+        f"best valid/rmse {best['value']:.3g} (trial {best['trial']}).",
+        "search": f"results/search/{ID}.json",
+    }
+    other = compose.compose(["experiment=lem/fitzhugh_nagumo-gru"]).config
+    assert other["provenance"] == {"kind": "own", "source": "a paper"}
+    trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
+    assert [trial.value for trial in trials.trials] == [row["value"] for row in rows]
+    assert trials.best_trial.number == best["trial"]
     assert f"best: trial {best['trial']}" in capsys.readouterr().out
-    assert search.search("tiny", jobs=2) == 0
+    assert search.search(EXPERIMENT, jobs=2) == 0
     assert len(forked) == 3  # all trials were there
-    assert json.loads((tmp_path / "results" / "search" / "tiny.json").read_text()) == result
+    assert json.loads((tmp_path / "results" / "search" / f"{ID}.json").read_text()) == result
 
 
 def test_the_points_depend_on_the_seed_alone(conf):
     write(conf)
-    points = search.draw(search.load_search("tiny"))
-    assert search.draw(search.load_search("tiny")) == points
+    points = search.draw(search.load_search(EXPERIMENT))
+    assert search.draw(search.load_search(EXPERIMENT)) == points
     write(conf, seed=8)
-    assert search.draw(search.load_search("tiny")) != points
+    assert search.draw(search.load_search(EXPERIMENT)) != points
     write(conf, seed=7, trials=5)
-    assert search.draw(search.load_search("tiny"))[:3] == points
+    assert search.draw(search.load_search(EXPERIMENT))[:3] == points
 
 
 def test_a_trial_that_fails_is_kept_and_not_chosen(conf, tmp_path, forked):
     write(conf, space={"optim.lr": [1.0e-3, 1.0e30]}, trials=4)
-    points = search.draw(search.load_search("tiny"))
+    points = search.draw(search.load_search(EXPERIMENT))
     assert {p["optim.lr"] for p in points} == {1.0e-3, 1.0e30}
-    assert search.search("tiny", jobs=2) == 0
-    rows = json.loads((tmp_path / "results" / "search" / "tiny.json").read_text())["trials"]
+    assert search.search(EXPERIMENT, jobs=2) == 0
+    rows = json.loads((tmp_path / "results" / "search" / f"{ID}.json").read_text())["trials"]
     assert {row["status"]: row["value"] is None for row in rows} == {"finished": False, "diverged": True}
-    written = yaml.safe_load((conf / "experiment" / f"{EXPERIMENT}.yaml").read_text())
-    assert written["optim"]["lr"] == 1.0e-3
+    assert yaml.safe_load(searched(conf).read_text())["lstm"]["set"] == {"optim.lr": 1.0e-3}
     write(conf, space={"optim.lr": [1.0e30]}, trials=1)
-    with pytest.raises(RunFailed, match="no trial of tiny gave a number"):
-        search.search("tiny", jobs=1)
+    with pytest.raises(RunFailed, match=f"no trial of {ID} gave a number"):
+        search.search(EXPERIMENT, jobs=1)
 
 
-def test_out_of_time_writes_no_experiment(conf, tmp_path, forked):
+def test_out_of_time_writes_nothing(conf, tmp_path, forked):
     write(conf, trials=2)
-    before = (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text()
-    assert search.search("tiny", jobs=1, max_hours=1e-9) == 75
-    assert (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text() == before
+    assert search.search(EXPERIMENT, jobs=1, max_hours=1e-9) == 75
+    assert not searched(conf).exists()
     assert not (tmp_path / "results" / "search").exists()
 
 
@@ -126,8 +140,7 @@ def test_a_search_that_lacks_trials_writes_nothing_and_makes_them_next_time(
     status, code, conf, tmp_path, forked, monkeypatch, capsys
 ):
     write(conf)
-    before = (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text()
-    result = tmp_path / "results" / "search" / "tiny.json"
+    result = tmp_path / "results" / "search" / f"{ID}.json"
 
     def one_goes_wrong(planned, **options):
         *others, last = planned
@@ -140,40 +153,78 @@ def test_a_search_that_lacks_trials_writes_nothing_and_makes_them_next_time(
 
     with monkeypatch.context() as patch:
         patch.setattr(search, "scheduler", types.SimpleNamespace(carry_out=one_goes_wrong))
-        assert search.search("tiny", jobs=2) == code
+        assert search.search(EXPERIMENT, jobs=2) == code
     failed = int(status == "failed")
     message = capsys.readouterr().err
-    assert f"tiny: 1 of 3 trials lack a result ({failed} failed): 2. Nothing is written" in message
-    assert not result.exists() and (conf / "experiment" / f"{EXPERIMENT}.yaml").read_text() == before
+    assert f"{ID}: 1 of 3 trials lack a result ({failed} failed): 2. Nothing is written" in message
+    assert not result.exists() and not searched(conf).exists()
     made = len(forked)
-    assert search.search("tiny", jobs=2) == 0 and len(forked) == made + 1
+    assert search.search(EXPERIMENT, jobs=2) == 0 and len(forked) == made + 1
     assert {row["status"] for row in json.loads(result.read_text())["trials"]} == {"finished"}
 
 
+def test_other_rows_of_the_searched_file_stay(conf):
+    write(conf, row={"search": None})
+    spec = search.SearchSpec(**TINY, id="a", experiment="lem/fitzhugh_nagumo-gru")
+    best = {"trial": 2, "point": {"optim.lr": 0.01}, "value": 0.5}
+    search.write_found(spec, best, 3)
+    search.write_found(dataclasses.replace(spec, id="b", experiment=EXPERIMENT), best | {"trial": 1}, 3)
+    content = yaml.safe_load(searched(conf).read_text())
+    assert {row: found["trial"] for row, found in content.items()} == {"gru": 2, "lstm": 1}
+    assert searched(conf).read_text().startswith(f"{search.WRITTEN}\n\ngru:\n")
+
+
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "says"),
     [
-        ({"metric": "rmsee"}, r"search tiny: no metric rmsee\. Did you mean rmse"),
-        ({"better": "higher"}, "search tiny: lower rmse is better, says the task"),
+        ({"metric": "rmsee"}, rf"search {ID}: no metric rmsee\. Did you mean rmse"),
+        ({"better": "higher"}, f"search {ID}: lower rmse is better, says the task"),
         ({"better": "best"}, "better must be lower or higher; got 'best'"),
         ({"trials": 0}, "a search needs at least one trial"),
         ({"space": {"optim.lrr": [1.0e-3]}}, "there is no config key optim.lrr. Did you mean lr"),
-        ({"space": {"optim.lr": {"low": 1.0e-3}}}, "high"),
-        ({"experiment": "lem/fitzhugh_nagumo-lsmt"}, "Did you mean .*fitzhugh_nagumo-lstm"),
-        ({"spaces": {}}, "Did you mean space"),
+        ({"space": {"optim.lr": {"low": 1.0e-3}}}, "optim.lr: the key high is missing"),
+        (
+            {"space": {"optim.lr": {"low": 2, "high": 1}}},
+            "low must not be above high; got low 2.0 and high 1.0",
+        ),
+        ({"space": {"optim.lr": {"low": 0, "high": 1, "log": True}}}, "low must be positive on a log scale"),
+        ({"space": {"optim.lr": []}}, "optim.lr: an empty list"),
+        ({"space": {"optim.lr": 3}}, "optim.lr must be a mapping; got 3"),
+        (
+            {"spaces": {}},
+            r"fitzhugh_nagumo\.yaml: searches\.tiny: there is no key spaces\. Did you mean space",
+        ),
+        ({"row": {"search": "tini"}}, r"rows\.lstm: there is no search tini\. Did you mean tiny"),
+        (
+            {"row": {"search": None}},
+            r"lstm has no search\. Name one in its row of conf/study/lem/fitzhugh_nagumo\.yaml",
+        ),
     ],
 )
-def test_mistakes_are_told_before_anything_is_trained(changes, said, conf):
+def test_mistakes_are_refused_before_anything_is_trained(changes, says, conf):
     write(conf, **changes)
-    with pytest.raises(ConfigError, match=said):
-        search.search("tiny", jobs=1)
-    with pytest.raises(ConfigError, match=r"no search tini\. Did you mean tiny"):
-        search.search("tini", jobs=1)
+    with pytest.raises(ConfigError, match=says):
+        search.search(EXPERIMENT, jobs=1)
+
+
+@pytest.mark.parametrize("name", ["lem/fitzhugh_nagumo-lsmt", "lem-fitzhugh_nagumo-lsmt"])
+def test_an_unknown_search_has_near_names(name, conf):
+    write(conf)
+    with pytest.raises(
+        ConfigError, match=rf"there is no search {name}\. Did you mean lem.fitzhugh_nagumo-lstm"
+    ):
+        search.search(name, jobs=1)
+
+
+def test_a_search_has_the_name_of_its_results_and_of_its_experiment():
+    for name in ("fitzhugh_nagumo-lem", "lem/fitzhugh_nagumo-lem-searched"):
+        spec = search.load_search(name)
+        assert (spec.id, spec.experiment) == ("fitzhugh_nagumo-lem", "lem/fitzhugh_nagumo-lem-searched")
 
 
 def test_all_searches_of_the_repository_are_sound():
     """Every one composes, names a metric of its task, and writes values that its experiment takes."""
-    for name in search.search_ids():
+    for name in studies.searches():
         spec = search.load_search(name)
         first, *_ = search.draw(spec)
         made = search.trial_spec(spec, 0, first)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from physml.config import studies
 from physml.config.load import structure
 from physml.errors import ConfigError, DataError, RecordError
 from physml.paths import CONF
@@ -531,7 +532,7 @@ def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     made = load_figure(path)
     for experiment in experiments_of(made):
-        assert (CONF / "experiment" / f"{experiment}.yaml").is_file()
+        assert studies.is_name(experiment)
     figure = collect(made.shrunk(), dict.fromkeys(experiments_of(made), IDENTITY), [])
     write_figure(figure, tmp_path)
     words = {c.state.word for _, curves in figure.panels for c in curves}

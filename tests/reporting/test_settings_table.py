@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from physml.cli import main
+from physml.config import studies
 from physml.config.compose import compose
 from physml.config.load import structure
 from physml.errors import ConfigError
@@ -35,22 +36,32 @@ FILES: dict[str, Any] = {
     "run.yaml": {"defaults": ["_self_", {"model": "own"}, {"optim": "adam"}]},
     "optim/adam.yaml": {"lr": 1e-3, "betas": [0.9, 0.999]},
     "model/lem.yaml": {"dt": 1.0, "gate": None},
-    "experiment/p/printed.yaml": {
-        "defaults": [{"override /model": "lem"}],
-        "provenance": {"kind": "paper"},
-        "model": {"dt": 0.5, "gate": {"_target_": "x", "d": "${net.hidden}"}},
-        "optim": {"lr": 2.04e-3},
+    "study/p/t.yaml": {
+        "search": {"metric": "mse", "better": "lower", "trials": 1, "seed": 0},
+        "searches": {
+            "a": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32, 64]}},
+            "b": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32]}},
+            "c": {"space": {"model.gate": [None, {"_target_": "x"}], "p": {"low": 1, "high": 5}}},
+        },
+        "rows": {
+            "printed": {
+                "model": "lem",
+                "provenance": {"kind": "paper"},
+                "set": {
+                    "model": {"dt": 0.5, "gate": {"_target_": "x", "d": "${net.hidden}"}},
+                    "optim": {"lr": 2.04e-3},
+                },
+            },
+            "searched": {
+                "model": "lem",
+                "provenance": {"kind": "searched-here"},
+                "set": {"optim": {"lr": "${model.dt}"}},
+            },
+            "based": {"base": "printed", "set": {"optim": {"lr": 3e-3}}},
+            "own": {"provenance": {"kind": "own"}, "set": {"model": {"dt": 3}}},
+            **{name: {"search": name} for name in "abc"},
+        },
     },
-    "experiment/p/searched.yaml": {
-        "defaults": [{"override /model": "lem"}],
-        "provenance": {"kind": "searched-here"},
-        "optim": {"lr": "${model.dt}"},
-    },
-    "experiment/p/based.yaml": {"defaults": ["p/printed", "_self_"], "optim": {"lr": 3e-3}},
-    "experiment/p/own.yaml": {"provenance": {"kind": "own"}, "model": {"dt": 3}},
-    "search/a.yaml": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32, 64]}},
-    "search/b.yaml": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32]}},
-    "search/c.yaml": {"space": {"model.gate": [None, {"_target_": "x"}], "p": {"low": 1, "high": 5}}},
 }
 
 
@@ -120,7 +131,7 @@ def test_a_number_is_said_so_that_it_reads_back(value: float) -> None:
 
 @pytest.mark.parametrize("ident", IDS)
 def test_what_is_read_is_what_runs(ident: str) -> None:
-    """The plain reading of files against hydra's composition."""
+    """The plain reading of files against the composed config."""
     made = load_settings(CONF / "table" / f"{ident}.yaml")
     files = Files()
     for row in made.rows:
@@ -137,28 +148,28 @@ def test_what_is_read_is_what_runs(ident: str) -> None:
 
 def test_a_setting_is_that_of_the_experiment_else_of_the_files_it_chooses(conf: Path) -> None:
     files = Files(conf)
-    assert files.setting("p/printed", "model.dt") == 0.5
-    assert files.setting("p/searched", "model.dt") == 1.0, "from the chosen model"
-    assert files.setting("p/searched", "optim.betas.1") == 0.999, "from what every run has"
-    assert files.setting("p/searched", "model.gate") is None
+    assert files.setting("p/t-printed", "model.dt") == 0.5
+    assert files.setting("p/t-searched", "model.dt") == 1.0, "from the chosen model"
+    assert files.setting("p/t-searched", "optim.betas.1") == 0.999, "from what every run has"
+    assert files.setting("p/t-searched", "model.gate") is None
 
 
 def test_an_experiment_has_the_settings_of_the_one_it_starts_from(conf: Path) -> None:
     files = Files(conf)
-    assert files.setting("p/based", "optim.lr") == 3e-3, "its own"
-    assert files.setting("p/based", "model.dt") == 0.5, "of the other"
-    assert files.setting("p/based", "optim.betas.0") == 0.9, "of what every run has"
-    assert files.provenance("p/based") == "paper"
+    assert files.setting("p/t-based", "optim.lr") == 3e-3, "its own"
+    assert files.setting("p/t-based", "model.dt") == 0.5, "of the other"
+    assert files.setting("p/t-based", "optim.betas.0") == 0.9, "of what every run has"
+    assert files.provenance("p/t-based") == "paper"
 
 
 @pytest.mark.parametrize(
     ("experiment", "key", "says"),
     [
-        ("p/prnted", "model.dt", "there is no experiment p/prnted. Did you mean p/printed"),
-        ("p/printed", "model.gamma", "experiment p/printed has no setting model.gamma"),
-        ("p/printed", "net.hidden", "has no setting net.hidden"),
-        ("p/searched", "optim.betas.2", "has no setting optim.betas.2"),
-        ("p/searched", "optim.lr", r"optim.lr is \$\{model.dt\}; a table reads plain values only"),
+        ("p/t-prnted", "model.dt", "there is no experiment p/t-prnted. Did you mean p/t-printed"),
+        ("p/t-printed", "model.gamma", "experiment p/t-printed has no setting model.gamma"),
+        ("p/t-printed", "net.hidden", "has no setting net.hidden"),
+        ("p/t-searched", "optim.betas.2", "has no setting optim.betas.2"),
+        ("p/t-searched", "optim.lr", r"optim.lr is \$\{model.dt\}; a table reads plain values only"),
     ],
 )
 def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says: str) -> None:
@@ -167,14 +178,14 @@ def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says
 
 
 def test_a_search_that_is_not_there_is_told(conf: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no search d"):
-        one(conf, {}, searches=("d",), setting="optim.lr", reads="range")
+    with pytest.raises(ConfigError, match="there is no search p-t-d"):
+        one(conf, {}, searches=("p-t-d",), setting="optim.lr", reads="range")
 
 
 # ---------------------------------------------------------------------------- states
 
 
-PRINTED = {"experiment": "p/printed"}
+PRINTED = {"experiment": "p/t-printed"}
 
 
 @pytest.mark.parametrize(
@@ -196,13 +207,13 @@ PRINTED = {"experiment": "p/printed"}
             "differs: as in the official code",
         ),
         (
-            {"experiment": "p/searched", "printed": "2"},
+            {"experiment": "p/t-searched", "printed": "2"},
             {"setting": "model.dt"},
             "1",
             "differs: searched here",
         ),
         (
-            {"experiment": "p/own", "printed": "2"},
+            {"experiment": "p/t-own", "printed": "2"},
             {"setting": "model.dt"},
             "3",
             "differs: chosen here, not searched",
@@ -226,7 +237,7 @@ PRINTED = {"experiment": "p/printed"}
         ({}, {"setting": "model.dt"}, None, "no experiment"),
         ({**PRINTED, "printed": "YES"}, {"setting": "model.gate", "reads": "use"}, "YES", "same"),
         (
-            {"experiment": "p/searched", "printed": "YES"},
+            {"experiment": "p/t-searched", "printed": "YES"},
             {"setting": "model.gate", "reads": "use"},
             "NO",
             "differs: searched here",
@@ -242,15 +253,15 @@ def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state
 @pytest.mark.parametrize(
     ("searches", "setting", "reads", "ours"),
     [
-        (("a",), "optim.lr", "range", "[1e-4, 0.01]"),
-        (("a",), "optim.lr", "distribution", "log uniform"),
-        (("c",), "p", "distribution", "uniform"),
-        (("a", "b"), "optim.lr", "range", "[1e-4, 0.01]"),
-        (("a", "b"), "net.h", "range", "{32, 64} or {32}"),
-        (("[ab]",), "net.h", "range", "{32, 64} or {32}"),
+        (("p-t-a",), "optim.lr", "range", "[1e-4, 0.01]"),
+        (("p-t-a",), "optim.lr", "distribution", "log uniform"),
+        (("p-t-c",), "p", "distribution", "uniform"),
+        (("p-t-a", "p-t-b"), "optim.lr", "range", "[1e-4, 0.01]"),
+        (("p-t-a", "p-t-b"), "net.h", "range", "{32, 64} or {32}"),
+        (("p-t-[ab]",), "net.h", "range", "{32, 64} or {32}"),
         (("*",), "p", "range", "[1, 5]"),
-        (("a", "c"), "net.h", "distribution", "disc. uniform"),
-        (("c",), "model.gate", "range", "{YES, NO}"),
+        (("p-t-a", "p-t-c"), "net.h", "distribution", "disc. uniform"),
+        (("p-t-c",), "model.gate", "range", "{YES, NO}"),
     ],
 )
 def test_ranges_are_those_of_our_searches(
@@ -264,8 +275,8 @@ def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     cell = {"printed": "[1, 5]"}
     column: Any = {"setting": "net.h", "reads": "range"}
     assert one(conf, cell, **column).state.word == "no search"
-    assert one(conf, cell, searches=("c",), **column).state.word == "not searched"
-    fixed = one(conf, {**cell, "differs": "fixed"}, searches=("c",), **column)
+    assert one(conf, cell, searches=("p-t-c",), **column).state.word == "not searched"
+    fixed = one(conf, {**cell, "differs": "fixed"}, searches=("p-t-c",), **column)
     assert (fixed.ours, fixed.where, str(fixed.state)) == (None, None, "not searched: fixed")
 
 
@@ -332,7 +343,7 @@ def test_what_the_official_code_has_runs_as_official(ident: str) -> None:
         for column in table.columns:
             cell = table.cell(row, column)
             official = f"{cell.experiment}-official"
-            if cell.code and cell.printed and (CONF / "experiment" / f"{official}.yaml").is_file():
+            if cell.code and cell.printed and studies.is_name(official):
                 ours = value_text(files.setting(official, cell.setting or ""))
                 assert compare(cell.code, ours) == "same", (row.label, column.key)
 
@@ -355,10 +366,10 @@ def test_every_form_has_every_cell(ident: str) -> None:
 
 def test_the_line_of_a_table_counts_what_is_printed(conf: Path) -> None:
     rows = [
-        {"cells": {"x": {"experiment": "p/printed", "printed": "0.5"}}},
-        {"cells": {"x": {"experiment": "p/searched", "printed": "2"}}},
+        {"cells": {"x": {"experiment": "p/t-printed", "printed": "0.5"}}},
+        {"cells": {"x": {"experiment": "p/t-searched", "printed": "2"}}},
         {"cells": {"x": {"printed": "2"}}},
-        {"cells": {"x": {"experiment": "p/printed"}}},
+        {"cells": {"x": {"experiment": "p/t-printed"}}},
     ]
     table = collect_settings(spec(rows, [{"key": "x", "setting": "model.dt"}]), conf)
     assert table.state == "3 settings printed; 1 same, 1 differs, 1 no experiment"

@@ -37,7 +37,11 @@ print(json.dumps({form: render(table) for form, render in FORMS.items()}))
 
 def printed(code: str, given: Any = None) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", BLOCK + code], input=json.dumps(given), capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-c", BLOCK + code],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

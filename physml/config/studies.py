@@ -1,0 +1,240 @@
+"""Studies: the experiments of one paper on one task, as rows of conf/study/<paper>/<task>.yaml.
+
+The row `g2_gcn` of g2/texas is the experiment g2/texas-g2_gcn. Its settings are the study's `common` ones, or
+those of the row in `base`; then its own in `set`; then what a search found, in <task>.searched.yaml beside
+the study, which only `physml search` writes. Reads YAML alone: no torch, no hydra.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from physml.config.load import kept_yaml, structure
+from physml.errors import ConfigError, near
+from physml.paths import CONF
+
+SEARCHED = ".searched.yaml"
+SETTINGS = (
+    *("model", "net", "task", "trainer", "optim", "runtime", "data", "precision", "arrays"),
+    *("n_parameters_printed", "short"),
+)
+_STUDY = re.compile(r"\w+/\w+", re.ASCII)
+_NAME = re.compile(r"(\w+/\w+)-(\w[\w.-]*)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Search:
+    """A random search on validation data, the same for each row that names it."""
+
+    metric: str  # e.g. rmse
+    better: str  # lower or higher
+    trials: int
+    seed: int  # of the sampler, and of every trial's run
+    space: dict[str, Any]  # config key -> a range {low, high, log}, or a list to choose from
+    trial: dict[str, Any] = field(default_factory=dict)  # changes of a trial, e.g. trainer.epochs: 60
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best trial of a row's search."""
+
+    trial: int
+    set: dict[str, Any]  # config key -> value
+    note: str
+    search: str  # the file of all trials
+
+
+@dataclass(frozen=True)
+class Row:
+    """One experiment: config files by group, settings that differ, their source, the search that is made."""
+
+    base: str | None = None  # a row of this study, or the name of an experiment
+    model: str | None = None
+    task: str | None = None
+    net: str | None = None
+    optim: str | None = None
+    set: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    note: str | None = None  # of the provenance; not taken over from the base
+    search: str | None = None  # one of the study's
+
+
+CHOICES = ("model", "task", "net", "optim")
+
+
+@dataclass(frozen=True)
+class Study:
+    rows: dict[str, Row]
+    model: str | None = None
+    task: str | None = None
+    net: str | None = None
+    optim: str | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    common: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)  # keys that all searches share
+    searches: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Config files by group, and the settings that are put over them."""
+
+    choices: dict[str, str]
+    settings: dict[str, Any]
+
+
+def names(conf: Path = CONF) -> list[str]:
+    """All experiments of conf/study, sorted."""
+    return sorted(f"{study}-{row}" for study in studies(conf) for row in load(study, conf).rows)
+
+
+def is_name(name: str, conf: Path = CONF) -> bool:
+    """Whether an experiment is there, without a look at the other studies."""
+    match = _NAME.fullmatch(name)
+    there = match is not None and (conf / "study" / f"{match[1]}.yaml").is_file()
+    return match is not None and there and match[2] in load(match[1], conf).rows
+
+
+def studies(conf: Path = CONF) -> list[str]:
+    """All studies, g2/texas and so on."""
+    found = (path.relative_to(conf / "study") for path in (conf / "study").rglob("*.yaml"))
+    return sorted(path.with_suffix("").as_posix() for path in found if not path.name.endswith(SEARCHED))
+
+
+def load(study: str, conf: Path = CONF) -> Study:
+    """A study, checked. ConfigError names the file, and the key with near names."""
+    path = conf / "study" / f"{study}.yaml"
+    if not _STUDY.fullmatch(study):
+        raise ConfigError(f"{path}: a study is <paper>/<task>, of letters, digits and `_`. Rename the file.")
+    return kept_yaml(path, _study)
+
+
+def _study(content: dict[str, Any], path: Path) -> Study:
+    made = structure(Study, content, str(path))
+    _known(made.common, SETTINGS, f"{path}: common: there is no setting")
+    for name, own in made.searches.items():
+        structure(Search, made.search | own, f"{path}: searches.{name}")
+    for name, row in made.rows.items():
+        if not _NAME.fullmatch(f"a/b-{name}"):
+            raise ConfigError(f"{path}: a row's name has letters, digits and `_.-` alone; got {name!r}.")
+        _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
+        if row.search is not None:
+            _known([row.search], made.searches, f"{path}: rows.{name}: there is no search")
+    choosers: dict[str, Study | Row] = {"": made} | {f"rows.{name}: ": row for name, row in made.rows.items()}
+    for where, choosing in choosers.items():
+        for group, chosen in _choices(choosing).items():
+            folder = path.parents[2] / group
+            if not (folder / f"{chosen}.yaml").is_file():
+                known = [file.stem for file in folder.glob("*.yaml")]
+                raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {near(chosen, known)}")
+    return made
+
+
+def found(study: str, conf: Path = CONF) -> dict[str, Found]:
+    """What searches found for rows of a study."""
+    path = conf / "study" / f"{study}{SEARCHED}"
+    if not path.is_file():
+        return {}
+    made = kept_yaml(path, _found)
+    _known(made, load(study, conf).rows, f"{path}: there is no row")
+    return made
+
+
+def _found(content: dict[str, Any], path: Path) -> dict[str, Found]:
+    made = {row: structure(Found, one, f"{path}: {row}") for row, one in content.items()}
+    for row, one in made.items():
+        groups = [key.partition(".")[0] for key in one.set]
+        _known(groups, SETTINGS, f"{path}: {row}.set: there is no setting")
+        if not re.fullmatch(r"results/search/\w[\w.-]*\.json", one.search, re.ASCII):
+            raise ConfigError(f"{path}: {row}.search must be results/search/NAME.json; got {one.search}.")
+    return made
+
+
+def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Experiment:
+    """An experiment by its name; `above` are those that start from it."""
+    study, row = row_of(name, conf)
+    path = conf / "study" / f"{study}.yaml"
+    if name in above:
+        raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a circle. Change a `base`.")
+    content = load(study, conf)
+    made = content.rows[row]
+    if made.base is None:
+        below = Experiment(_choices(content), merge({"provenance": content.provenance}, content.common))
+    else:
+        base = made.base if "/" in made.base else f"{study}-{made.base}"
+        if not is_name(base, conf):
+            known = [*content.rows, *(names(conf) if "/" in base else ())]
+            raise ConfigError(f"{path}: rows.{row}.base: there is no {made.base}. {near(made.base, known)}")
+        below = experiment(base, conf, (*above, name))
+    settings = merge(below.settings, made.set)
+    provenance = below.settings["provenance"] | made.provenance
+    if made.note is not None or "note" in provenance:  # that of the base is about the base
+        provenance["note"] = made.note
+    if best := found(study, conf).get(row):
+        for key, value in best.set.items():
+            settings = merge(settings, _nested(key, value))
+        provenance |= {"kind": "searched-here", "note": best.note, "search": best.search}
+    return Experiment(below.choices | _choices(made), settings | {"provenance": provenance})
+
+
+def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
+    """Study and row of an experiment."""
+    match = _NAME.fullmatch(name)
+    if match is None or not is_name(name, conf):
+        raise ConfigError(f"there is no experiment {name}. {near(name, names(conf))}")
+    return match[1], match[2]
+
+
+def searches(conf: Path = CONF) -> dict[str, str]:
+    """Every search by its id, and the experiment that it is for."""
+    made = {}
+    for study in studies(conf):
+        done = found(study, conf)
+        for name, row in load(study, conf).rows.items():
+            if row.search is not None:
+                ident = Path(done[name].search).stem if name in done else f"{study}-{name}".replace("/", "-")
+                made[ident] = f"{study}-{name}"
+    return made
+
+
+def search_of(name: str, conf: Path = CONF) -> Search:
+    """The search of an experiment."""
+    study, row = row_of(name, conf)
+    content = load(study, conf)
+    search = content.rows[row].search
+    if search is None:
+        raise ConfigError(f"{name} has no search. Name one in its row of conf/study/{study}.yaml.")
+    return structure(Search, content.search | content.searches[search], f"searches.{search}")
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """Settings over others. A part inside a group that names its class stands as it is, unmixed.
+
+    Example:
+        >>> merge({"model": {"dt": 1, "g": {"_target_": "a", "x": 1}}}, {"model": {"g": {"_target_": "b"}}})
+        {'model': {'dt': 1, 'g': {'_target_': 'b'}}}
+    """
+    out = dict(below)
+    for key, value in above.items():
+        mixes = isinstance(value, Mapping) and isinstance(out.get(key), Mapping)
+        whole = depth > 0 and mixes and "_target_" in value
+        out[key] = merge(out[key], value, depth + 1) if mixes and not whole else value
+    return out
+
+
+def _choices(made: Study | Row) -> dict[str, str]:
+    return {group: name for group in CHOICES if (name := getattr(made, group)) is not None}
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+def _known(given: Iterator[str] | Mapping[str, Any] | list[str], known: Any, where: str) -> None:
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"{where} {key}. {near(str(key), known)}")

@@ -1,0 +1,311 @@
+"""Studies: experiments as rows of one file, composed as Hydra would compose them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import OmegaConf
+
+from physml.cli import inventory
+from physml.config import compose, studies
+from physml.config.compose import HEADER
+from physml.errors import ConfigError
+
+STUDY: dict[str, Any] = {
+    "task": "adding",
+    "provenance": {"kind": "paper", "source": "a paper"},
+    "common": {
+        "trainer": {"epochs": 7, "schedule": {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 3}}
+    },
+    "rows": {
+        "base": {"model": "lem", "set": {"model": {"d_hidden": 7}}, "note": "the first"},
+        "changed": {"base": "base", "set": {"model": {"dt": 0.25}}},
+        "moved": {"base": "some/adding-changed", "task": "fitzhugh_nagumo", "note": "elsewhere"},
+        "16": {"model": "lstm", "optim": "adamw", "provenance": {"kind": "own"}},
+    },
+}
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """conf/ with one study alone."""
+    for path in compose.CONF.iterdir():
+        if path.name != "study":
+            (tmp_path / path.name).symlink_to(path)
+    for module in (compose, inventory):
+        monkeypatch.setattr(module, "CONF", tmp_path)
+    write(tmp_path, STUDY)
+    return tmp_path
+
+
+def write(conf: Path, content: Any, name: str = "some/adding.yaml") -> Path:
+    path = conf / "study" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+def config_of(*overrides: str) -> dict[str, Any]:
+    return compose.compose([*overrides]).config
+
+
+# ---------------------------------------------------------------------------- rows
+
+
+def test_a_row_has_the_common_settings_and_its_own(conf: Path) -> None:
+    made = compose.compose(["experiment=some/adding-base"])
+    assert (made.choices["model"], made.choices["task"], made.choices["experiment"]) == (
+        "lem",
+        "adding",
+        "some/adding-base",
+    )
+    assert made.config["model"]["d_hidden"] == 7 and made.config["trainer"]["epochs"] == 7
+    assert made.config["provenance"] == {"kind": "paper", "source": "a paper", "note": "the first"}
+    other = compose.compose(["experiment=some/adding-16"])
+    assert (other.choices["optim"], other.config["provenance"]["kind"]) == ("adamw", "own")
+
+
+def test_a_row_has_the_settings_of_its_base_but_its_own_name_and_note(conf: Path) -> None:
+    base, changed = (config_of(f"experiment=some/adding-{name}") for name in ("base", "changed"))
+    assert changed["experiment"] == "some/adding-changed"
+    assert changed["model"] == {**base["model"], "dt": 0.25} != base["model"]
+    assert changed["task"] == base["task"]
+    assert changed["provenance"] == {"kind": "paper", "source": "a paper", "note": None}
+
+
+def test_a_row_may_start_from_a_full_name_and_choose_another_task(conf: Path) -> None:
+    moved = compose.compose(["experiment=some/adding-moved"])
+    assert moved.choices["task"] == "fitzhugh_nagumo" and moved.config["model"]["d_hidden"] == 7
+    assert moved.config["provenance"]["note"] == "elsewhere"
+
+
+def test_overrides_count_more_than_a_row_and_a_smoke_run_stays_tiny(conf: Path) -> None:
+    assert config_of("experiment=some/adding-changed", "model.dt=0.5")["model"]["dt"] == 0.5
+    assert config_of("experiment=some/adding-changed", "profile=smoke")["trainer"]["epochs"] == 2
+    made = compose.compose(
+        ["task=lorenz96", "experiment=some/adding-changed", "model=lstm", "~model.dt=0.25"]
+    )
+    assert (made.choices["task"], made.choices["model"]) == ("lorenz96", "lstm")
+
+
+def test_what_a_search_found_counts_more_than_the_row(conf: Path) -> None:
+    found = {
+        "trial": 3,
+        "set": {"model.dt": 0.125, "optim.lr": 0.5},
+        "note": "best",
+        "search": "results/search/x.json",
+    }
+    write(conf, {"changed": found}, "some/adding.searched.yaml")
+    made = config_of("experiment=some/adding-changed")
+    assert (made["model"]["dt"], made["optim"]["lr"]) == (0.125, 0.5)
+    about = {"kind": "searched-here", "source": "a paper", "note": "best", "search": "results/search/x.json"}
+    assert made["provenance"] == about
+    assert config_of("experiment=some/adding-base")["provenance"]["kind"] == "paper"
+
+
+def test_a_part_that_names_its_class_replaces_the_one_of_the_base(conf: Path) -> None:
+    rows = {
+        **STUDY["rows"],
+        "part": {"base": "base", "set": {"trainer": {"schedule": {"step_size": 9}}}},
+        "whole": {"base": "base", "set": {"trainer": {"schedule": {"_target_": "x"}}}},
+    }
+    write(conf, STUDY | {"rows": rows})
+    schedule = config_of("experiment=some/adding-part")["trainer"]["schedule"]
+    assert schedule == {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 9}
+    assert config_of("experiment=some/adding-whole")["trainer"]["schedule"] == {"_target_": "x"}
+
+
+def test_a_file_of_a_user_may_start_from_a_row(conf: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        f"{HEADER}\ndefaults: [some/adding-base, override /model: lstm]\ntrainer: {{epochs: 9}}\n"
+    )
+    made = compose.compose([f"experiment={mine}"])
+    assert (made.choices["model"], made.config["trainer"]["epochs"]) == ("lstm", 9)
+    assert made.config["model"]["d_hidden"] == 7
+    mine.write_text(f"{HEADER}\ndefaults: [_self_, some/adding-base]\ntrainer: {{epochs: 9}}\n")
+    assert config_of(f"experiment={mine}")["trainer"]["epochs"] == 7, "in the order of the list"
+
+
+def test_a_changed_file_is_read_again(conf: Path) -> None:
+    assert config_of("experiment=some/adding-base")["model"]["d_hidden"] == 7
+    path = write(conf, json.loads(json.dumps(STUDY).replace('"d_hidden": 7', '"d_hidden": 9')))
+    os.utime(path, ns=(1, 1))
+    assert config_of("experiment=some/adding-base")["model"]["d_hidden"] == 9
+
+
+def test_the_list_knows_model_and_task(conf: Path) -> None:
+    about = {entry.name: entry.about for entry in inventory.experiments()}
+    assert about["some/adding-changed"] == about["some/adding-base"] == "lem on adding; a paper"
+    assert about["some/adding-moved"] == "lem on fitzhugh_nagumo; a paper"
+
+
+# ---------------------------------------------------------------------------- mistakes
+
+
+ROW = {"model": "lem"}
+FOUND = {"trial": 1, "set": {}, "note": "n", "search": "results/search/x.json"}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            {"rows": {"a": {"base": "b"}, "b": {"base": "c"}, "c": {"base": "b"}}},
+            r"-b -> some/adding-c -> some/adding-b is a circle",
+        ),
+        ({"rows": {"a": {"base": "a"}}}, r"some/adding-a -> some/adding-a is a circle"),
+        (
+            {"rows": {"a": {"base": "lemm"}, "lem": ROW}},
+            r"rows\.a\.base: there is no lemm\. Did you mean lem",
+        ),
+        (
+            {"rows": {"a": {"base": "some/addin-lem"}, "lem": ROW}},
+            r"there is no some/addin-lem\. Did you mean some/adding-lem",
+        ),
+        ({"rows": {"a": {"base": "../adding"}}}, r"rows\.a\.base: there is no \.\./adding"),
+        ({"rows": {"a": ROW, "b/c": ROW}}, r"a row's name has letters, digits and `_\.-` alone; got 'b/c'"),
+        ({"rows": {"a": ROW, "..": ROW}}, r"a row's name has letters.*got '\.\.'"),
+        ({"rows": {"a": ROW, 16: ROW}}, r"rows must be text; got 16\. Put it in quotes"),
+        ({"rows": {"a": {"modle": "lem"}}}, r"rows\.a: there is no key modle\. Did you mean model"),
+        ({"rows": {"a": {"model": {"dt": 1}}}}, r"rows\.a\.model must be text; got \{'dt': 1\}"),
+        ({"rows": {"a": {"model": "lme"}}}, r"rows\.a: there is no model lme\. Did you mean lem"),
+        (
+            {"rows": {"a": {"set": {"trainr": {}}}}},
+            r"rows\.a\.set: there is no setting trainr\. Did you mean trainer",
+        ),
+        ({"rows": {"a": ROW}, "common": {"sed": 1}}, r"common: there is no setting sed"),
+        ({"rows": {"a": ROW}, "row": {}}, r"there is no key row\. Did you mean rows"),
+        ({"task": "adding"}, r"the key rows is missing"),
+        ({"rows": [1]}, r"rows must hold keys and values; got \[1\]"),
+        ("rows:\n  a: {}\n  a: {}\n", r"the key a stands there twice.*line 3"),
+        ("rows: {a: [}\n", r"is no valid YAML"),
+        ("[]", r"must hold keys and values; got list"),
+    ],
+)
+def test_a_wrong_study_is_refused_in_one_line_with_its_file(conf: Path, content: Any, says: str) -> None:
+    path = write(conf, content)
+    with pytest.raises(ConfigError, match=says) as refusal:
+        compose.compose(["experiment=some/adding-a"])
+    assert "\n" not in str(refusal.value)
+    assert str(path) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"chnged": FOUND}, r"there is no row chnged\. Did you mean changed"),
+        ({"base": FOUND | {"trail": 1}}, r"base: there is no key trail\. Did you mean trial"),
+        (
+            {"base": FOUND | {"search": "../../x.json"}},
+            r"base\.search must be results/search/NAME\.json; got \.\./\.\./x\.json",
+        ),
+        (
+            {"base": FOUND | {"set": {"modle.dt": 1}}},
+            r"base\.set: there is no setting modle\. Did you mean model",
+        ),
+        ({"base": 3}, r"base must be a mapping; got 3"),
+    ],
+)
+def test_a_wrong_searched_file_is_refused_in_one_line(conf: Path, content: Any, says: str) -> None:
+    path = write(conf, content, "some/adding.searched.yaml")
+    with pytest.raises(ConfigError, match=says) as refusal:
+        compose.compose(["experiment=some/adding-base"])
+    assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["some/a-b.yaml", "some/a.b.yaml", "a.yaml", "some/deep/a.yaml"])
+def test_a_study_of_another_name_is_refused(conf: Path, name: str) -> None:
+    path = write(conf, {"rows": {}}, name)
+    with pytest.raises(ConfigError, match=f"{path}: a study is <paper>/<task>"):
+        studies.names(conf)
+
+
+@pytest.mark.parametrize("group", compose.GROUPS)
+def test_a_name_is_known_as_by_the_list(group: str) -> None:
+    known = compose.names(group)
+    assert all(compose.is_name(group, name) for name in known[:20])
+    odd = [
+        "",
+        ".",
+        "..",
+        "/",
+        "a//b",
+        f"../{group}/{known[0]}",
+        f"./{known[0]}",
+        f"/{known[0]}",
+        "no_such",
+        "x" * 999,
+    ]
+    assert not any(
+        compose.is_name(group, name)
+        for name in [*odd, f"x/../{known[0]}", f"{known[0]}\n", "a/b-" + "x" * 999]
+    )
+
+
+# ---------------------------------------------------------------------------- as Hydra composes
+
+
+SETS = [
+    ("model=lem", "task=adding"),
+    ("model=lem", "task=adding", "profile=smoke"),
+    ("model=gcn", "task=texas", "optim=adamw", "tracker=none", "net.hidden=null"),
+    ("model=gcn", "task=zinc", "profile=smoke", "tracker=wandb", "seed=3"),
+    ("model=gcn", "task=texas", "net=sequence"),
+    ("model=lem", "task=adding", "+model.extra=[1,{a: b}]", "++model.dt=0.5", "++model.more=x", "~optim.eps"),
+    (
+        "model=lem",
+        "task=adding",
+        "+trainer.stop={_target_: x, epochs: 3}",
+        "model.d_hidden=${seed}",
+        "seed=1e1",
+    ),
+    ("model=lem", "task=adding", "optim.lr_factors={b: 0.1}", "optim.betas=[0.5,0.6]", "plugins=['a b.py']"),
+]
+
+
+@pytest.mark.parametrize("overrides", SETS, ids=" ".join)
+def test_groups_and_overrides_are_composed_as_by_hydra(overrides: tuple[str, ...]) -> None:
+    """conf/ stays a config folder of Hydra, but for the rows of studies."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(compose.CONF)):
+        theirs = hydra_compose("run", overrides=[*overrides], return_hydra_config=True)
+    choices = {group: theirs.hydra.runtime.choices.get(group) for group in compose.GROUPS}
+    OmegaConf.set_struct(theirs, False)
+    del theirs["hydra"]
+    chosen = {o.partition("=")[0]: o.partition("=")[2] for o in overrides}
+    merged, ours = compose._merged(
+        studies.Experiment({}, {}), {group: name for group, name in chosen.items() if group in compose.GROUPS}
+    )
+    node = compose._with_typed(merged, [o for o in overrides if o.partition("=")[0] not in compose.GROUPS])
+    assert OmegaConf.to_container(node, resolve=True) == OmegaConf.to_container(theirs, resolve=True)
+    assert ours == choices
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("~tracker=-1", r"a config of a group is chosen by tracker=NAME\. Leave out ~"),
+        ("+tracker=[1,2]", r"a config of a group is chosen by tracker=NAME\. Leave out \+"),
+        ("~profile=[x]", r"chosen by profile=NAME"),
+        ("~model.dt=77", r"~model\.dt=77: model\.dt is .*\. To delete it: ~model\.dt="),
+        ("~model.dtt=1", r"there is no config key model\.dtt\. Did you mean dt"),
+        ("+model.dt=3", r"model\.dt is there already\. Change it without the \+"),
+        ("model@net=lem", r"there is no config group model@net\. Did you mean model"),
+        ("net/x=3", r"there is no config group net/x"),
+        ("seed.x=3", r"there is no config key seed\.x"),
+        ("seed=1,2", r"several values need -m"),
+        ("seed=[1", r"seed=\[1: "),
+        ("model.gama=1", r"there is no config key model\.gama"),
+        ("model.dt.x=1", r"there is no config key model\.dt\.x"),
+        ("model={dt: 1}", r"there is no model named \{dt: 1\}"),
+    ],
+)
+def test_a_wrong_override_is_refused_in_one_line(override: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as refusal:
+        compose.compose(["model=lem", "task=adding", override])
+    assert "\n" not in str(refusal.value)
