@@ -3,19 +3,26 @@
 import os
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-CONF = ROOT / "conf"
-TASKS = ROOT / "tasks"
-OWN_RESULTS = ROOT / "results"
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE.parent  # the checkout, or the site-packages of an installed wheel
+INSTALLED = (PACKAGE / "_conf").is_dir()  # a wheel ships conf/ and tasks/ inside the package
+CONF = PACKAGE / "_conf" if INSTALLED else ROOT / "conf"
+TASKS = PACKAGE / "_tasks" if INSTALLED else ROOT / "tasks"
+CONSTRAINTS = PACKAGE / "_constraints.txt" if INSTALLED else ROOT / "constraints.txt"
+HOME = Path.cwd() if INSTALLED else ROOT  # what is written goes below: never into site-packages
+OWN_RESULTS = HOME / "results"
 
 
 def results_root() -> Path:
-    """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout."""
+    """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout.
+
+    Without a checkout, of an installed wheel: results/ of the working folder.
+    """
     return Path(os.environ.get("PHYSML_RESULTS") or OWN_RESULTS).expanduser().absolute()
 
 
 def results_roots() -> list[Path]:
-    """Where records are read: the root for new ones, and the checkout's own."""
+    """Where records are read: the root for new ones, and that of the checkout or the working folder."""
     return list(dict.fromkeys([results_root(), OWN_RESULTS]))
 
 
@@ -25,7 +32,7 @@ def work_root() -> Path:
         return Path(runs).expanduser().absolute()
     if results := os.environ.get("PHYSML_RESULTS"):
         return Path(results).expanduser().absolute() / "work"
-    return ROOT / "runs"
+    return HOME / "runs"
 
 
 def work_variable() -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.execution import planning, scheduler
-from physml.paths import shown
+from physml.paths import shown, work_root
 
 
 def describe(made: dict[str, Any]) -> str:
@@ -18,6 +18,8 @@ def describe(made: dict[str, Any]) -> str:
     if best:
         numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
         lines.append(f"  test, {made['selected']['rule']} (epoch {made['selected']['epoch']}): {numbers}")
+    if made.get("weights"):
+        lines.append(f"  weights: {shown(work_root() / made['weights'])}; physml.load reads them")
     if made.get("skipped"):
         lines.append("  --force trains it again")
     return "\n".join(lines)

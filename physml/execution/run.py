@@ -266,10 +266,9 @@ class _Attempt:
             "arrays": self._arrays(),
         }
         if self.config["runtime"]["save_model"]:
-            from safetensors.torch import save_model  # which knows shared weights
+            from physml.execution import saved_model
 
-            with files.writing(self.spec.work_folder / "model.safetensors") as temporary:
-                save_model(trainer.net, str(temporary))
+            self.facts["weights"] = saved_model.save(self.spec, self.task, trainer.net)
 
     def _scored(self, row: dict[str, Any], which: str) -> dict[str, dict[str, float]]:
         """Metrics of the present weights, those of `row`, by part. A task may calibrate itself first."""

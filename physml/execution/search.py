@@ -14,11 +14,11 @@ from physml import files
 from physml.config.compose import HEADER, compose
 from physml.config.load import build
 from physml.config.yaml_file import read_yaml
-from physml.errors import ConfigError, RunFailed, near
+from physml.errors import ConfigError, RunFailed, near, needed_by
 from physml.execution import planning, run_state, scheduler
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
-from physml.paths import CONF, results_root, shown, work_root
+from physml.paths import CONF, INSTALLED, results_root, shown, work_root
 from physml.records.record import Place
 
 
@@ -61,6 +61,11 @@ def load_search(name: str) -> SearchSpec:
 
 def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
     """Run all trials, write all of them to results/search, and the best into the experiment file."""
+    if INSTALLED:
+        raise ConfigError(
+            "a search writes its best settings into conf/, which an installed physml does not change. "
+            "Clone the repository and search there."
+        )
     spec = load_search(name)
     points = draw(spec)
     specs = [trial_spec(spec, i, point, verify) for i, point in enumerate(points)]
@@ -99,7 +104,8 @@ def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
 
 def draw(spec: SearchSpec) -> list[dict[str, Any]]:
     """All points at once, from the seed alone: a search that was stopped goes on with the same ones."""
-    import optuna
+    with needed_by("a search"):
+        import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.seed))
@@ -109,7 +115,8 @@ def draw(spec: SearchSpec) -> list[dict[str, Any]]:
 
 def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
     """The trials as an Optuna study in SQLite, for Optuna's own plots and dashboard."""
-    import optuna
+    with needed_by("a search"):
+        import optuna
 
     path = work_root() / "search" / f"{spec.id}.db"
     path.parent.mkdir(parents=True, exist_ok=True)

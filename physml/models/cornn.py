@@ -28,7 +28,8 @@ class CoRNN(nn.Module):
 
     Args:
         d_in: D. d_hidden: H.
-        dt: step size. gamma: stiffness, pulls y to 0. epsilon: damping, slows z.
+        dt: step size. gamma: stiffness, pulls y to 0. epsilon: damping, slows z. Defaults: the paper's for
+            sequential MNIST.
         damping: "explicit", n-bar = n - 1, as in all published results; or "implicit", n-bar = n.
         trainable: learns dt, gamma and epsilon from the given values on: dt through a sigmoid, so it must
             start below 1, gamma and epsilon through a ReLU.
@@ -51,9 +52,9 @@ class CoRNN(nn.Module):
         d_in: int,
         d_hidden: int,
         *,
-        dt: float,
-        gamma: float,
-        epsilon: float,
+        dt: float = 0.042,
+        gamma: float = 2.7,
+        epsilon: float = 4.7,
         damping: str = "explicit",
         trainable: bool = False,
         init: str = "joint",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.errors import DataError
+from physml.errors import DataError, needed_by
 
 ARCHIVE = "cifar-10-python.tar.gz"
 TOP = "cifar-10-batches-py"
@@ -37,7 +37,8 @@ _AGAIN = "Get it again: `physml data get cifar10`."
 
 def _read(files: Files) -> Arrays:
     """x_train, x_test (N, 3, 32, 32) uint8, channels red, green, blue; y_train, y_test (N,) int64, 0..9."""
-    from torchvision.datasets import CIFAR10 as Official
+    with needed_by("CIFAR-10"):
+        from torchvision.datasets import CIFAR10 as Official
 
     class Verified(Official):
         """The bytes have been verified, so torchvision need not; a fixture has other checksums anyway."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.errors import DataError
+from physml.errors import DataError, needed_by
 
 PARTS = {"train": "train", "test": "t10k"}
 N_FIXTURE = {"train": 60, "test": 20}
@@ -43,7 +43,8 @@ def read(files: Files) -> Arrays:
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
     """The bytes of a gzipped idx file as an array, by torchvision; DataError where it is none."""
-    from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
+    with needed_by("MNIST"):
+        from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
 
     try:
         content = gzip.decompress(path.read_bytes())
