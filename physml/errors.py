@@ -55,6 +55,7 @@ EXTRAS = {
     "torchvision": "vision",
     "sktime": "series",
     "torch_geometric": "graph",
+    "networkx": "graph",
     "optuna": "search",
     "wandb": "track",
 }

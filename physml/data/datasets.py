@@ -77,7 +77,10 @@ class Content:
 
 @dataclass(frozen=True)
 class Upstream:
-    """A file conf/dataset/<name>.yaml: where a data set comes from, under what licence, and its files."""
+    """A file conf/dataset/<name>.yaml: where a data set comes from, under what licence, and its files.
+
+    get: the command that downloads it, for one that has no such file and is described by its task.
+    """
 
     title: str
     source: str
@@ -85,6 +88,7 @@ class Upstream:
     files: tuple[DataFile, ...]
     content: Content = Content()
     name: str = ""
+    get: str | None = None
 
     def file(self, name: str) -> DataFile:
         for file in self.files:
@@ -146,7 +150,8 @@ class DataSet:
     read: parses and validates; DataError, naming file and line, for anything that cannot be right. What it
     returns is cached, so it may be slow. fixture: writes a tiny set in the upstream format below a folder,
     always the same one, in less than a second. items: the parts of the content, for a fingerprint that does
-    not depend on their order; needed where conf/dataset has one.
+    not depend on their order; needed where conf/dataset has one. about: in place of conf/dataset/<name>.yaml,
+    for one set of a family, whose name the user gives.
     """
 
     name: str
@@ -154,10 +159,11 @@ class DataSet:
     read: Callable[[Files], Arrays]
     fixture: Callable[[Path], None]
     items: Callable[[Arrays], Iterable[bytes]] | None = None
+    about: Upstream | None = None
 
     @property
     def upstream(self) -> Upstream:
-        return upstream(self.name)
+        return self.about or upstream(self.name)
 
 
 def kind_of(used: Iterable[Mapping[str, str]]) -> str:
