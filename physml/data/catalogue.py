@@ -4,6 +4,7 @@ Without torch, but for `get` of data that a task generates.
 """
 
 import json
+import logging
 import shutil
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
@@ -12,13 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from physml.config.yaml_file import read_yaml
-from physml.data import download, verify
+from physml.data import download, mirror, verify
 from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.readers import reader
 from physml.data.store import Store
-from physml.errors import ConfigError, DataError, near
+from physml.errors import ConfigError, DataError, MissingExtra, near
 from physml.paths import CONF, shown
+
+log = logging.getLogger(__name__)
 
 State = Literal[
     "present",
@@ -278,7 +281,17 @@ def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
         try:
             download.get(upstream(name), store)
         except DataError as error:  # the others may be had
-            errors.append(str(error))
+            if upstream(name).mirror is None:
+                errors.append(str(error))
+                continue
+            try:
+                mirror.get(reader(name), store)
+            except (DataError, MissingExtra) as other:
+                errors.append(f"{error}\n  its mirror: {other}")
+            else:
+                log.warning(
+                    "%s: written again from its mirror; the bytes differ. Use --verify content.", name
+                )
     for task in _built(chosen.tasks):
         for source in task.sources():
             store.get(source)

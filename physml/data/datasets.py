@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from physml.config.load import build
 from physml.config.yaml_file import read_yaml
@@ -76,6 +76,15 @@ class Content:
 
 
 @dataclass(frozen=True)
+class Mirror:
+    """The same content as Parquet on the Hugging Face hub. revision: a commit; null: the one first used here."""
+
+    repository: str
+    config: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
 class Upstream:
     """A file conf/dataset/<name>.yaml: where a data set comes from, under what licence, and its files.
 
@@ -89,6 +98,7 @@ class Upstream:
     content: Content = Content()
     name: str = ""
     get: str | None = None
+    mirror: Mirror | None = None
 
     def file(self, name: str) -> DataFile:
         for file in self.files:
@@ -151,7 +161,8 @@ class DataSet:
     returns is cached, so it may be slow. fixture: writes a tiny set in the upstream format below a folder,
     always the same one, in less than a second. items: the parts of the content, for a fingerprint that does
     not depend on their order; needed where conf/dataset has one. about: in place of conf/dataset/<name>.yaml,
-    for one set of a family, whose name the user gives.
+    for one set of a family, whose name the user gives. rebuild: writes the files below a folder from the splits
+    of the mirror.
     """
 
     name: str
@@ -160,6 +171,7 @@ class DataSet:
     fixture: Callable[[Path], None]
     items: Callable[[Arrays], Iterable[bytes]] | None = None
     about: Upstream | None = None
+    rebuild: Callable[[Path, Mapping[str, Any]], None] | None = None
 
     @property
     def upstream(self) -> Upstream:

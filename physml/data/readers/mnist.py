@@ -3,7 +3,9 @@
 import gzip
 import struct
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,4 +84,19 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     path.write_bytes(gzip.compress(header + array.tobytes(), mtime=0))
 
 
-MNIST = DataSet("mnist", 1, read, fixture)
+def items(arrays: Arrays) -> Iterable[bytes]:
+    """Each image with its part, place and label: the held-out images are named by their places."""
+    for part in PARTS:
+        for i, (x, y) in enumerate(zip(arrays[f"{part}_x"], arrays[f"{part}_y"].tolist(), strict=True)):
+            yield f"{part} {i} {y} ".encode() + x.tobytes()
+
+
+def rebuild(root: Path, splits: Mapping[str, Any]) -> None:
+    """The four files from images and labels in the order of the files."""
+    for part in PARTS:
+        x = np.stack([np.asarray(image, np.uint8) for image in splits[part]["image"]])
+        write_idx(root / name(part, "images"), x)
+        write_idx(root / name(part, "labels"), np.asarray(splits[part]["label"], np.uint8))
+
+
+MNIST = DataSet("mnist", 1, read, fixture, items, rebuild=rebuild)
