@@ -50,8 +50,16 @@ setup: $(READY) ## make .venv with the tested versions; nothing to do when up to
 	@echo "$(VENV) is ready."
 
 # Made anew when its Python does not run or an earlier installation was killed; else brought up to date in place.
+# Of two at once the second waits, and finds it ready. The kernel drops the lock of a process that was killed.
+# Where there is no flock (macOS), nothing is locked.
 $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
-	@if [ -e $(VENV)/.installing ] || ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	@exec 9> .venv.lock; \
+	if command -v flock >/dev/null 2>&1 && ! flock -n 9; then \
+		echo "Another make sets up $(VENV); waiting until it is done ..."; flock 9; \
+	fi; \
+	if [ -e $(READY) ] && [ "$$(cat $(READY))" = "$$(pwd -P)" ] && [ ! -e $(VENV)/.installing ] && \
+		[ ! pyproject.toml -nt $(READY) ] && [ ! constraints.txt -nt $(READY) ]; then exit 0; fi; \
+	if [ -e $(VENV)/.installing ] || ! $(PY) -m pip --version >/dev/null 2>&1; then \
 		wanted='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'; found=; bare=; \
 		for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python); do \
 			"$$python" -c "$$wanted" >/dev/null 2>&1 || continue; \
@@ -72,7 +80,7 @@ $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 	echo "Installing the packages of constraints.txt into $(VENV); the first time this takes a minute or two ..."; \
 	touch $(VENV)/.installing; code=0; \
 	{ $(PY) -m pip install --quiet --upgrade pip && \
-		PYTHONWARNINGS=ignore $(PY) -m pip install --quiet -c constraints.txt -e '.[dev]'; } || code=$$?; \
+		PYTHONWARNINGS=ignore $(PY) -m pip install --quiet -c constraints.txt -e '.[all,dev]'; } || code=$$?; \
 	if [ $$code -ge 128 ]; then exit $$code; fi; rm -f $(VENV)/.installing; \
 	if [ $$code -ne 0 ]; then \
 		echo "pip could not install the packages (above: why). When that is mended: make setup" >&2; exit 2; \

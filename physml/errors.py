@@ -1,6 +1,7 @@
 """Errors for a person: what was wanted, what came, where, what to do next."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -44,6 +45,39 @@ class Preempted(PhysmlError):
     """A run was interrupted and left a checkpoint."""
 
     exit_code = 75
+
+
+# Optional module -> the extra of pyproject.toml that installs it.
+EXTRAS = {
+    "datasets": "text",
+    "torchaudio": "audio",
+    "soundfile": "audio",
+    "torchvision": "vision",
+    "sktime": "series",
+    "torch_geometric": "graph",
+    "networkx": "graph",
+    "optuna": "search",
+    "wandb": "track",
+}
+
+
+@contextmanager
+def needed_by(purpose: str) -> Iterator[None]:
+    """Around imports of optional packages: MissingExtra, with the command that installs what is missing.
+
+    Example:
+        >>> with needed_by("a search"):
+        ...     import optuna
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = str(error.name).partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        raise MissingExtra(
+            f"{purpose} needs {module}. Install it with: pip install 'physml[{EXTRAS[module]}]'"
+        ) from error
 
 
 MANY = 100  # names that a message can hold

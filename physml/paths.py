@@ -5,10 +5,14 @@ from pathlib import Path
 
 from physml.errors import InputError
 
-ROOT = Path(__file__).resolve().parent.parent
-CONF = ROOT / "conf"
-TASKS = ROOT / "tasks"
-OWN_RESULTS = ROOT / "results"
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE.parent  # the checkout, or the site-packages of an installed wheel
+INSTALLED = (PACKAGE / "_conf").is_dir()  # a wheel ships conf/ and tasks/ inside the package
+CONF = PACKAGE / "_conf" if INSTALLED else ROOT / "conf"
+TASKS = PACKAGE / "_tasks" if INSTALLED else ROOT / "tasks"
+CONSTRAINTS = PACKAGE / "_constraints.txt" if INSTALLED else ROOT / "constraints.txt"
+HOME = Path.cwd() if INSTALLED else ROOT  # what is written goes below: never into site-packages
+OWN_RESULTS = HOME / "results"
 
 
 def expanded(text: str) -> Path:
@@ -20,12 +24,15 @@ def expanded(text: str) -> Path:
 
 
 def results_root() -> Path:
-    """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout."""
+    """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout.
+
+    Without a checkout, of an installed wheel: results/ of the working folder.
+    """
     return expanded(os.environ.get("PHYSML_RESULTS") or str(OWN_RESULTS)).absolute()
 
 
 def results_roots() -> list[Path]:
-    """Where records are read: the root for new ones, and the checkout's own."""
+    """Where records are read: the root for new ones, and that of the checkout or the working folder."""
     return list(dict.fromkeys([results_root(), OWN_RESULTS]))
 
 
@@ -35,7 +42,7 @@ def work_root() -> Path:
         return expanded(runs).absolute()
     if results := os.environ.get("PHYSML_RESULTS"):
         return expanded(results).absolute() / "work"
-    return ROOT / "runs"
+    return HOME / "runs"
 
 
 def work_variable() -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.paths import shown
+from physml.paths import shown, work_root
 
 if TYPE_CHECKING:
     from physml.execution.planning import Planned
@@ -102,6 +102,8 @@ def describe(made: dict[str, Any]) -> str:
     if best:
         numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
         lines.append(f"  test, {made['selected']['rule']} (epoch {made['selected']['epoch']}): {numbers}")
+    if made.get("weights"):
+        lines.append(f"  weights: {shown(work_root() / made['weights'])}; physml.load reads them")
     if made.get("skipped"):
         lines.append("  --force trains it again")
     return "\n".join(lines)

@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import physml
 from physml.cli.console import Line, aligned
-from physml.paths import ROOT, results_root, work_root
+from physml.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, results_root, work_root
 
 if TYPE_CHECKING:
     from physml.data.datasets import Places
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
+MEND = "pip install --force-reinstall physml" if INSTALLED else "make setup"
 _MARKS = {"ok": "  ", "note": "- ", "missing": "! "}
 
 
@@ -86,7 +86,15 @@ def _run(_: argparse.Namespace) -> int:
 def _code() -> Iterator[Row]:
     topic = "physml"
     yield Row(topic, "version", physml.__version__)
-    yield Row(topic, "folder", str(ROOT))
+    yield Row(topic, "folder", str(PACKAGE if INSTALLED else ROOT))
+    n_configs = len(list(CONF.rglob("*.yaml")))
+    if (CONF / "run.yaml").is_file():
+        yield Row(topic, "configs", f"{n_configs} in {CONF}")
+    else:
+        yield Row(topic, "configs", f"{CONF / 'run.yaml'} is not there", "missing", f"To mend it: {MEND}")
+    if INSTALLED:
+        yield Row(topic, "commit", "none: installed, not a clone", hint="Records name the version.")
+        return
     if not shutil.which("git"):
         yield Row(
             topic, "git", "not found", "note", "Records then name no commit. On Debian: apt install git"
@@ -117,26 +125,27 @@ def _packages() -> Iterator[Row]:
     """Installed versions against the tested ones, without importing anything."""
     topic = "packages"
     tested = _tested()
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for group, requirements in {"": wanted["dependencies"], **wanted["optional-dependencies"]}.items():
-        for requirement in requirements:
-            name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
-            known = tested.get(_normal(name))
-            try:
-                version = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                state: State = "note" if group else "missing"
-                install = f"pip install -c constraints.txt -e '.[{group}]'" if group else "make setup"
-                yield Row(topic, name, "not installed", state, f"To get it: {install}")
-                continue
-            if known in (None, version.partition("+")[0]):
-                yield Row(topic, name, version)
-            else:
-                yield Row(topic, name, f"{version}; the tested version is {known}", "note")
+    for requirement in importlib.metadata.requires("physml") or []:
+        name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
+        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
+        if name == "physml":  # the extra that means all others
+            continue
+        known = tested.get(_normal(name))
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            state: State = "note" if extra else "missing"
+            install = f"pip install 'physml[{extra[1]}]'" if extra else MEND
+            yield Row(topic, name, "not installed", state, f"To get it: {install}")
+            continue
+        if known in (None, version.partition("+")[0]):
+            yield Row(topic, name, version)
+        else:
+            yield Row(topic, name, f"{version}; the tested version is {known}", "note")
 
 
 def _tested() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     pins = [line.split("==") for line in lines if "==" in line and not line.startswith("#")]
     return {_normal(name): version.strip() for name, version in pins}
 
@@ -152,7 +161,7 @@ def _torch() -> Iterator[Row]:
     try:
         torch = importlib.import_module("torch")
     except Exception as error:
-        yield Row(topic, "torch", f"cannot be imported: {_short(error)}", "missing", "To mend it: make setup")
+        yield Row(topic, "torch", f"cannot be imported: {_short(error)}", "missing", f"To mend it: {MEND}")
         return
     threads = os.environ.get("OMP_NUM_THREADS")
     source = f"OMP_NUM_THREADS={threads}" if threads else "OMP_NUM_THREADS is not set"
@@ -166,15 +175,14 @@ def _torch() -> Iterator[Row]:
         built = torch.version.cuda
         say = f"none found; torch is built for CUDA {built}" if built else "none; this torch is CPU-only"
         yield Row(topic, "cuda", say, "note", "Not needed; a GPU needs NVIDIA's driver." if built else "")
-    for name in (
-        "torchvision",
-        "torchaudio",
-    ):  # both break beside a torch they were not built for
+    for name in ("torchvision", "torchaudio"):  # both break beside a torch they were not built for
         try:
             importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue  # an extra, which `_packages` names
         except Exception as error:
             say = f"does not work with torch {torch.__version__}: {_short(error)}"
-            yield Row(topic, name, say, "missing", "To mend it: make setup")
+            yield Row(topic, name, say, "missing", f"To mend it: {MEND}")
 
 
 def _compilers() -> Iterator[Row]:
@@ -288,7 +296,7 @@ def _tracker() -> Iterator[Row]:
     elif mode == "online":
         yield Row(topic, name, "online: you are logged in")
     else:
-        hint = "No account is needed. To log in: .venv/bin/wandb login"
+        hint = "No account is needed. To log in: wandb login"
         yield Row(topic, name, "offline: not logged in", hint=hint)
 
 

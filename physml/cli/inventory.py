@@ -107,6 +107,8 @@ def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
     """Name and content of every file of a group; the first comment line stands under the key `_comment`."""
     folder = CONF / group
     files = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.yaml")}
+    if not files:
+        raise ConfigError(f"there are no configs in {folder}: physml is not whole. Install it again.")
     return [(name, _read(files[name])) for name in sorted(files, key=_natural)]
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from physml.errors import ConfigError, near
-from physml.paths import ROOT
+from physml.paths import PACKAGE, TASKS
 
 OWN_PACKAGES = ("physml", "tasks")
 
@@ -30,7 +30,8 @@ def module_file(module: str) -> Path:
     """The file of one of our own modules; ConfigError with near names if there is none."""
     if not all(part.isidentifier() for part in module.split(".")):  # `tasks./tmp/x` would leave the folder
         raise ConfigError(f"{module!r} is no name of a module.")
-    path = ROOT.joinpath(*module.split("."))
+    package, *parts = module.split(".")
+    path = (TASKS if package == "tasks" else PACKAGE.with_name(package)).joinpath(*parts)
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():
             return file

@@ -15,7 +15,7 @@ from typing import Any
 
 from physml.config.class_source import file_sha256, module_file
 from physml.config.identity import FIRST_NAMES
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, near, needed_by
 from physml.paths import TASKS
 
 MODULE = "torch.nn.modules.module.Module"
@@ -127,11 +127,10 @@ def _import(name: str) -> types.ModuleType:
     if package == "tasks":
         _own_tasks()
     try:
-        with _no_word_of_scripting():
+        with _no_word_of_scripting(), needed_by(f"_target_={name}"):
             return importlib.import_module(name)
     except ImportError as error:
-        hint = f" Install it: pip install {package}" if error.name == package else ""
-        raise ConfigError(f"cannot import {name}: {error}.{hint}") from error
+        raise ConfigError(f"cannot import {name}: {error}.") from error
 
 
 @contextmanager

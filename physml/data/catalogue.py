@@ -4,19 +4,22 @@ Without torch, but for `get` of data that a task generates.
 """
 
 import json
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from physml.config.load import read_yaml
-from physml.data import download, verify
+from physml.data import download, mirror, verify
 from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.readers import reader
 from physml.data.store import Store
-from physml.errors import ConfigError, DataError, near
+from physml.errors import ConfigError, DataError, MissingExtra, near
 from physml.paths import CONF
+
+log = logging.getLogger(__name__)
 
 State = Literal[
     "present",
@@ -245,7 +248,17 @@ def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
         try:
             download.get(upstream(name), store)
         except DataError as error:  # the others may be had
-            errors.append(str(error))
+            if upstream(name).mirror is None:
+                errors.append(str(error))
+                continue
+            try:
+                mirror.get(reader(name), store)
+            except (DataError, MissingExtra) as other:
+                errors.append(f"{error}\n  its mirror: {other}")
+            else:
+                log.warning(
+                    "%s: written again from its mirror; the bytes differ. Use --verify content.", name
+                )
     for task in _built(chosen.tasks):
         for source in task.sources():
             store.get(source)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from physml.config.load import load
 from physml.errors import ConfigError, near
@@ -75,8 +75,20 @@ class Content:
 
 
 @dataclass(frozen=True)
+class Mirror:
+    """The same content as Parquet on the Hugging Face hub. revision: a commit; null: the one first used here."""
+
+    repository: str
+    config: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
 class Upstream:
-    """A file conf/dataset/<name>.yaml: where a data set comes from, under what licence, and its files."""
+    """A file conf/dataset/<name>.yaml: where a data set comes from, under what licence, and its files.
+
+    get: the command that downloads it, for one that has no such file and is described by its task.
+    """
 
     title: str
     source: str
@@ -84,6 +96,8 @@ class Upstream:
     files: tuple[DataFile, ...]
     content: Content = Content()
     name: str = ""
+    get: str | None = None
+    mirror: Mirror | None = None
 
     def file(self, name: str) -> DataFile:
         for file in self.files:
@@ -145,7 +159,9 @@ class DataSet:
     read: parses and validates; DataError, naming file and line, for anything that cannot be right. What it
     returns is cached, so it may be slow. fixture: writes a tiny set in the upstream format below a folder,
     always the same one, in less than a second. items: the parts of the content, for a fingerprint that does
-    not depend on their order; needed where conf/dataset has one.
+    not depend on their order; needed where conf/dataset has one. about: in place of conf/dataset/<name>.yaml,
+    for one set of a family, whose name the user gives. rebuild: writes the files below a folder from the splits
+    of the mirror.
     """
 
     name: str
@@ -153,10 +169,12 @@ class DataSet:
     read: Callable[[Files], Arrays]
     fixture: Callable[[Path], None]
     items: Callable[[Arrays], Iterable[bytes]] | None = None
+    about: Upstream | None = None
+    rebuild: Callable[[Path, Mapping[str, Any]], None] | None = None
 
     @property
     def upstream(self) -> Upstream:
-        return upstream(self.name)
+        return self.about or upstream(self.name)
 
 
 def kind_of(used: Iterable[Mapping[str, str]]) -> str:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.check import has_shape
-from physml.errors import InputError
+from physml.errors import InputError, needed_by
 
 RATE = 16_000  # samples per second
 N_FFT, HOP = 1024, 128  # samples of a frame, and from one frame to the next
@@ -84,7 +84,8 @@ def _normalised(S: Tensor) -> Tensor:
 @functools.lru_cache(maxsize=4)
 def _spectrogram(device: torch.device, dtype: torch.dtype) -> nn.Module:
     """A from the reflected clip; torchaudio's own defaults are the HTK scale, no norm and energies."""
-    from torchaudio.transforms import MelSpectrogram
+    with needed_by("a mel spectrogram"):
+        from torchaudio.transforms import MelSpectrogram
 
     transform = MelSpectrogram(
         sample_rate=RATE,

@@ -52,3 +52,18 @@ def divide(name: str | None, n: int, published: int, fixture: bool) -> tuple[np.
     if valid[-1] >= n:
         raise DataError(f"index {name} is for more than {n} items; take one for this data set.")
     return np.setdiff1d(np.arange(n), valid), valid
+
+
+def held_out(y: np.ndarray, share: float, split: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of train and valid: about `share` of each class is held out, drawn by the split.
+
+    A class with a single item stays in train. DataError where a part would be empty.
+    """
+    rng = np.random.RandomState(split)
+    valid: list[int] = []
+    for label in np.unique(y):
+        those = rng.permutation(np.flatnonzero(y == label))
+        valid += those[: min(max(1, round(share * len(those))), len(those) - 1)].tolist()
+    if not valid:
+        raise DataError("every class has a single item, so that none can be held out. Use another data set.")
+    return np.setdiff1d(np.arange(len(y)), valid), np.sort(valid)

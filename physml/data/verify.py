@@ -288,6 +288,8 @@ def read(dataset: DataSet, store: Cache) -> Arrays:
         return _read_fixture(dataset, store) if store.fixtures else _read(dataset, store)
     except DataError as error:  # an archive does not know whose it is, but what gets it has a name
         said = str(error).replace("`physml data get`", f"`physml data get {dataset.name}`")
+        if command := dataset.upstream.get:
+            said = said.replace(f"physml data get {dataset.name}", command)
         raise type(error)(said) from error
     except PhysmlError:
         raise

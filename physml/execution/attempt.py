@@ -11,7 +11,7 @@ import numpy as np
 
 from physml import files
 from physml.errors import DataError, PhysmlError, Preempted, RunFailed
-from physml.execution import run_record, tracker
+from physml.execution import run_record, saved_model, tracker
 from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec
 from physml.paths import shown
@@ -92,7 +92,8 @@ class Attempt:
                     status, reason = "diverged", str(error)
                 scores = final_scores(trainer, status)
                 self.scores = scores | {"arrays": self._write_arrays(trainer)}
-                self._keep_model(trainer)
+                if self.config["runtime"]["save_model"]:
+                    self.scores["weights"] = saved_model.save(self.spec, trainer.task, trainer.net)
             warn_if_no_choice(self.config["runtime"]["backend"])
             return status, reason
         except PhysmlError:
@@ -187,13 +188,6 @@ class Attempt:
         path = self.spec.record_path.with_suffix(".npz")
         files.write(path, lambda file: np.savez_compressed(file, **arrays))
         return path.name
-
-    def _keep_model(self, trainer: "Trainer") -> None:
-        if self.config["runtime"]["save_model"]:
-            from safetensors.torch import save_model  # which knows shared weights
-
-            with files.writing(self.spec.work_folder / "model.safetensors") as temporary:
-                save_model(trainer.net, str(temporary))
 
     def _write(self, status: str, reason: str | None) -> dict[str, Any]:
         path = self.spec.record_path

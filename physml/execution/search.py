@@ -19,13 +19,13 @@ from physml.config import studies
 from physml.config.compose import compose
 from physml.config.load import read_yaml, structure
 from physml.config.studies import Found, Search
-from physml.errors import ConfigError, InputError, RunFailed, near
+from physml.errors import ConfigError, InputError, RunFailed, near, needed_by
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
 from physml.lock import held
-from physml.paths import CONF, results_root, shown, work_root
+from physml.paths import CONF, INSTALLED, results_root, shown, work_root
 from physml.records.record import Place
 
 KEYS = ("metric", "better", "trials", "seed", "trial", "space")
@@ -91,6 +91,11 @@ def _check_space(where: str, value: Any) -> None:
 
 def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
     """Run all trials, write all of them to results/search, and the best beside the study."""
+    if INSTALLED:
+        raise ConfigError(
+            "a search writes its best settings into conf/, which an installed physml does not change. "
+            "Clone the repository and search there."
+        )
     spec = load_search(name)
     name = spec.id
     points = draw(spec)
@@ -143,7 +148,8 @@ def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
 
 def draw(spec: SearchSpec) -> list[dict[str, Any]]:
     """All points at once, from the seed alone: a search that was stopped goes on with the same ones."""
-    import optuna
+    with needed_by("a search"):
+        import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.seed))
@@ -153,7 +159,8 @@ def draw(spec: SearchSpec) -> list[dict[str, Any]]:
 
 def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
     """The trials as an Optuna study in SQLite, for Optuna's own plots and dashboard."""
-    import optuna
+    with needed_by("a search"):
+        import optuna
 
     path = work_root() / "search" / f"{spec.id}.db"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,10 @@
 """A copy of every run for W&B. Never the truth, never a prompt, never a reason for a run to fail."""
 
+import importlib.util
 import logging
 import netrc
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
@@ -64,6 +66,10 @@ def start(spec: RunSpec, tables: list[str]) -> Tracker:
     """A tracker as the config says. Online falls back to offline when W&B cannot be reached."""
     keys = spec.config["tracker"]
     if keys["kind"] == "none":
+        return NoTracker()
+    if "wandb" not in sys.modules and importlib.util.find_spec("wandb") is None:
+        if keys["mode"] != "auto":
+            log.warning("W&B gets no copy: wandb is not installed. Get it: pip install 'physml[track]'")
         return NoTracker()
     mode = mode_of(keys["mode"])
     modes: tuple[Mode, ...] = ("online", "offline") if mode == "online" else (mode,)

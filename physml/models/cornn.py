@@ -29,7 +29,7 @@ class CoRNN(nn.Module):
     Args:
         d_in: D.
         d_hidden: H.
-        dt: step size.
+        dt: step size; the default, as those of gamma and epsilon, is the paper's for sequential MNIST.
         gamma: stiffness, pulls y to 0.
         epsilon: damping, slows z.
         damping: "explicit", n-bar = n - 1, as in all published results; or "implicit", n-bar = n.
@@ -54,9 +54,9 @@ class CoRNN(nn.Module):
         d_in: int,
         d_hidden: int,
         *,
-        dt: float,
-        gamma: float,
-        epsilon: float,
+        dt: float = 0.042,
+        gamma: float = 2.7,
+        epsilon: float = 4.7,
         damping: str = "explicit",
         trainable: bool = False,
         init: str = "joint",

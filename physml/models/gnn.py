@@ -171,7 +171,9 @@ class GCNII(nn.Module):
 
     version: ClassVar[int] = 1
 
-    def __init__(self, d_in: int, n_layers: int, *, alpha: float, lam: float, dropout: float = 0.0) -> None:
+    def __init__(
+        self, d_in: int, n_layers: int, *, alpha: float = 0.1, lam: float = 0.5, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         count("d_in", d_in)
         count("n_layers", n_layers)

@@ -61,7 +61,7 @@ class LEM(nn.Module):
         d_in: int,
         d_hidden: int,
         *,
-        dt: float,
+        dt: float = 1.0,
         multiscale: bool = True,
         clip: Sequence[float] | None = None,
         chrono: float | None = None,

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from physml import __version__
-from physml.paths import ROOT
+from physml.paths import INSTALLED, ROOT
 
 PACKAGES = ("torch", "numpy", "scipy", "hydra-core", "torch_geometric")
 
@@ -20,7 +20,12 @@ def now() -> str:
 
 @lru_cache(maxsize=1)
 def code() -> dict[str, Any]:
-    """Commit of the checkout; `dirty` looks at code and config alone, not at results."""
+    """Commit of the checkout; `dirty` looks at code and config alone, not at results.
+
+    An installed wheel has a version and no commit, even where it lies inside some other repository.
+    """
+    if INSTALLED:
+        return {"commit": None, "dirty": None, "version": __version__}
     commit = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--", "physml", "tasks", "conf", "pyproject.toml")
     return {"commit": commit, "dirty": None if commit is None else bool(changed), "version": __version__}

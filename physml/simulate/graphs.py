@@ -18,7 +18,7 @@ from physml.check import one_of, positive
 from physml.data import graphs as graph_data
 from physml.data.readers import musae, zinc
 from physml.data.store import Store
-from physml.errors import InputError
+from physml.errors import InputError, needed_by
 from physml.graph.measures import dirichlet_energy, grid, mean_average_distance
 from physml.models.g2 import GradientGating
 from physml.models.graph_layers import GraphAttention, GraphConvolution
@@ -151,7 +151,8 @@ def molecule(data: str, number: int, fixtures: bool = False) -> tuple[np.ndarray
 
     Errors: DataError where the files are not there.
     """
-    import networkx
+    with needed_by("the layout of a molecule"):
+        import networkx
 
     one_of("data", data, SETS)
     arrays = Store.from_env(fixtures=fixtures).read(SETS[data])

@@ -131,7 +131,7 @@ case "$*" in
     "-c import sys;"*) exit {unfit} ;;
     "-c import ensurepip"*) exit {bare} ;;
     "-m venv "*) rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
-    "-m pip install --quiet -c"*) if [ -e {fail} ]; then exit "$(cat {fail})"; fi ;;
+    "-m pip install --quiet -c"*) if [ -e {slow} ]; then sleep 2; fi; if [ -e {fail} ]; then exit "$(cat {fail})"; fi ;;
 esac
 """
 
@@ -144,13 +144,16 @@ class House:
         self.folder.mkdir()
         for name in ("Makefile", "pyproject.toml", "constraints.txt"):
             shutil.copy(ROOT / name, self.folder)
-        self.log, self.fail = folder / "log", folder / "fail"
+        self.log, self.fail, self.slow = folder / "log", folder / "fail", folder / "slow"
         self.ready = self.folder / ".venv" / ".ready"
         self.python = self.fake("python")
 
     def fake(self, name: str, *, unfit: int = 0, bare: int = 0) -> Path:
         path = self.log.parent / name
-        path.write_text(FAKE.format(log=self.log, unfit=unfit, bare=bare, fail=self.fail), encoding="utf-8")
+        path.write_text(
+            FAKE.format(log=self.log, unfit=unfit, bare=bare, fail=self.fail, slow=self.slow),
+            encoding="utf-8",
+        )
         path.chmod(0o755)
         return path
 
@@ -173,7 +176,7 @@ def test_set_up_installs_the_tested_set_once(house: House) -> None:
     assert done.returncode == 0, done.stderr
     assert "-m venv --clear .venv" in house.asked
     assert "-m pip install --quiet --upgrade pip" in house.asked
-    assert "-m pip install --quiet -c constraints.txt -e .[dev]" in house.asked
+    assert "-m pip install --quiet -c constraints.txt -e .[all,dev]" in house.asked
     assert house.setup().returncode == 0
     assert house.asked == ""
 
@@ -186,6 +189,38 @@ def test_a_changed_requirement_is_installed_into_the_same_venv(house: House, nam
     assert house.setup().returncode == 0
     assert "venv" not in house.asked
     assert "-c constraints.txt" in house.asked
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
+def test_of_two_makes_at_once_the_second_waits_and_installs_nothing(house: House) -> None:
+    house.slow.touch()
+    command = ["make", "-s", "setup", f"PYTHON={house.python}"]
+    environment = {key: value for key, value in os.environ.items() if key not in FOREIGN}
+    house.log.write_text("", encoding="utf-8")
+    both = [
+        subprocess.Popen(command, cwd=house.folder, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=60)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert sorted("Another make sets up .venv; waiting" in text for text in said) == [False, True]
+    assert house.asked.count("-m venv --clear") == 1
+    assert house.asked.count("pip install --quiet -c") == 1
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
+def test_who_waited_for_a_failed_set_up_tries_itself(house: House) -> None:
+    house.slow.touch()
+    house.fail.write_text("1", encoding="utf-8")
+    command = ["make", "-s", "setup", f"PYTHON={house.python}"]
+    environment = {key: value for key, value in os.environ.items() if key not in FOREIGN}
+    both = [
+        subprocess.Popen(command, cwd=house.folder, env=environment, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    failures = [one.communicate(timeout=60)[1] for one in both]
+    assert all(one.returncode != 0 for one in both)
+    assert all("pip could not install" in text for text in failures)
 
 
 def test_a_killed_installation_starts_over(house: House) -> None:
@@ -220,7 +255,7 @@ def test_a_moved_checkout_is_set_up_again(house: House) -> None:
     house.setup()
     house.folder = house.folder.rename(house.folder.with_name("another house"))
     assert house.setup().returncode == 0
-    assert "-e .[dev]" in house.asked
+    assert "-e .[all,dev]" in house.asked
 
 
 def test_a_python_that_does_not_fit_is_refused(house: House) -> None:

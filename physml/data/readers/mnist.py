@@ -3,12 +3,14 @@
 import gzip
 import struct
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.errors import DataError
+from physml.errors import DataError, needed_by
 
 PARTS = {"train": "train", "test": "t10k"}
 N_FIXTURE = {"train": 60, "test": 20}
@@ -43,7 +45,8 @@ def read(files: Files) -> Arrays:
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
     """The bytes of a gzipped idx file as an array, by torchvision; DataError where it is none."""
-    from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
+    with needed_by("MNIST"):
+        from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
 
     try:
         content = gzip.decompress(path.read_bytes())
@@ -81,4 +84,19 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     path.write_bytes(gzip.compress(header + array.tobytes(), mtime=0))
 
 
-MNIST = DataSet("mnist", 1, read, fixture)
+def items(arrays: Arrays) -> Iterable[bytes]:
+    """Each image with its part, place and label: the held-out images are named by their places."""
+    for part in PARTS:
+        for i, (x, y) in enumerate(zip(arrays[f"{part}_x"], arrays[f"{part}_y"].tolist(), strict=True)):
+            yield f"{part} {i} {y} ".encode() + x.tobytes()
+
+
+def rebuild(root: Path, splits: Mapping[str, Any]) -> None:
+    """The four files from images and labels in the order of the files."""
+    for part in PARTS:
+        x = np.stack([np.asarray(image, np.uint8) for image in splits[part]["image"]])
+        write_idx(root / name(part, "images"), x)
+        write_idx(root / name(part, "labels"), np.asarray(splits[part]["label"], np.uint8))
+
+
+MNIST = DataSet("mnist", 1, read, fixture, items, rebuild=rebuild)

@@ -15,7 +15,7 @@ import numpy as np
 from physml.data.archives import Tree
 from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.errors import DataError, near
+from physml.errors import DataError, near, needed_by
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"
 NOISE = "_background_noise_"
@@ -118,7 +118,8 @@ def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]
 
 def _samples(where: str, content: bytes) -> np.ndarray:
     """The samples of a wav file, int16; DataError for any other than 16 kHz, one channel, 16 bits."""
-    import soundfile
+    with needed_by("Speech Commands"):
+        import soundfile
 
     if not content:
         raise DataError(f"{where} is empty. {_AGAIN}")
@@ -194,7 +195,8 @@ def tone(n: int, period: int, level: int) -> np.ndarray:
 
 def wav(samples: np.ndarray, rate: int = RATE, subtype: str = "PCM_16") -> bytes:
     """The bytes of a wav file. Shapes: samples (L,) or (L, channels)."""
-    import soundfile
+    with needed_by("Speech Commands"):
+        import soundfile
 
     file = io.BytesIO()
     soundfile.write(file, samples, rate, subtype=subtype, format="WAV")

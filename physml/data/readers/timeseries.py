@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.data.archives import damaged
-from physml.errors import DataError
+from physml.errors import DataError, needed_by
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ def read_ts(path: Path, again: str) -> Cases:
 
     again: what to do when the file cannot be right, the last sentence of every DataError.
     """
-    from sktime.datasets import load_from_tsfile_to_dataframe
+    with needed_by(f"reading {path.name}"):
+        from sktime.datasets import load_from_tsfile_to_dataframe
 
     head, marks = _scan_ts(path, again)
     try:
@@ -91,7 +92,8 @@ def read_ts(path: Path, again: str) -> Cases:
 
 def read_arff(path: Path, again: str) -> Cases:
     """All cases of an .arff file of the archives: one series in each line, or a relational attribute."""
-    from sktime.datasets import load_from_arff_to_dataframe
+    with needed_by(f"reading {path.name}"):
+        from sktime.datasets import load_from_arff_to_dataframe
 
     head, marks = _scan_arff(path, again)
     try:

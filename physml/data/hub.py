@@ -1,0 +1,119 @@
+"""Rows of data sets of the Hugging Face hub, or of folders of Parquet files, by the package `datasets`.
+
+No code of a repository is run: `datasets` reads its data files alone.
+"""
+
+import hashlib
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from physml import files
+from physml.data import hash_cache
+from physml.data.cache import Cache
+from physml.errors import DataError, near, needed_by
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A data set of the hub, such as stanfordnlp/imdb, or a folder.
+
+    config: of its configurations, where it has several. revision: a commit, null: the first one used here.
+    """
+
+    name: str
+    config: str | None = None
+    revision: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        path = Path(self.name).expanduser()
+        return path.absolute() if path.is_dir() else None
+
+
+def contents(repository: Repository, store: Cache) -> dict[str, dict[str, str]]:
+    """What stands for the bytes of a repository: {name: {"sha256", "verified"}}, as `verify.verify` says it.
+
+    A commit that the user names is checked by the hub's client; else the first one seen is pinned, and so are
+    the files of a folder.
+    """
+    folder = repository.folder
+    if folder is not None:
+        found = {
+            path.relative_to(folder).as_posix(): hash_cache.known(path, "sha256", store.cache)
+            for path in sorted(folder.rglob("*.parquet"))
+        }
+        if not found:
+            raise DataError(f"{folder} has no Parquet files. Name a folder that has, or a repository.")
+        text = "".join(f"{sha256}  {name}\n" for name, sha256 in found.items())
+        _pin(repository, hashlib.sha256(text.encode()).hexdigest(), store)
+        return {name: {"sha256": sha256, "verified": "first seen"} for name, sha256 in found.items()}
+    if repository.revision is not None and COMMIT.fullmatch(repository.revision):
+        return {repository.name: {"sha256": repository.revision, "verified": "bytes"}}
+    pinned = _pin_path(repository, store)
+    if pinned.is_file():
+        commit = pinned.read_text(encoding="utf-8").strip()
+    else:
+        commit = _commit(repository)
+        _pin(repository, commit, store)
+    return {repository.name: {"sha256": commit, "verified": "first seen"}}
+
+
+def rows(repository: Repository, commit: str | None, store: Cache) -> Mapping[str, Any]:
+    """The splits by name, each a `datasets.Dataset`. commit: of the hub, as `contents` gave it."""
+    with warnings.catch_warnings(), needed_by(f"reading {repository.name}"):
+        warnings.simplefilter("ignore")  # of packages that it imports
+        import datasets
+
+    source = repository.folder or repository.name
+    datasets.disable_progress_bars()
+    try:
+        return datasets.load_dataset(
+            str(source),
+            repository.config,
+            revision=None if repository.folder else commit,
+            cache_dir=str(store.cache / "hub"),
+        )
+    except Exception as error:  # of the network, of the hub, of Parquet
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise DataError(f"{source} cannot be read by `datasets`: {said}") from error
+
+
+def column(split: Any, name: str, where: str) -> Any:
+    if name not in split.column_names:
+        raise DataError(f"{where} has no column {name}. {near(name, split.column_names)}")
+    return split[name]
+
+
+def _commit(repository: Repository) -> str:
+    with needed_by(f"reading {repository.name}"):
+        import datasets  # noqa: F401 - which brings the hub's client
+        from huggingface_hub import HfApi
+    try:
+        return str(HfApi().dataset_info(repository.name, revision=repository.revision).sha)
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise DataError(
+            f"there is no folder {repository.name}, and the Hugging Face hub gives no such data set: {said}"
+        ) from error
+
+
+def _pin_path(repository: Repository, store: Cache) -> Path:
+    key = f"{repository.folder or repository.name} {repository.revision}"
+    name = re.sub(r"\W+", "-", Path(repository.name).name)
+    return store.cache / "pins" / "hub" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def _pin(repository: Repository, value: str, store: Cache) -> None:
+    path = _pin_path(repository, store)
+    if not path.is_file():
+        files.write_text(path, f"{value}\n")
+    elif path.read_text(encoding="utf-8").strip() != value:
+        raise DataError(
+            f"{repository.name} is not what was first seen here. Put that back, or delete {path}."
+        )

@@ -1,0 +1,91 @@
+"""Any set of the UCR and UEA archives of time series, by its name. Axes: N cases, T steps, D dimensions."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
+from physml.data.readers.timeseries import Cases, read_ts, write_ts
+from physml.errors import DataError, InputError
+
+PARTS = ("train", "test")
+ARCHIVE = "https://www.timeseriesclassification.com/aeon-toolkit"
+FOLDERS = ("ucr_uea/{name}", "Univariate_ts/{name}", "Multivariate_ts/{name}", "{name}")  # below PHYSML_DATA
+
+
+def data_set(name: str) -> DataSet:
+    """The set `name`, such as BasicMotions: its two .ts files below PHYSML_DATA.
+
+    Errors: InputError for a name that no set of the archives can have.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", name):
+        raise InputError(f"name must be that of a set of the archives, such as BasicMotions; got {name!r}.")
+    return DataSet(f"uea_{name}", 1, lambda files: _read(name, files), _fixture(name), about=_about(name))
+
+
+def _file(name: str, part: str) -> str:
+    return f"ucr_uea/{name}_{part.upper()}.ts"
+
+
+def _about(name: str) -> Upstream:
+    files = []
+    for part in PARTS:
+        own = f"{name}_{part.upper()}.ts"
+        also = tuple(f"{folder.format(name=name)}/{own}" for folder in FOLDERS)
+        files.append(DataFile(_file(name, part), f"series of {part} with labels", also=(*also, own)))
+    url = f"{ARCHIVE}/{name}.zip"
+    return Upstream(
+        title=name,
+        source=f"https://www.timeseriesclassification.com/description.php?Dataset={name}",
+        licence="none stated; cite Dau et al. (arXiv 1810.07758) or Bagnall et al. (arXiv 1811.00075)",
+        files=tuple(files),
+        name=f"uea_{name}",
+        get=f"curl -LO {url}",
+    )
+
+
+def _read(name: str, files: Files) -> Arrays:
+    """x_<part> (N, T, D) float32, padded at the end with 0; n_<part> (N,), true lengths; y_<part> (N,) int64,
+    positions in the labels of the header; n_classes ()."""
+    cases = {}
+    for part in PARTS:
+        path = files.path(_file(name, part))
+        cases[part] = read_ts(path, f"Get it again: `physml data get uea_{name}`.")
+        _check(name, path, cases[part], cases["train"])
+    arrays: Arrays = {"n_classes": np.array(len(cases["train"].labels))}
+    for part, found in cases.items():
+        lengths = np.array([len(case) for case in found.x], np.int64)
+        x = np.zeros((len(found.x), lengths.max(), found.x[0].shape[1]), np.float32)
+        for row, case in zip(x, found.x, strict=True):
+            row[: len(case)] = case
+        arrays |= {f"x_{part}": x, f"n_{part}": lengths, f"y_{part}": found.y}
+    return arrays
+
+
+def _check(name: str, path: Path, found: Cases, train: Cases) -> None:
+    if found.name.lower() != name.lower():
+        raise DataError(f"{path} is the problem {found.name}; expected {name}. {found.again}")
+    if not found.labels:
+        raise DataError(f"{path} has numbers to predict; this task is for sets with classes.")
+    if found.labels != train.labels or found.x[0].shape[1] != train.x[0].shape[1]:
+        raise DataError(
+            f"{path}: {found.x[0].shape[1]} dimension(s), classes {', '.join(found.labels)}; the file of "
+            f"train has {train.x[0].shape[1]} and {', '.join(train.labels)}. {found.again}"
+        )
+
+
+def _fixture(name: str) -> Callable[[Path], None]:
+    """Two classes of noisy waves, fast and slow, in two dimensions."""
+
+    def write(root: Path) -> None:
+        rng = np.random.default_rng(0)
+        time = np.linspace(0, 2 * np.pi, 30)
+        for part, n in {"train": 24, "test": 12}.items():
+            y = np.arange(n) % 2
+            wave = np.sin(time * (1 + 2 * y[:, None]))
+            x = np.stack([wave, -wave], -1) + rng.normal(0, 0.1, (n, 30, 2))
+            write_ts(root / _file(name, part), name, x, y + 1, ("1", "2"))
+
+    return write

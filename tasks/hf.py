@@ -1,0 +1,288 @@
+"""Sequence classification on sets of the Hugging Face hub. Axes: N sequences, B batch, T steps, D values."""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from physml.check import one_of, positive
+from physml.data import hub
+from physml.data.cache import Generated
+from physml.data.datasets import Arrays, kind_of
+from physml.data.readers.imdb import tokens
+from physml.data.splits import held_out
+from physml.data.store import Store
+from physml.errors import DataError, InputError, needed_by
+from physml.task.base import Part
+from physml.task.sequences import Items, Labelled
+
+UNKNOWN, PADDING, FIRST = 0, 1, 2  # ids of words that are not known, of padding, and of the first word
+
+
+class _Hub(Labelled):
+    """What both kinds of sequences share: the repository, its splits and its labels."""
+
+    version: ClassVar[int] = 1
+    n_splits: ClassVar[int] = 5
+
+    def _take(
+        self,
+        name: str,
+        config: str | None,
+        revision: str | None,
+        input: str,
+        target: str,
+        train: str,
+        valid: str | float,
+        test: str,
+        max_length: int | None,
+        protocol: str,
+    ) -> None:
+        one_of("protocol", protocol, ("clean",))
+        if isinstance(valid, float) and not 0 < valid < 1:
+            raise InputError(f"valid must be a split, or a share of train between 0 and 1; got {valid}.")
+        if max_length is not None:
+            positive("max_length", max_length)
+        self.repository = hub.Repository(name, config, revision)
+        self.input, self.target, self.protocol = input, target, protocol
+        self.train, self.valid, self.test, self.max_length = train, valid, test, max_length
+
+    def load(self, store: Store, split: int) -> None:
+        repository = hub.Repository(str(_fixture(store, self.tokens))) if store.fixtures else self.repository
+        used = hub.contents(repository, store)
+        if store.fixtures:
+            used = {name: {**one, "verified": "fixture"} for name, one in used.items()}
+        commit = next(iter(used.values()))["sha256"]
+        key = {"contents": {name: one["sha256"] for name, one in used.items()}, **self.key(), "split": split}
+        made = Generated(
+            f"hub_{type(self).__name__}", key, 1, lambda: self._read(repository, commit, store, split)
+        )
+        arrays = store.get(made)
+        self.d_in, self.d_out = int(arrays["d_in"]), int(arrays["n_classes"])
+        self.n_classes = self.d_out
+        parts: dict[Part, Items] = {}
+        for part in ("train", "valid", "test"):
+            x, n, y = (torch.from_numpy(arrays[f"{key}_{part}"]) for key in "xny")
+            parts[part] = x, y, n
+        self.place(parts, store)
+        self._facts |= {
+            "sha256": {name: one["sha256"] for name, one in used.items()},
+            "verified": {name: one["verified"] for name, one in used.items()},
+            "kind": kind_of(used.values()),
+        }
+
+    def key(self) -> dict[str, Any]:
+        """Everything but the files that the arrays depend on."""
+        names = ("config", "input", "target", "train", "valid", "test", "max_length")
+        return {name: getattr(self, name, self.repository.config) for name in names}
+
+    def _read(self, repository: hub.Repository, commit: str, store: Store, split: int) -> Arrays:
+        splits = hub.rows(repository, commit, store)
+        names = {"train": self.train, "test": self.test}
+        if isinstance(self.valid, str):
+            names["valid"] = self.valid
+        for name in names.values():
+            if name not in splits:
+                raise DataError(f"{repository.name} has no split {name}; it has {', '.join(splits)}.")
+
+        def column(part: str, name: str) -> list[Any]:
+            return list(hub.column(splits[names[part]], name, f"{repository.name}, split {names[part]}"))
+
+        inputs = {part: column(part, self.input) for part in names}
+        y = _labels({part: column(part, self.target) for part in names})
+        if "valid" not in names:
+            train, valid = held_out(y["train"], float(self.valid), split)
+            inputs |= {
+                "valid": [inputs["train"][i] for i in valid],
+                "train": [inputs["train"][i] for i in train],
+            }
+            y |= {"valid": y["train"][valid], "train": y["train"][train]}
+        arrays = self.encode(inputs)
+        return {**arrays, **{f"y_{part}": labels for part, labels in y.items()}, "n_classes": _count(y)}
+
+    @abstractmethod
+    def encode(self, inputs: dict[str, list[Any]]) -> Arrays:
+        """x_<part>, padded; n_<part> (N,), true lengths; d_in ()."""
+
+
+class HubText(_Hub):
+    r"""Say of which class a text is, after its last word.
+
+    Input (B, T): ids of words in lower case, or of bytes. Known are the `n_words` most frequent of train.
+    Target (B,): the class; names of classes count in alphabetical order. Loss: cross
+    entropy. Metric: accuracy on the test split.
+
+    Nothing is known of the data beforehand: the commit that was first used is pinned, unless `revision` names
+    one, and a record says which.
+
+    Source: https://huggingface.co/datasets; the package `datasets`, https://arxiv.org/abs/2109.02846.
+
+    Args:
+        name: repository of the hub, or a folder of Parquet files.
+        config: configuration of the repository, or null.
+        revision: commit of the repository, or null.
+        input: column of the texts.
+        target: column of the classes.
+        train: split.
+        valid: split, or the share of train that is held out, of each class, drawn by the number of the split.
+        test: split.
+        units: "words" or "bytes".
+        n_words: size of the vocabulary of words.
+        max_length: longest text; more is cut off; null: none is cut.
+        protocol: "clean".
+    """
+
+    version: ClassVar[int] = 1
+    tokens: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        config: str | None,
+        revision: str | None,
+        input: str,
+        target: str,
+        train: str,
+        valid: str | float,
+        test: str,
+        units: str,
+        n_words: int,
+        max_length: int | None,
+        protocol: str,
+    ) -> None:
+        one_of("units", units, ("words", "bytes"))
+        positive("n_words", n_words)
+        self._take(name, config, revision, input, target, train, valid, test, max_length, protocol)
+        self.units, self.n_words = units, n_words
+
+    def key(self) -> dict[str, Any]:
+        return {**super().key(), "units": self.units, "n_words": self.n_words}
+
+    def encode(self, inputs: dict[str, list[Any]]) -> Arrays:
+        texts = {
+            part: [self._cut(text, part, i) for i, text in enumerate(all)] for part, all in inputs.items()
+        }
+        if self.units == "bytes":
+            known: dict[Any, int] = {byte: byte + FIRST for byte in range(256)}
+        else:
+            counts = Counter(word for text in texts["train"] for word in text)
+            known = {word: FIRST + i for i, (word, _) in enumerate(counts.most_common(self.n_words))}
+        arrays: Arrays = {"d_in": np.array(len(known) + FIRST)}
+        for part, all in texts.items():
+            ids = [np.array([known.get(word, UNKNOWN) for word in text], np.int64) for text in all]
+            arrays |= _padded(ids, part, PADDING)
+        return arrays
+
+    def _cut(self, text: Any, part: str, row: int) -> Sequence[Any]:
+        if not isinstance(text, str):
+            raise DataError(f"column {self.input}, {part}, row {row}: expected a text; got {text!r:.40}.")
+        units: Sequence[Any] = text.encode() if self.units == "bytes" else tokens(text.lower())
+        if not units:
+            raise DataError(f"column {self.input}, {part}, row {row}: the text is empty.")
+        return units[: self.max_length]
+
+
+class HubSeries(_Hub):
+    r"""Say of which class a series of numbers is, after its last step.
+
+    Input (B, T, D): lists of T numbers, or of T lists of D numbers, as they are; shorter ones are padded with
+    0 at their end and read at their true length. All else is as in `HubText`.
+
+    Source: https://huggingface.co/datasets.
+
+    Args: as those of `HubText`, without units and n_words.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        config: str | None,
+        revision: str | None,
+        input: str,
+        target: str,
+        train: str,
+        valid: str | float,
+        test: str,
+        max_length: int | None,
+        protocol: str,
+    ) -> None:
+        self._take(name, config, revision, input, target, train, valid, test, max_length, protocol)
+
+    def encode(self, inputs: dict[str, list[Any]]) -> Arrays:
+        series = {
+            part: [self._numbers(row, part, i)[: self.max_length] for i, row in enumerate(all)]
+            for part, all in inputs.items()
+        }
+        d_in = series["train"][0].shape[1]
+        for part, all in series.items():
+            for i, one in enumerate(all):
+                if one.shape[1] != d_in:
+                    raise DataError(
+                        f"{part}, row {i}: {one.shape[1]} values a step; the first row has {d_in}."
+                    )
+        arrays: Arrays = {"d_in": np.array(d_in)}
+        for part, all in series.items():
+            arrays |= _padded(all, part, 0)
+        return arrays
+
+    def _numbers(self, row: Any, part: str, i: int) -> np.ndarray:
+        try:
+            x = np.asarray(row, np.float32)
+        except (TypeError, ValueError):
+            x = np.empty(0, np.float32)
+        if x.ndim not in (1, 2) or not x.size:
+            raise DataError(f"column {self.input}, {part}, row {i}: expected numbers (T,) or (T, D).")
+        return x.reshape(len(x), -1)
+
+
+def _padded(rows: Sequence[np.ndarray], part: str, padding: int) -> Arrays:
+    lengths = np.array([len(row) for row in rows], np.int64)
+    x = np.full((len(rows), lengths.max(), *rows[0].shape[1:]), padding, rows[0].dtype)
+    for padded, row in zip(x, rows, strict=True):
+        padded[: len(row)] = row
+    return {f"x_{part}": x, f"n_{part}": lengths}
+
+
+def _labels(found: dict[str, list[Any]]) -> dict[str, np.ndarray]:
+    """Whole numbers from 0 on stay what they are; names and truth values count in alphabetical order."""
+    if all(isinstance(label, int) and not isinstance(label, bool) for y in found.values() for label in y):
+        return {part: np.array(y, np.int64) for part, y in found.items()}
+    names = {name: i for i, name in enumerate(sorted({str(label) for label in found["train"]}))}
+    for part, y in found.items():
+        if strange := {str(label) for label in y} - set(names):
+            raise DataError(f"{part} has the class {sorted(strange)[0]!r}, which train has not.")
+    return {part: np.array([names[str(label)] for label in y], np.int64) for part, y in found.items()}
+
+
+def _count(y: dict[str, np.ndarray]) -> np.ndarray:
+    return np.array(max(int(labels.max()) for labels in y.values()) + 1)
+
+
+def _fixture(store: Store, texts: bool) -> Path:
+    """A folder of Parquet files, with texts or series that tell their class."""
+    with needed_by("task=hf"):
+        from datasets import Dataset
+
+    folder = store.cache / "fixtures" / f"hub-{'texts' if texts else 'series'}"
+    rng = np.random.default_rng(0)
+    for split, n in {"train": 30, "test": 12}.items():
+        path = folder / "data" / f"{split}-00000-of-00001.parquet"
+        y = [i % 2 for i in range(n)]
+        lengths = rng.integers(3, 12, n)
+        if texts:
+            words = [["bad", "poor", "the"], ["good", "fine", "the"]]
+            x: list[Any] = [" ".join(rng.choice(words[k], t)) for k, t in zip(y, lengths, strict=True)]
+        else:
+            x = [(rng.normal(0, 0.1, t) + k).tolist() for k, t in zip(y, lengths, strict=True)]
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Dataset.from_dict({"text": x, "label": y}).to_parquet(str(path))
+    return folder

@@ -1,0 +1,81 @@
+"""Any set of the UCR and UEA archives of time series. Axes: N series, B batch, T steps, D dimensions."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+
+from physml.check import one_of
+from physml.data.readers.uea import data_set
+from physml.data.splits import held_out
+from physml.data.store import Store
+from physml.errors import InputError
+from physml.task.base import Part
+from physml.task.sequences import Items, Labelled
+
+
+class UEA(Labelled):
+    r"""Say of which class a time series is, after its last step.
+
+    Input (B, T, D): the values as they come, or each dimension with mean 0 and standard deviation 1 over the
+    steps of train. Shorter series are padded with 0 at their end and read at their true length. Target (B,):
+    position among the labels of the file. Loss: cross entropy. Metric: accuracy on the published test part.
+
+    The archives publish train and test alone. A share of each class of train is held out to select on, drawn
+    by the number of the split.
+
+    The archives publish no checksums: files are pinned when first seen, and a record says so.
+
+    Source: UCR archive, https://arxiv.org/abs/1810.07758; UEA archive, https://arxiv.org/abs/1811.00075.
+
+    Args:
+        name: of the set, such as BasicMotions; <name>_TRAIN.ts and <name>_TEST.ts lie below PHYSML_DATA, in
+            ucr_uea, Univariate_ts/<name>, Multivariate_ts/<name> or <name>.
+        valid: share of train that is held out, between 0 and 1.
+        standardize: whether to scale each dimension, by train.
+        protocol: "clean".
+    """
+
+    version: ClassVar[int] = 1
+    n_splits: ClassVar[int] = 5
+
+    def __init__(self, *, name: str, valid: float, standardize: bool, protocol: Literal["clean"]) -> None:
+        one_of("protocol", protocol, ("clean",))
+        if not 0 < valid < 1:
+            raise InputError(f"valid must lie between 0 and 1, a share of train; got {valid}.")
+        self.name, self.valid, self.standardize, self.protocol = name, valid, standardize, protocol
+        self.datasets = (data_set(name),)
+
+    def load(self, store: Store, split: int) -> None:
+        arrays = store.read(self.datasets[0])
+        self.d_out = self.n_classes = int(arrays["n_classes"])
+        self.d_in = arrays["x_train"].shape[2]
+        train, valid = held_out(arrays["y_train"], self.valid, split)
+        if self.standardize:
+            arrays = {**arrays, **standardized(arrays, train)}
+
+        def items(part: str, rows: np.ndarray) -> Items:
+            x, y, n = (torch.from_numpy(arrays[f"{key}_{part}"][rows]) for key in "xyn")
+            return x, y, n
+
+        parts: dict[Part, Items] = {"train": items("train", train), "valid": items("train", valid)}
+        parts["test"] = items("test", np.arange(len(arrays["y_test"])))
+        self.place(parts, store)
+
+
+def standardized(arrays: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
+    """x_train and x_test with mean 0 and standard deviation 1 over the true steps of the training rows.
+
+    A dimension that never changes becomes 0; padding stays 0.
+    """
+    there = {
+        part: np.arange(arrays[f"x_{part}"].shape[1]) < arrays[f"n_{part}"][:, None]
+        for part in ("train", "test")
+    }
+    steps = arrays["x_train"][rows][there["train"][rows]].astype(np.float64)
+    mean, std = steps.mean(0), steps.std(0)
+    scaled = {}
+    for part, true in there.items():
+        x = (arrays[f"x_{part}"] - mean) / np.where(std > 0, std, 1)
+        scaled[f"x_{part}"] = np.where(true[..., None], x, 0).astype(np.float32)
+    return scaled

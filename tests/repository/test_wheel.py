@@ -1,0 +1,136 @@
+"""The wheel: what is in it, and its use from another folder, without the checkout and without a network."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from physml.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+SOURCES = ("physml", "conf", "tasks", "scripts/build_wheel.py")
+FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, with setuptools as it is here: other tests and builds may run beside it."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in SOURCES:
+        (folder / name).parent.mkdir(exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    for name in FILES:
+        shutil.copy(ROOT / name, folder)
+    (folder / "build" / "lib" / "physml").mkdir(parents=True)
+    (folder / "build" / "lib" / "physml" / "gone.py").write_text("of an earlier build\n", encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", "."]
+    done = subprocess.run(pip, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an environment with the wheel in it; other packages come from the one that runs the tests."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    outer = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (packages / "outer.pth").write_text(
+        "\n".join(dict.fromkeys([*outer, sysconfig.get_path("purelib")])), encoding="utf-8"
+    )
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "tasks").mkdir()  # a person's own folder, which has nothing to do with ours
+    return folder
+
+
+def physml(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(folder),
+        "PHYSML_CACHE": str(folder / "cache"),
+        "WANDB_MODE": "disabled",
+    }
+    command = [str(python), "-P", "-m", "physml", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def site_packages(python: Path) -> Path:
+    (found,) = python.parents[1].glob("lib/python*/site-packages")
+    return found
+
+
+def test_it_holds_one_package_with_configs_tasks_and_sources_of_c(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"physml"}
+    inside = {name.removeprefix("physml/") for name in names}
+    for name in ("conf", "tasks"):
+        files = [p for p in (ROOT / name).rglob("*") if p.suffix in (".yaml", ".py")]
+        assert len(files) > 20
+        assert {f"_{p.relative_to(ROOT).as_posix()}" for p in files} <= inside
+    for suffix in ("*.c", "*.h", "*.npy", "SHA256SUMS", "py.typed", "*.pyi"):
+        files = list((ROOT / "physml").rglob(suffix))
+        assert files
+        assert {p.relative_to(ROOT / "physml").as_posix() for p in files} <= inside
+    assert "gone.py" not in inside
+    assert not any("results/" in name or name.endswith(".pyc") for name in inside)
+    assert "Provides-Extra: graph" in metadata and "Classifier: Typing :: Typed" in metadata
+
+
+def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
+    def lines(*arguments: str) -> str:
+        done = physml(python, elsewhere, *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    before = {path for path in site_packages(python).rglob("*") if path.suffix != ".pyc"}
+    assert "lem" in lines("list", "models")
+    assert "fitzhugh_nagumo" in lines("list", "tasks")
+    assert "lem-4" in lines("list", "tables")
+    assert "experiment: lem/fitzhugh_nagumo-lem" in lines(
+        "run", "experiment=lem/fitzhugh_nagumo-lem", "--cfg"
+    )
+    table = lines("table", "lem-4", "--no-run")
+    assert "missing" in table and "0/10" in table
+    assert "Nothing is missing." in lines("doctor")
+    done = lines("run", "model=lem", "task=adding", "profile=smoke", "runtime.save_model=true")
+    assert "finished: results/runs/adhoc/adding-lem/" in done
+    (weights,) = (elsewhere / "runs").rglob("model.safetensors")
+    code = f"import physml; print(type(physml.load({str(weights)!r})).__name__)"
+    loaded = subprocess.run([python, "-c", code], cwd=elsewhere, capture_output=True, text=True)
+    assert loaded.stdout == "SequenceModel\n", loaded.stderr
+    assert {path.name for path in elsewhere.iterdir()} >= {"results", "runs", "cache", "tasks"}
+    after = {path for path in site_packages(python).rglob("*") if path.suffix != ".pyc"}
+    assert {path for path in after - before if path.name != "__pycache__"} == set()
+
+
+def test_without_its_configs_it_says_so(python: Path, elsewhere: Path) -> None:
+    conf = site_packages(python) / "physml" / "_conf"
+    for path in list(conf.rglob("*.yaml")):
+        path.unlink()
+    for arguments, message in {
+        ("list", "models"): "there are no configs in",
+        ("doctor",): "run.yaml is not there",
+    }.items():
+        done = physml(python, elsewhere, *arguments)
+        assert done.returncode in (1, 2)
+        assert message in done.stdout + done.stderr

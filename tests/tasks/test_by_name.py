@@ -1,0 +1,341 @@
+"""Tasks that take the name of a data set: archives of time series, the Hugging Face hub, torch_geometric."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+
+from physml.config.compose import compose
+from physml.config.identity import identity
+from physml.data import hub, splits
+from physml.data.store import Store
+from physml.errors import DataError, InputError
+from tasks.hf import FIRST, PADDING, HubSeries, HubText
+from tasks.pyg import PyGNodes
+from tasks.uea import UEA
+
+TS = """@problemName {name}
+@timeStamps false
+@missing false
+@univariate false
+@dimensions 2
+@equalLength false
+@classLabel true a b
+@data
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    (tmp_path / "data").mkdir()
+    return Store(tmp_path / "data", tmp_path / "cache")
+
+
+# ---------------------------------------------------------------------------- series of the archives
+
+
+def write_series(store: Store, name: str, folder: str = "ucr_uea", *, labels: str = "ab") -> None:
+    """Series of 3 to 7 steps; the first dimension is the class, the second one is constant."""
+    rng = np.random.default_rng(0)
+    assert store.data
+    (store.data / folder).mkdir(parents=True, exist_ok=True)
+    for part, n in {"TRAIN": 20, "TEST": 6}.items():
+        rows = []
+        for i in range(n):
+            steps = 3 + i % 5
+            first = ",".join(f"{v:.4f}" for v in rng.normal(i % 2, 0.1, steps))
+            rows.append(f"{first}:{','.join(['7'] * steps)}:{labels[i % 2]}")
+        text = TS.format(name=name) + "\n".join(rows) + "\n"
+        (store.data / folder / f"{name}_{part}.ts").write_text(text, encoding="utf-8")
+
+
+def uea(name: str = "Toy", **changes: Any) -> UEA:
+    return UEA(**{"name": name, "valid": 0.2, "standardize": True, "protocol": "clean", **changes})
+
+
+@pytest.mark.parametrize("folder", ["ucr_uea", "Multivariate_ts/Toy", "Toy", "."])
+def test_a_set_of_the_archives_is_found_by_its_name(store: Store, folder: str) -> None:
+    write_series(store, "Toy", folder)
+    task = uea()
+    task.load(store, 0)
+    assert (task.d_in, task.d_out) == (2, 2)
+    assert task.sizes == {"train": 16, "valid": 4, "test": 6}
+    assert task.facts()["kind"] == "pinned"
+    assert set(task.facts()["verified"].values()) == {"first seen"}
+
+
+def test_shorter_series_are_padded_and_keep_their_length(store: Store) -> None:
+    write_series(store, "Toy")
+    task = uea()
+    task.load(store, 0)
+    (batch,) = task.batches("test", 10)
+    assert batch.lengths is not None
+    assert batch.lengths.tolist() == [3, 4, 5, 6, 7, 3]
+    assert batch.input.shape == (6, 7, 2)
+    for row, n in zip(batch.input, batch.lengths.tolist(), strict=True):
+        assert (row[n:] == 0).all() and (row[:n, 0] != 0).all()
+
+
+def test_scaling_is_that_of_the_training_steps(store: Store) -> None:
+    write_series(store, "Toy")
+    task = uea()
+    task.load(store, 0)
+    (batch,) = task.batches("train", 100)
+    assert batch.lengths is not None
+    steps = torch.cat([row[:n] for row, n in zip(batch.input, batch.lengths.tolist(), strict=True)])
+    torch.testing.assert_close(steps[:, 0].mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
+    torch.testing.assert_close(steps[:, 0].std(correction=0), torch.tensor(1.0), atol=1e-6, rtol=0)
+    assert (steps[:, 1] == 0).all()  # it never changes
+    raw = uea(standardize=False)
+    raw.load(store, 0)
+    assert (next(raw.batches("test", 1)).input[..., 1] == 7).all()
+
+
+def test_another_file_of_that_name_is_refused(store: Store) -> None:
+    write_series(store, "Toy")
+    uea().load(store, 0)
+    assert store.data
+    path = store.data / "ucr_uea" / "Toy_TEST.ts"
+    path.write_text(path.read_text(encoding="utf-8").replace("0.9", "0.8"), encoding="utf-8")
+    with pytest.raises(DataError, match="first seen"):
+        uea().load(store, 0)
+
+
+def test_files_that_are_not_there_say_where_to_get_them(store: Store) -> None:
+    with pytest.raises(DataError, match=r"Get it by `curl -LO https://.*/Toy.zip`"):
+        uea().load(store, 0)
+    with pytest.raises(InputError, match="name must be that of a set"):
+        uea("../secret")
+    write_series(store, "Other")
+    assert store.data
+    for path in list((store.data / "ucr_uea").glob("*")):
+        path.rename(path.with_name(path.name.replace("Other", "Toy")))
+    with pytest.raises(DataError, match="is the problem Other; expected Toy"):
+        uea().load(store, 0)
+
+
+def test_held_out_items_are_a_share_of_each_class() -> None:
+    y = np.array([0] * 10 + [1] * 5 + [2])
+    train, valid = splits.held_out(y, 0.2, 0)
+    assert sorted([*train, *valid]) == list(range(16))
+    assert np.bincount(y[valid], minlength=3).tolist() == [2, 1, 0]
+    assert any((splits.held_out(y, 0.2, 0)[1] != splits.held_out(y, 0.2, k)[1]).any() for k in range(1, 4))
+    with pytest.raises(DataError, match="single item"):
+        splits.held_out(np.arange(4), 0.5, 0)
+
+
+# ---------------------------------------------------------------------------- the hub
+
+TEXTS: dict[str, dict[str, list[Any]]] = {
+    "train": {
+        "sentence": [f"Good film {i}" for i in range(10)] + ["bad film"] * 10,
+        "kind": [1] * 10 + [0] * 10,
+    },
+    "test": {"sentence": ["good", "an unseen word"], "kind": [1, 0]},
+}
+
+
+def repository(folder: Path, content: dict[str, dict[str, list[Any]]]) -> str:
+    """A folder of Parquet files in the layout of the hub."""
+    from datasets import Dataset
+
+    for split, columns in content.items():
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        Dataset.from_dict(columns).to_parquet(str(folder / "data" / f"{split}-00000-of-00001.parquet"))
+    return str(folder)
+
+
+def text(name: str, **changes: Any) -> HubText:
+    keys = {"config": None, "revision": None, "input": "sentence", "target": "kind", "train": "train"}
+    more = {
+        "valid": 0.2,
+        "test": "test",
+        "units": "words",
+        "n_words": 3,
+        "max_length": None,
+        "protocol": "clean",
+    }
+    return HubText(**{"name": name, **keys, **more, **changes})
+
+
+def test_texts_of_a_repository_become_ids(store: Store, tmp_path: Path) -> None:
+    name = repository(tmp_path / "films", TEXTS)
+    task = text(name)
+    task.load(store, 0)
+    assert task.sizes == {"train": 16, "valid": 4, "test": 2}
+    assert (task.d_in, task.d_out) == (5, 2)  # film, good, bad; unknown, padding
+    (batch,) = task.batches("test", 10)
+    assert batch.lengths is not None and batch.lengths.tolist() == [1, 3]
+    assert batch.input[0, 1:].tolist() == [PADDING, PADDING]
+    assert batch.input[0, 0] >= FIRST and batch.input[1].tolist() == [0, 0, 0]
+    facts = task.facts()
+    assert facts["kind"] == "pinned"
+    assert set(facts["sha256"]) == {f"data/{part}-00000-of-00001.parquet" for part in ("train", "test")}
+
+
+def test_bytes_lengths_and_a_split_of_its_own(store: Store, tmp_path: Path) -> None:
+    content = {**TEXTS, "validation": TEXTS["test"]}
+    task = text(repository(tmp_path / "films", content), units="bytes", valid="validation", max_length=4)
+    task.load(store, 0)
+    assert task.d_in == 258 and task.sizes == {"train": 20, "valid": 2, "test": 2}
+    (batch,) = task.batches("valid", 10)
+    assert batch.input.tolist() == [[b + FIRST for b in word] for word in (b"good", b"an u")]
+
+
+def test_classes_by_name_count_in_alphabetical_order(store: Store, tmp_path: Path) -> None:
+    content = {part: {**c, "kind": [["no", "yes"][k] for k in c["kind"]]} for part, c in TEXTS.items()}
+    task = text(repository(tmp_path / "films", content))
+    task.load(store, 0)
+    assert next(task.batches("test", 10)).target.tolist() == [1, 0]
+
+
+def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
+    rows = [[[float(i), 1.0]] * (2 + i % 3) for i in range(12)]
+    content = {"train": {"x": rows, "y": [i % 2 for i in range(12)]}, "test": {"x": rows[:3], "y": [0, 1, 0]}}
+    name = repository(tmp_path / "series", content)
+    keys = {"config": None, "revision": None, "input": "x", "target": "y", "train": "train", "valid": 0.2}
+    task = HubSeries(name=name, test="test", max_length=3, protocol="clean", **keys)  # type: ignore[arg-type]
+    task.load(store, 0)
+    (batch,) = task.batches("test", 10)
+    assert batch.lengths is not None and batch.lengths.tolist() == [2, 3, 3]
+    assert batch.input[1].tolist() == [[1.0, 1.0]] * 3 and batch.input[0, 2].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input": "sentense"}, "has no column sentense. Did you mean sentence?"),
+        ({"test": "tset"}, "has no split tset; it has train, test"),
+        ({"input": "kind"}, "expected a text; got"),
+        ({"name": "/nowhere/at/all"}, "gives no such data set"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    store: Store, tmp_path: Path, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import HfApi
+
+    def offline(self: HfApi, *args: Any, **kwargs: Any) -> None:
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr(HfApi, "dataset_info", offline)
+    with pytest.raises(DataError, match=message.replace("?", r"\?")):
+        text(**{"name": repository(tmp_path / "films", TEXTS), **changes}).load(store, 0)
+
+
+def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import HfApi
+
+    commits = iter(["a" * 40, "b" * 40])
+    monkeypatch.setattr(
+        HfApi, "dataset_info", lambda self, name, revision: type("Info", (), {"sha": next(commits)})
+    )
+    found = hub.contents(hub.Repository("someone/set"), store)
+    assert found == {"someone/set": {"sha256": "a" * 40, "verified": "first seen"}}
+    assert hub.contents(hub.Repository("someone/set"), store) == found
+    named = hub.contents(hub.Repository("someone/set", revision="c" * 40), store)
+    assert named == {"someone/set": {"sha256": "c" * 40, "verified": "bytes"}}
+
+
+def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
+    name = repository(tmp_path / "films", TEXTS)
+    text(name).load(store, 0)
+    repository(tmp_path / "films", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
+    with pytest.raises(DataError, match="is not what was first seen here"):
+        text(name).load(store, 0)
+
+
+# ---------------------------------------------------------------------------- graphs of torch_geometric
+
+
+def write_planetoid(folder: Path) -> None:
+    """Cora's eight files for 700 nodes: rings of classes, whose features tell the class with noise."""
+    rng = np.random.default_rng(0)
+    n, n_train, n_test = 700, 40, 100
+    y = np.arange(n) % 2
+    x = csr_matrix((rng.random((n, 6)) < 0.2 + 0.5 * (np.arange(6) % 2 == y[:, None])).astype(np.float32))
+    one_hot = np.eye(2)[y]
+    known = n - n_test
+    content: dict[str, Any] = {
+        "x": x[:n_train],
+        "y": one_hot[:n_train],
+        "tx": x[known:],
+        "ty": one_hot[known:],
+        "allx": x[:known],
+        "ally": one_hot[:known],
+        "graph": {i: [(i + 2) % n, (i - 2) % n] for i in range(n)},
+    }
+    folder.mkdir(parents=True)
+    for key, value in content.items():
+        (folder / f"ind.cora.{key}").write_bytes(pickle.dumps(value))
+    (folder / "ind.cora.test.index").write_text("".join(f"{i}\n" for i in range(known, n)), encoding="utf-8")
+
+
+def pyg(
+    dataset: str = "Planetoid", options: dict[str, Any] | None = None, split_of: str = "masks"
+) -> PyGNodes:
+    given = {"name": "Cora"} if options is None else options
+    return PyGNodes(dataset=dataset, options=given, split_of=split_of, protocol="clean")
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyG's reader
+@pytest.mark.parametrize("folder", ["pyg/Planetoid/Cora/raw", "planetoid"])
+def test_raw_files_of_pyg_are_read_where_they_lie(store: Store, folder: str) -> None:
+    assert store.data
+    write_planetoid(store.data / folder)
+    before = sorted(store.data.rglob("*"))
+    task = pyg()
+    task.load(store, 0)
+    assert (task.d_in, task.d_out) == (6, 2)
+    assert task.sizes == {"train": 40, "valid": 500, "test": 100}
+    assert task.facts()["kind"] == "pinned" and len(task.facts()["sha256"]) == 8
+    assert sorted(store.data.rglob("*")) == before  # PyG writes nothing beside them
+    drawn = pyg(split_of="random")
+    drawn.load(store, 1)
+    assert drawn.sizes == {"train": 420, "valid": 140, "test": 140}
+    with pytest.raises(DataError, match=r"1 split\(s\), counted from 0; got split=1"):
+        pyg().load(store, 1)
+
+
+def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
+    task = pyg("KarateClub", {}, "random")
+    task.load(store, 0)
+    assert (task.d_in, task.d_out, sum(task.sizes.values())) == (34, 4, 34)
+    with pytest.raises(DataError, match=r"the data come without val_mask\. Set task.split_of=random"):
+        pyg("KarateClub", {}).load(store, 0)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "error", "message"),
+    [
+        ("Planetoit", {}, InputError, "Did you mean Planetoid"),
+        ("Planetoid", {"nam": "Cora"}, InputError, "Planetoid cannot be made with options"),
+        ("Planetoid", {"name": "Cora"}, DataError, "is missing: looked for"),
+        ("WebKB", {"name": "texas"}, DataError, "from torch_geometric.datasets import WebKB"),
+        ("Data", {}, InputError, "has no data set Data"),
+    ],
+)
+def test_what_pyg_does_not_have_is_said(
+    store: Store, dataset: str, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        pyg(dataset, options).load(store, 0)
+
+
+def test_options_are_plain_values() -> None:
+    with pytest.raises(InputError, match=r"options\.transform must be a number"):
+        pyg("Planetoid", {"name": "Cora", "transform": ["x"]})
+
+
+# ---------------------------------------------------------------------------- configs
+
+
+def test_the_name_is_part_of_the_identity() -> None:
+    def of(*overrides: str) -> str:
+        return identity(compose(["model=lem", "task=uea", *overrides]).config)
+
+    assert of("task.name=PLAID") != of("task.name=JapaneseVowels") == of("task.name=JapaneseVowels")

@@ -1,0 +1,102 @@
+"""The base alone: what optional packages are needed for is said in one line; all else goes without them."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from physml.errors import EXTRAS, MissingExtra, needed_by
+from physml.paths import ROOT
+
+# A Python that finds nothing but what the base installs.
+BLOCKED = """
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+
+
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in {names} else find(name, path, target)
+
+
+PathFinder.find_spec = staticmethod(find_spec)
+"""
+
+
+def base(tmp_path: Path, *arguments: str, fork: str = "0") -> subprocess.CompletedProcess[str]:
+    """physml in a Python without extras, its workers included."""
+    others = {"pandas", "sklearn", "pyarrow", "numba", "huggingface_hub"}
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED.format(names=set(EXTRAS) | others), encoding="utf-8")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tmp_path),
+        "PHYSML_RESULTS": str(tmp_path / "results"),
+        "PHYSML_CACHE": str(tmp_path / "cache"),
+        "PHYSML_FORK": fork,
+    }
+    environment.pop("PHYSML_DATA", None)
+    command = [sys.executable, "-m", "physml", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_every_extra_is_one_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for module, extra in EXTRAS.items():
+        assert any(requirement.startswith(module) for requirement in extras[extra]), module
+    (everything,) = extras["all"]
+    assert set(everything.partition("[")[2].rstrip("]").split(",")) == set(extras) - {"dev", "all"}
+    names = {requirement.partition(">")[0] for requirement in project["dependencies"]}
+    assert not names & set(EXTRAS)
+    assert all(">" in requirement for requirement in project["dependencies"])
+
+
+def test_a_missing_extra_says_what_needs_it_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    message = r"a search needs optuna\. Install it with: pip install 'physml\[search\]'"
+    with pytest.raises(MissingExtra, match=message), needed_by("a search"):
+        import optuna  # noqa: F401
+
+
+def test_other_missing_modules_are_not_taken_for_extras() -> None:
+    with pytest.raises(ModuleNotFoundError), needed_by("a search"):
+        import no_such_module  # noqa: F401
+
+
+def test_the_base_runs_the_task_of_lem_4_and_prints_its_table(tmp_path: Path) -> None:
+    done = base(tmp_path, "run", "-m", "model=lem,cornn", "task=fitzhugh_nagumo", "profile=smoke")
+    assert done.returncode == 0, done.stderr
+    assert "wandb" not in done.stdout + done.stderr
+    done = base(tmp_path, "table", "lem-4", "--no-run", fork="1")
+    assert done.returncode == 0, done.stderr
+    assert "FitzHugh-Nagumo" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "model=lem", "task=smnist", "profile=smoke"], "MNIST needs torchvision. Install it with:"),
+        (["run", "model=lem", "task=ecg5000", "profile=smoke"], "needs sktime. Install it with: pip install"),
+        (
+            [
+                "run",
+                "model=graphcon_gcn",
+                "task=cora",
+                "profile=smoke",
+                "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: 64}",
+            ],
+            "needs torch_geometric. Install it with: pip install 'physml[graph]'",
+        ),
+        (["search", "fitzhugh_nagumo-cornn"], "a search needs optuna. Install it with:"),
+    ],
+)
+def test_what_needs_an_extra_is_refused_in_one_line(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = base(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
