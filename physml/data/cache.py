@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from physml import files
+from physml.data.archives import ZipTree
 from physml.data.datasets import Arrays, Places
 from physml.errors import DataError, InputError
 
@@ -52,8 +53,11 @@ def write_arrays(path: Path, asked: str, arrays: Arrays) -> None:
 def read_arrays(path: Path, asked: str) -> Arrays:
     """Raises FileNotFoundError, OSError, or DataError where the file is damaged or holds something else."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        ZipTree(path)  # refuses what would unpack to more than it may
+        with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member is no array")
         found, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
     except OSError:
         raise
@@ -69,7 +73,8 @@ def read_arrays(path: Path, asked: str) -> Arrays:
 def asked_of(path: Path) -> str:
     """What the arrays of a file were made for. DataError where it does not say."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        ZipTree(path)
+        with np.load(path, allow_pickle=False) as archive:
             return str(archive[ASKED])
     except OSError:
         raise
@@ -88,7 +93,7 @@ def _digest(asked: str, arrays: Arrays) -> str:
 
 @contextmanager
 def cache_lock(path: Path) -> Iterator[bool]:
-    """Hold the cache_lock file; True once held. Where none can be made (read-only disk), False: go on without."""
+    """Hold a lock file; yields whether it is held: on a read-only disk work goes on without."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")

@@ -129,6 +129,13 @@ class Files(Protocol):
     def tree(self, name: str) -> "Tree":
         """The members of an archive, packed or unpacked."""
 
+    @property
+    def small(self) -> bool:
+        """Whether the sizes of a fixture will do: in smoke runs, and where data.verify is off."""
+
+    def sizes(self, published: int, fixture: int) -> tuple[int, ...]:
+        """The sizes that will do: the published one; that of a fixture too where `small`."""
+
 
 @dataclass(frozen=True)
 class Places:

@@ -256,6 +256,13 @@ class FoundFiles:
         archive = self.dataset.file(file.inside) if file.inside else None
         return any(one is not None and find(one, self.store) for one in (file, archive))
 
+    @property
+    def small(self) -> bool:
+        return self.store.fixtures or self.store.verify == "off"
+
+    def sizes(self, published: int, fixture: int) -> tuple[int, ...]:
+        return (published, fixture) if self.small else (published,)
+
     def tree(self, name: str) -> Tree:
         return open_tree(self.path(name), self.dataset.file(name).top_folder)
 
@@ -360,7 +367,7 @@ def _read_fixture(dataset: DataSet, store: Cache) -> Arrays:
             f"{root} cannot be made: {error.strerror}. Free space, or set PHYSML_CACHE to a folder that can "
             "be written."
         ) from error
-    own = replace(store, data=root, cache=store.cache / "fixtures", used={})
+    own = replace(store, data=root, cache=store.cache / "fixtures", used={})  # a fixture may be small
     for file in missing(dataset.upstream, own):
         raise refuse_missing(dataset.name, file, own)
     found = [file.name for file in dataset.upstream.files if find(file, own)]

@@ -1,16 +1,18 @@
 """MNIST, from the four gzipped idx files."""
 
 import gzip
+import math
 import struct
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.limits import gunzip, read_bytes
 from physml.errors import DataError
 
 PARTS = {"train": "train", "test": "t10k"}
+SIZES = {"train": 60_000, "test": 10_000}
 N_FIXTURE = {"train": 60, "test": 20}
 AGAIN = "Delete it and run `physml data get mnist`."
 
@@ -31,6 +33,10 @@ def read(files: Files) -> Arrays:
             raise DataError(
                 f"{files.path(name(part, 'images'))}: images must be 28 x 28; got {x.shape[1:]}. {AGAIN}"
             )
+        if len(x) not in files.sizes(SIZES[part], N_FIXTURE[part]):
+            raise DataError(
+                f"{files.path(name(part, 'images'))}: {len(x)} images, expected {SIZES[part]}. {AGAIN}"
+            )
         if len(x) != len(y):
             raise DataError(
                 f"{path}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
@@ -42,25 +48,15 @@ def read(files: Files) -> Arrays:
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """The bytes of a gzipped idx file as an array, by torchvision; DataError where it is none."""
-    from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
-
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-        raise DataError(f"{path} is no sound gzip file: {error}. {AGAIN}") from error
+    """The bytes of a gzipped idx file as an array; DataError where it is none."""
+    content = gunzip(read_bytes(path), path, AGAIN)
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
         raise DataError(f"{path} is no idx file of bytes with {dimensions} dimension(s). {AGAIN}")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
-    if len(content) != header + int(np.prod(shape)):
+    if len(content) != header + math.prod(shape) or max(shape) > len(content):
         raise DataError(f"{path} must hold {shape} bytes; got {len(content) - header} in all. {AGAIN}")
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        return read_sn3_pascalvincent_tensor(file.name).numpy()
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()
 
 
 def fixture(root: Path) -> None:
