@@ -216,7 +216,7 @@ def figure(name: str, options: argparse.Namespace) -> int:
 
 
 def data(action: str, names: Sequence[str], how: "Verify" = "bytes") -> int:
-    """Exit code 2 where something is damaged."""
+    """Exit code 2 where something is damaged, or files of a data set that was named are not there to check."""
     from physml.data import catalogue
     from physml.data.store import Store
 
@@ -227,7 +227,8 @@ def data(action: str, names: Sequence[str], how: "Verify" = "bytes") -> int:
     print(catalogue.text(rows))
     for line in catalogue.summary(chosen, store):
         print(line)
-    return 2 if any(row.state == "damaged" for row in rows) else 0
+    unchecked = action == "check" and catalogue.incomplete(names, chosen, store)
+    return 2 if unchecked or any(row.state == "damaged" for row in rows) else 0
 
 
 def measured(kind: str, names: Sequence[str], how: "Verify") -> int:

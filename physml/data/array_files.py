@@ -1,4 +1,4 @@
-"""Arrays in files of others: .npy, .npz, .mat, and JSON; what they declare is checked first. No torch here."""
+"""Arrays in .npy, .npz and .mat files of others, and JSON; what they declare is checked first. No torch."""
 
 import io
 import json

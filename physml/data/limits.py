@@ -34,7 +34,7 @@ def most(packed: int) -> int:
 
 
 def irregular(path: Path) -> str | None:
-    """The kind of what is there in place of a regular file, such as "a FIFO"; None for a file, and for nothing."""
+    """The kind of what is in place of a regular file, such as "a FIFO"; None for a file, and for nothing."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
