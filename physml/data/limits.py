@@ -44,16 +44,11 @@ def irregular(path: Path) -> str | None:
     return next((kind for is_kind, kind in KINDS.items() if is_kind(mode)), None)
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> io.BufferedReader:
     """The file, opened for reading. Errors: DataError unless it is a regular file; OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(handle).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(handle)
-        raise DataError(
-            f"{path} is {irregular(path) or 'no regular file'}, expected a file. Put the file there."
-        )
-    return os.fdopen(handle, "rb")
+    if kind := irregular(path):
+        raise DataError(f"{path} is {kind}, expected a file. Put the file there.")
+    return path.open("rb")
 
 
 def size_of(path: Path) -> int:

@@ -53,6 +53,7 @@ class Stateful:
 
 SIMPLE = re.compile(r"[?bBhHiIlLqQefdgFD]|[biufc](1|2|4|8|16)|[SU]\d{0,6}|O8?")
 LONGEST_TEXT = 1 << 20  # bytes of one string in an array
+LONGEST_EMPTY = 1 << 16  # entries along one axis, where another one has none
 NDARRAY = object()  # stands for the class, which must not be called
 
 
@@ -100,7 +101,7 @@ def checked(budget: Budget, shape: Any, dtype: Any, values: Any, is_fortran: Any
     wanted = math.prod(shape) * (1 if dtype.real.hasobject else dtype.real.itemsize)
     if not isinstance(values, list if dtype.real.hasobject else bytes | bytearray) or len(values) != wanted:
         raise Refused(f"the values of an array do not fit its shape {str(shape)[:40]}")
-    if max(shape, default=0) > max(len(values), 1):
+    if max(shape, default=0) > max(len(values), LONGEST_EMPTY):
         raise Refused(f"it has an empty array of shape {str(shape)[:40]}")
     budget.spend(len(values))
     return shape, dtype.real, bool(is_fortran), bytes(values) if isinstance(values, bytearray) else values
@@ -204,7 +205,12 @@ def tensors(budget: Budget) -> Names:
         if not all(isinstance(n, int) and n >= 0 for n in numbers):
             raise Refused(f"it has a tensor of sizes {str(size)[:40]} and strides {str(stride)[:40]}")
         held = values._size()
-        if math.prod(size) > held or max(size, default=0) > max(held, 1):
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        if (
+            math.prod(size) > held
+            or max(size, default=0) > max(held, 1)
+            or (math.prod(size) and last >= held)
+        ):
             raise Refused(f"it has a tensor of sizes {str(size)[:40]} out of {held} values")
         return _rebuild_tensor(values, offset, tuple(size), tuple(stride))
 
@@ -240,14 +246,18 @@ def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
         budget.spend(len(text))
         return text.encode("latin1")
 
-    names = {**allowed(budget), ("_codecs", "encode"): latin1}
+    empty = {(module, "bytes"): lambda: b"" for module in ("__builtin__", "builtins")}
+    names = {**allowed(budget), **empty, ("_codecs", "encode"): latin1}
     try:
         return _Unpickler(io.BytesIO(content), names).load()
     except Exception as error:  # a damaged pickle can raise nearly anything
         raise DataError(f"{where} cannot be read: {error or 'it ends too early'}. {again}") from error
 
 
-class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined,misc]
+_PICKLE: Any = pickle._Unpickler  # type: ignore[attr-defined]
+
+
+class _Unpickler(_PICKLE):
     def __init__(self, file: io.BytesIO, names: Names) -> None:
         super().__init__(file, encoding="latin1")
         self._names = names
@@ -268,7 +278,7 @@ class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined,misc]
         self.append(bytearray(self.read(min(n, sys.maxsize))))
 
     dispatch: ClassVar = {
-        **pickle._Unpickler.dispatch,  # type: ignore[attr-defined]
+        **_PICKLE.dispatch,
         pickle.BUILD[0]: load_build,
         pickle.BYTEARRAY8[0]: load_bytearray8,
     }

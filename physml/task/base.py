@@ -139,7 +139,7 @@ class Task(ABC):
         }
         module = type(self).__module__
         if module.partition(".")[0] not in OWN_PACKAGES and self.files is None and not self.datasets:
-            own[Path(inspect.getfile(type(self))).name] = {"sha256": None, "verified": UNDECLARED}
+            own[Path(inspect.getfile(type(self))).name] = {"sha256": "", "verified": UNDECLARED}
         if not own:
             return facts
         known = {name: {"verified": how} for name, how in facts.get("verified", {}).items()}

@@ -43,10 +43,7 @@ def waves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (tmp_path / f"{name}.py").write_text(TASK.format(files=files, opened=opened))
         (tmp_path / csv).write_text("0.1,0.2,0\n0.3,0.4,1\n")
         monkeypatch.delitem(sys.modules, name, raising=False)
-        plain = dict.fromkeys(("model", "net", "trainer", "optim"), {}) | {
-            "precision": "fp32",
-            "profile": None,
-        }
+        plain = {"model": {}, "net": {}, "trainer": {}, "optim": {}, "precision": "fp32", "profile": None}
         task = {"_target_": f"{name}.Waves", "protocol": "clean", **keys}
         return {**plain, "plugins": [str(tmp_path / f"{name}.py")], "task": task}
 
@@ -71,10 +68,10 @@ def test_an_own_file_is_part_of_setting_and_record(waves, tmp_path: Path) -> Non
 
 
 def test_files_may_be_an_argument(waves, tmp_path: Path) -> None:
-    named = payload(waves(files="", files_of="x"))
-    config = waves(csv="other.csv")
+    config = waves(files="", csv="other.csv")
+    assert "files" not in payload(config)
     config["task"]["files"] = ["other.csv"]
-    assert set(payload(config)["files"]) == {"other.csv"} and "files" not in named
+    assert set(payload(config)["files"]) == {"other.csv"}
     config["task"]["files"] = "other.csv"
     with pytest.raises(ConfigError, match="files must be a list of names"):
         payload(config)
