@@ -254,7 +254,7 @@ def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
         raise DataError(f"{where} cannot be read: {error or 'it ends too early'}. {again}") from error
 
 
-_PICKLE: Any = pickle._Unpickler  # type: ignore[attr-defined]
+_PICKLE: Any = pickle._Unpickler
 
 
 class _Unpickler(_PICKLE):

@@ -1,4 +1,4 @@
-"""Every reader on spoilt files: it reads or refuses them, in bounded time and memory, and never fails otherwise.
+"""Every reader on spoilt files: they are read or refused in bounded time and memory, and nothing else.
 
 The files are those of its fixture, of which one is changed: as a whole, or a member of it, packed again.
 """
