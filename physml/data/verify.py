@@ -232,7 +232,7 @@ def pin(dataset: Upstream, hashes: Mapping[str, str], store: Cache) -> None:
     new = [name for name, path in paths.items() if not path.is_file()]
     if not new:
         return
-    named = f"{new[0]} (sha256 {hashes[new[0]]})" if len(new) == 1 else f"{len(new)} files, {new[0]} first,"
+    named = f"{new[0]} (sha256 {hashes[new[0]]})" if len(new) == 1 else f"{len(new)} files, {new[0]} first"
     log.warning("%s: no checksum is published of %s; pinned as seen, unverified.", dataset.name, named)
     for name in new:
         try:

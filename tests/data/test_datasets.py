@@ -376,7 +376,7 @@ def test_readers_import_no_torch() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-# ---------------------------------------------------------------------------- pins, and named sets that are absent
+# ---------------------------------------------------------------------------- pins, absent sets
 
 
 def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
