@@ -38,7 +38,8 @@ def _run(options: argparse.Namespace) -> int:
     print(text(rows))
     for line in catalogue.summary(chosen, store):
         print(line)
-    return 2 if any(row.state == "damaged" for row in rows) else 0
+    unchecked = options.action == "check" and catalogue.incomplete(options.names, chosen, store)
+    return 2 if unchecked or any(row.state == "damaged" for row in rows) else 0
 
 
 def text(rows: "Sequence[DataRow]", width: int | None = None) -> str:

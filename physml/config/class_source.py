@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, DataError, near
 from physml.paths import PACKAGE, TASKS
 
 OWN_PACKAGES = ("physml", "tasks")
@@ -17,13 +17,22 @@ OWN_PACKAGES = ("physml", "tasks")
 
 @dataclass(frozen=True)
 class ClassSource:
-    """version: as the class or a base in the same file says, else 1. defaults: arguments whose default is
-    something else than None, as source text."""
+    """Facts of a class.
+
+    Args:
+        file: where it stands.
+        version: as the class or a base in the same file says, else 1.
+        doc: its docstring.
+        defaults: arguments whose default is something else than None, as source text.
+        files: names of its own data files, as `files` of the class or of a base in the same file says; None
+            where neither says anything.
+    """
 
     file: Path
     version: int
     doc: str
     defaults: dict[str, str]
+    files: tuple[str, ...] | None = None
 
 
 def module_file(module: str) -> Path:
@@ -61,7 +70,13 @@ def read_class_in(file: Path, name: str) -> ClassSource:
     if name not in classes:
         raise ConfigError(f"{file} has no class {name}. {near(name, classes)}")
     node = classes[name]
-    return ClassSource(file, _version(node, classes), ast.get_docstring(node) or "", _defaults(node, classes))
+    return ClassSource(
+        file,
+        _version(node, classes),
+        ast.get_docstring(node) or "",
+        _defaults(node, classes),
+        _files(file, node, classes),
+    )
 
 
 def _version(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> int:
@@ -76,6 +91,34 @@ def _version(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> int:
         if isinstance(base, ast.Name) and base.id in classes:
             return _version(classes[base.id], classes)
     return 1
+
+
+def _files(file: Path, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> tuple[str, ...] | None:
+    """The literal `files = ("a.csv", "b.csv")` of the class body, else of a base in the same file."""
+    for statement in node.body:
+        match statement:
+            case (
+                ast.AnnAssign(target=ast.Name(id="files"), value=ast.expr() as value)
+                | ast.Assign(targets=[ast.Name(id="files")], value=ast.expr() as value)
+            ):
+                try:
+                    return file_names(ast.literal_eval(value))
+                except (ValueError, ConfigError) as error:
+                    raise ConfigError(
+                        f"{file}, line {statement.lineno}: `files` must name the files of {node.name} "
+                        f'literally, as ("waves.csv",); got {ast.unparse(value)[:80]}.'
+                    ) from error
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            return _files(file, classes[base.id], classes)
+    return None
+
+
+def file_names(value: object) -> tuple[str, ...]:
+    """Names of files, once they are a list or tuple of text. Errors: ConfigError."""
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
+        raise ConfigError(f'files must be a list of names, as ("waves.csv",); got {value!r}.')
+    return tuple(value)
 
 
 def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, str]:
@@ -102,3 +145,29 @@ def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str,
 
 def file_sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def own_file(source: Path, name: str) -> Path:
+    """A data file of a class: an absolute path, or one relative to the folder of its source.
+
+    Errors: DataError where there is no such file.
+    """
+    path = source.parent / Path(name).expanduser()
+    if not path.is_file():
+        raise DataError(
+            f"{source.name} names the file {name}, but {path} is "
+            f"{'no file' if path.exists() else 'missing'}. Put it there, or correct `files`."
+        )
+    return path
+
+
+def data_sha256(path: Path) -> str:
+    """The sha256 of a data file, hashed once for each state of the file."""
+    state = path.stat()
+    return _data_sha256(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+
+
+@lru_cache(maxsize=512)
+def _data_sha256(path: Path, *_state: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

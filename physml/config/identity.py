@@ -5,7 +5,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from physml.config.class_source import OWN_PACKAGES, ClassSource, file_sha256, read_class, read_class_in
+from physml.config.class_source import (
+    OWN_PACKAGES,
+    ClassSource,
+    data_sha256,
+    file_names,
+    file_sha256,
+    own_file,
+    read_class,
+    read_class_in,
+)
 from physml.errors import ConfigError
 
 TRAINER_VERSION = 1  # raised when the loop, the seeding or the selection change numbers
@@ -35,7 +44,16 @@ def payload(config: dict[str, Any]) -> dict[str, Any]:
             "trainer": TRAINER_VERSION,
         },
         **({"plugins": {p.name: file_sha256(p) for p in plugins}} if plugins else {}),
+        **({"files": own} if (own := own_files(config["task"], classes["task"])) else {}),
     }
+
+
+def own_files(task: dict[str, Any], source: ClassSource | None) -> dict[str, str]:
+    """The sha256 of the data files that a task names in `task.files`, or else in its class."""
+    if source is None:
+        return {}
+    names = file_names(task["files"]) if task.get("files") is not None else source.files or ()
+    return {name: data_sha256(own_file(source.file, name)) for name in names}
 
 
 def identity(config: dict[str, Any]) -> str:

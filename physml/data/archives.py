@@ -3,19 +3,23 @@
 import bz2
 import fnmatch
 import gzip
+import io
 import lzma
 import os
 import tarfile
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from physml import files
+from physml.data.limits import CHUNK, LARGEST, Bounded, most, read_bytes, refuse_bomb, size_of
 from physml.errors import DataError, near
 
 Member = tuple[str, bytes | None]
+
+MEMBERS = 1_000_000  # of one archive; each takes memory, even an empty one
 
 
 class Tree(ABC):
@@ -50,18 +54,30 @@ class Tree(ABC):
 
 
 class ZipTree(Tree):
-    def __init__(self, path: Path) -> None:
+    """A zip, as a file or as its content. What its directory declares is checked before a member is read."""
+
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         super().__init__(path)
+        packed = size_of(path) if content is None else len(content)
         try:
-            self._archive = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, EOFError) as error:
+            self._archive = zipfile.ZipFile(path if content is None else io.BytesIO(content))
+        except Exception as error:  # zipfile raises about a dozen kinds for a damaged directory
             raise damaged(path, "zip archive", error) from error
-        self._infos = {
-            safe(info.filename, path): info for info in self._archive.infolist() if not info.is_dir()
-        }
-        for name, info in self._infos.items():
+        infos = self._archive.infolist()
+        if len(infos) > MEMBERS:
+            raise too_many(path)
+        refuse_bomb(path, sum(info.file_size for info in infos), packed)
+        self._infos: dict[str, zipfile.ZipInfo] = {}
+        for info in infos:
+            name = safe(info.filename, path)
+            if info.is_dir():
+                continue
             if (info.external_attr >> 16) & 0o170000 == 0o120000:
                 raise link(path, name)
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise damaged(path, "zip archive", ValueError(f"method {info.compress_type} of {name}"))
+            refuse_large(path, name, info.file_size)
+            self._infos[name] = info
 
     def names(self) -> list[str]:
         return list(self._infos)
@@ -74,8 +90,9 @@ class ZipTree(Tree):
     def bytes(self, name: str) -> bytes:
         if name not in self._infos:
             raise self.missing(name)
-        try:
-            return self._archive.read(self._infos[name])
+        try:  # by chunks: asked for all at once, zipfile unpacks more than a member declares
+            with self._archive.open(self._infos[name]) as file:
+                return b"".join(iter(lambda: file.read(CHUNK), b""))
         except Exception as error:  # zipfile and zlib raise about a dozen kinds for damaged members
             raise damaged(self.path, f"zip archive at member {name}", error) from error
 
@@ -100,42 +117,65 @@ class TarTree(Tree):
     def _members(self, wanted: Callable[[str], bool]) -> Iterator[Member]:
         try:
             with _decompressed(self.path) as file:
-                with tarfile.open(fileobj=file, mode="r|") as archive:
-                    for member in archive:
+                with tarfile.open(fileobj=cast(IO[bytes], file), mode="r|") as archive:
+                    for i, member in enumerate(archive):
+                        if i >= MEMBERS:
+                            raise too_many(self.path)
                         name = safe(member.name, self.path)
                         if member.issym() or member.islnk():
                             raise link(self.path, name)
                         if member.isfile():
+                            refuse_large(self.path, name, member.size)
+                            if member.sparse is not None:  # holes take no bytes, whatever size they declare
+                                refuse_bomb(self.path, member.size, size_of(self.path))
                             content = archive.extractfile(member) if wanted(name) else None
                             yield name, content.read() if content else None
-                while file.read(1 << 20):  # to the end, where the checksum of the compressed file stands
+                while file.read(CHUNK):  # to the end, where the checksum of the compressed file stands
                     pass
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except DataError:
+            raise
+        except Exception as error:  # tarfile, zlib, bz2 and lzma raise about a dozen kinds
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise damaged(self.path, "tar archive", error) from error
-        except Exception as error:
-            if isinstance(error, DataError):
-                raise
-            raise damaged(self.path, "tar archive", error) from error
 
 
-def _decompressed(path: Path) -> IO[bytes]:
+def _decompressed(path: Path) -> Bounded:
     """By what it holds. tarfile itself takes a damaged header for the end, and looks at no checksum."""
+    size = size_of(path)
     with path.open("rb") as file:
         start = file.read(6)
     for magic, module in ((b"\x1f\x8b", gzip), (b"BZh", bz2), (b"\xfd7zXZ\0", lzma)):
         if start.startswith(magic):
-            return cast(IO[bytes], module.open(path))
-    return path.open("rb")
+            return Bounded(cast(IO[bytes], module.open(path)), most(size), path)
+    return Bounded(path.open("rb"), size, path)
+
+
+def _is_tar(path: Path) -> bool:
+    """By its first header; tarfile.is_tarfile would unpack as much as that declares."""
+    try:
+        with _decompressed(path) as file:
+            tarfile.TarInfo.frombuf(file.read(tarfile.BLOCKSIZE), "utf-8", "surrogateescape")
+    except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # zeros: an archive without members
+        return True
+    except Exception:  # no header, or a damaged compressed file
+        return False
+    return True
 
 
 class FolderTree(Tree):
-    """A folder that an archive was unpacked to. `top`: the prefix of names in the archive."""
+    """What an archive was unpacked to.
 
-    def __init__(self, path: Path, top: str = "") -> None:
+    Args:
+        path: the folder.
+        top: what stands before the names in the archive.
+        only: the members that count, by their names in the archive; None: all files.
+    """
+
+    def __init__(self, path: Path, top: str = "", only: Collection[str] | None = None) -> None:
         super().__init__(path)
         self._prefix = f"{top}/" if top else ""
+        self._only = only
 
     def names(self) -> list[str]:
         found = []
@@ -143,7 +183,7 @@ class FolderTree(Tree):
             folders.sort()
             relative = Path(folder).relative_to(self.path)
             found += [f"{self._prefix}{(relative / file).as_posix()}" for file in inside]
-        return sorted(found)
+        return sorted(name for name in found if self._only is None or name in self._only)
 
     def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
         for name in self.names():
@@ -151,31 +191,36 @@ class FolderTree(Tree):
                 yield name, self.bytes(name)
 
     def bytes(self, name: str) -> bytes:
-        if not name.startswith(self._prefix):
+        if not name.startswith(self._prefix) or (self._only is not None and name not in self._only):
             raise self.missing(name)
         try:
-            return (self.path / safe(name.removeprefix(self._prefix), self.path)).read_bytes()
+            return read_bytes(self.path / safe(name.removeprefix(self._prefix), self.path))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise self.missing(name) from error
 
 
-def open_tree(path: Path, top: str = "") -> Tree:
-    """An archive by what it holds, not by its name; DataError where it is none."""
+def open_tree(path: Path, top: str = "", only: Collection[str] | None = None) -> Tree:
+    """An archive by what it holds, not by its name; DataError where it is none.
+
+    Args:
+        path: of the archive, or of the folder that it was unpacked to.
+        top: what stands before the names in the archive, of a folder.
+        only: the members that count, of a folder; None: all files.
+    """
     if path.is_dir():
-        return FolderTree(path, top)
+        return FolderTree(path, top, only)
+    size_of(path)
     if zipfile.is_zipfile(path):
         return ZipTree(path)
-    try:
-        is_tar = tarfile.is_tarfile(path)
-    except Exception:  # a damaged compressed file
-        is_tar = False
-    if is_tar:
+    if _is_tar(path):
         return TarTree(path)
     raise damaged(path, "zip or tar archive", None)
 
 
 def safe(name: str, archive: Path) -> str:
-    """The name of a member without `./`; DataError where it would be written elsewhere."""
+    """The name of a member without `./`; DataError where it has none, or would be written elsewhere."""
+    if not name:
+        raise DataError(f"{archive}: a member has no name. Delete the file and run `physml data get`.")
     pure = PurePosixPath(name.replace("\\", "/"))
     if pure.is_absolute() or ".." in pure.parts or ":" in (pure.parts or ("",))[0]:
         raise DataError(
@@ -189,6 +234,17 @@ def link(archive: Path, name: str) -> DataError:
     return DataError(
         f"{archive}: member {name} is a link. It is not opened. Delete the file and run `physml data get`."
     )
+
+
+def refuse_large(archive: Path, name: str, size: int) -> None:
+    if size > LARGEST:
+        raise DataError(
+            f"{archive}: member {name} has {size} bytes, more than the {LARGEST} that are read at once."
+        )
+
+
+def too_many(archive: Path) -> DataError:
+    return DataError(f"{archive} has more than {MEMBERS} members. Delete the file and run `physml data get`.")
 
 
 def is_web_page(path: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from physml import files
+from physml.data.archives import ZipTree
 from physml.data.datasets import Arrays, Places
 from physml.errors import DataError, InputError
 
@@ -53,8 +54,11 @@ def read_arrays(path: Path, asked: str) -> Arrays:
     import numpy as np
 
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        ZipTree(path)  # refuses what would unpack to more than it may
+        with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member is no array")
         found, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
     except OSError:
         raise
@@ -72,7 +76,8 @@ def asked_of(path: Path) -> str:
     import numpy as np
 
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        ZipTree(path)
+        with np.load(path, allow_pickle=False) as archive:
             return str(archive[ASKED])
     except OSError:
         raise

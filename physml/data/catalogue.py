@@ -127,6 +127,17 @@ def summary(chosen: Chosen, store: Store) -> list[str]:
     return [line, *[hint for hint in hints if hint][:1]]
 
 
+def incomplete(names: Sequence[str], chosen: Chosen, store: Store) -> list[str]:
+    """The chosen data sets of which files are missing; none where nothing was named."""
+    if not names:
+        return []
+    return [
+        name
+        for name in chosen.datasets
+        if verify.missing(upstream(name), store) or (name in names and not _any(name, store))
+    ]
+
+
 def _any(name: str, store: Store) -> bool:
     return any(verify.find(file, store) is not None for file in upstream(name).files)
 

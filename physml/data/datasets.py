@@ -107,6 +107,14 @@ class Upstream:
             f"data set {self.name} has no file {name}. {near(name, [f.name for f in self.files])}"
         )
 
+    def members(self, archive: DataFile) -> list[DataFile]:
+        """The files that are members of an archive."""
+        return [file for file in self.files if file.inside == archive.name]
+
+    def listed(self, archive: DataFile) -> frozenset[str] | None:
+        """The members of an archive whose checksums are published; None where there are none."""
+        return frozenset(member.name for member in self.members(archive) if member.hashed) or None
+
 
 def dataset_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -141,6 +149,13 @@ class Files(Protocol):
 
     def tree(self, name: str) -> "Tree":
         """The members of an archive, packed or unpacked."""
+
+    @property
+    def small(self) -> bool:
+        """Whether the sizes of a fixture will do: in smoke runs, and where data.verify is off."""
+
+    def sizes(self, published: int, fixture: int) -> tuple[int, ...]:
+        """The sizes that will do: the published one; that of a fixture too where `small`."""
 
 
 @dataclass(frozen=True)
@@ -181,16 +196,20 @@ def kind_of(used: Iterable[Mapping[str, str]]) -> str:
     """In one word, how far files are known to be the published ones: what is said of the weakest counts.
 
     `verified`; `pinned`: no checksum is published, and the file is the one that was first seen here;
-    `content-verified`; `unverified data`; `fixture`.
+    `content-verified`; `unverified data`; `undeclared data`: a task of a plugin does not say what it reads;
+    `own files`, which are part of the setting; `fixture`.
     """
     found = {one["verified"] for one in used}
     words = {
         "fixture": "fixture",
         "off": UNVERIFIED,
+        UNDECLARED: "undeclared data",
         "content": "content-verified",
+        OWN_FILE: "own files",
         "first seen": "pinned",
     }
     return next((word for state, word in words.items() if state in found), "verified")
 
 
 UNVERIFIED = "unverified data"  # a record's data.kind after data.verify=off
+UNDECLARED, OWN_FILE = "unverified", "own file"  # how files that a plugin's task reads are known

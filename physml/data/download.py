@@ -104,7 +104,7 @@ def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
                 failures.append(f"{url}: {_said(error)}")
                 continue
             if not file.hashed:
-                verify.pin(dataset, file, verify.digest(target), store)
+                verify.pin(dataset, {file.name: verify.digest(target)}, store)
             return target
     raise Failed(failures)
 

@@ -10,18 +10,19 @@ from typing import Any
 
 from physml import files
 from physml.data.archives import FolderTree
+from physml.data.limits import open_regular
 
 RACY_S = 2.0  # a file changed so shortly ago may change again within the same tick of its clock
 
 
 def digest(path: Path, kind: str = "sha256") -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, kind).hexdigest()
 
 
-def folder_digest(path: Path, top: str) -> str:
-    """sha256 over the sorted names and sha256 of all files of an unpacked archive."""
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in FolderTree(path, top).items()}
+def folder_digest(tree: FolderTree) -> str:
+    """sha256 over the sorted names and sha256 of the files of an unpacked archive."""
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in tree.items()}
     lines = [f"{sha256}  {name}\n" for name, sha256 in hashes.items()]
     return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
 
@@ -38,7 +39,7 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
     if found.get("state") == state and isinstance(found.get(kind), str):
         return str(found[kind])
     begun = time.time()
-    got = folder_digest(path, top) if path.is_dir() else digest(path, kind)
+    got = folder_digest(FolderTree(path, top)) if path.is_dir() else digest(path, kind)
     if _state(path) == state and _newest(path) < begun - RACY_S:
         kept = found if found.get("state") == state else {}
         with contextlib.suppress(OSError):  # it will be hashed again next time
@@ -49,7 +50,7 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
 def _read(stamp: Path) -> dict[str, Any]:
     try:
         found = json.loads(stamp.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

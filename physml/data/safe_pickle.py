@@ -1,77 +1,284 @@
-"""Pickles of others: opened only as far as they name what an allow-list has. No torch here."""
+"""Pickles of others: opened only as far as they name what an allow-list has. No torch here.
+
+Nothing in a pickle sets the state of an object of numpy, scipy or torch: a wrong state crashes the process.
+Their names stand for functions and classes of this module, which check what they are given. The unpickler is
+the one written in Python: that in C can be made to allocate any number of bytes.
+"""
 
 import io
+import math
 import pickle
-from collections import OrderedDict, defaultdict
-from collections.abc import Mapping
-from typing import Any
+import re
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from physml.errors import DataError
 
-Allowed = Mapping[tuple[str, str], Any]
-
-_ARRAYS: dict[tuple[str, str], Any] = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
-for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-    _ARRAYS[_module, "_reconstruct"] = np._core.multiarray._reconstruct  # type: ignore[attr-defined]
-    _ARRAYS[_module, "scalar"] = np._core.multiarray.scalar  # type: ignore[attr-defined]
-
-# Arrays of numbers; and lists of neighbours. Objects inside an array are unpickled by the same list.
-ARRAYS: Allowed = _ARRAYS
-LISTS: Allowed = {
-    **{(module, "list"): list for module in ("__builtin__", "builtins")},
-    ("collections", "defaultdict"): defaultdict,
-}
+SPREAD = 4  # text that becomes bytes that become an array counts three times
 
 
-def sparse() -> Allowed:
+class Refused(pickle.UnpicklingError):
+    """A pickle names, or builds, something that no file of the data set does."""
+
+
+class Budget:
+    """The bytes that a pickle may unpack to: SPREAD for each of its own. A value used twice counts twice."""
+
+    def __init__(self, content: bytes) -> None:
+        self._left = SPREAD * len(content)
+
+    def spend(self, n_bytes: int) -> None:
+        self._left -= n_bytes
+        if self._left < 0:
+            raise Refused("it unpacks to many more bytes than it has")
+
+
+Names = Mapping[tuple[str, str], Any]
+Allowed = Callable[[Budget], Names]  # what the names in a pickle stand for
+
+
+class Stateful:
+    """An object that a pickle may give a state to."""
+
+    def set_state(self, state: Any) -> None:
+        raise NotImplementedError
+
+
+# ---------------------------------------------------------------------------- arrays
+
+
+SIMPLE = re.compile(r"[?bBhHiIlLqQefdgFD]|[biufc](1|2|4|8|16)|[SU]\d{0,6}|O8?")
+LONGEST_TEXT = 1 << 20  # bytes of one string in an array
+LONGEST_EMPTY = 1 << 16  # entries along one axis, where another one has none
+NDARRAY = object()  # stands for the class, which must not be called
+
+
+class Dtype(Stateful):
+    """A dtype of numbers, of text or of objects, without fields, subarrays and metadata."""
+
+    def __init__(self, name: str, *_: Any) -> None:
+        if not isinstance(name, str) or not SIMPLE.fullmatch(name):
+            raise Refused(f"it names a dtype that is none of plain numbers or text: {str(name)[:40]!r}")
+        self.real = np.dtype(name)
+
+    def set_state(self, state: Any) -> None:
+        plain = isinstance(state, tuple) and 8 <= len(state) <= 9 and state[2:5] == (None, None, None)
+        if not plain or state[1] not in ("<", ">", "|", "=") or any(state[8:]):
+            raise Refused("it has a dtype with fields, subarrays or metadata, expected plain numbers or text")
+        size, kind = state[5], self.real.kind
+        if kind in "SU":
+            if not isinstance(size, int) or not 0 < size <= LONGEST_TEXT:
+                raise Refused(f"it has strings of {str(size)[:40]} bytes")
+            self.real = np.dtype(f"{kind}{size // np.dtype(f'{kind}1').itemsize}")
+        if state[1] in "<>":
+            self.real = self.real.newbyteorder(state[1])
+
+
+class Array(np.ndarray, Stateful):
+    """An array that is empty until a pickle gives it its state."""
+
+    budget: Budget
+
+    def set_state(self, state: Any) -> None:
+        if not isinstance(state, tuple) or len(state) not in (4, 5):
+            raise Refused("it has an array without shape, dtype and values")
+        shape, dtype, is_fortran, values = state[-4:]
+        self.__setstate__((1, *checked(self.budget, shape, dtype, values, is_fortran)))
+
+
+def checked(budget: Budget, shape: Any, dtype: Any, values: Any, is_fortran: Any) -> tuple[Any, ...]:
+    """Shape, dtype, order and values of an array, once they fit each other."""
+    if not isinstance(dtype, Dtype) or not isinstance(shape, tuple):
+        raise Refused("it has an array without shape and dtype")
+    if not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise Refused(f"it has an array of shape {str(shape)[:40]}")
+    if isinstance(values, str):
+        values = values.encode("latin1")
+    wanted = math.prod(shape) * (1 if dtype.real.hasobject else dtype.real.itemsize)
+    if not isinstance(values, list if dtype.real.hasobject else bytes | bytearray) or len(values) != wanted:
+        raise Refused(f"the values of an array do not fit its shape {str(shape)[:40]}")
+    if max(shape, default=0) > max(len(values), LONGEST_EMPTY):
+        raise Refused(f"it has an empty array of shape {str(shape)[:40]}")
+    budget.spend(len(values))
+    return shape, dtype.real, bool(is_fortran), bytes(values) if isinstance(values, bytearray) else values
+
+
+def arrays(budget: Budget) -> Names:
+    """Arrays and their scalars. Objects inside an array are unpickled by the same list."""
+
+    def reconstruct(kind: Any, shape: Any, code: Any) -> Array:
+        if kind is not NDARRAY or shape != (0,):
+            raise Refused("it has an array of a class of its own")
+        array = np.empty(0, np.int8).view(Array)
+        array.budget = budget
+        return array
+
+    def from_buffer(values: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
+        array = reconstruct(NDARRAY, (0,), None)
+        array.set_state((shape, dtype, order == "F", values))
+        return array
+
+    def scalar(dtype: Any, value: Any) -> Any:
+        _, real, _, values = checked(budget, (), dtype, value, False)
+        if real.hasobject:
+            raise Refused("it has a scalar that is no number")
+        return np.frombuffer(values, real)[0]
+
+    names: dict[tuple[str, str], Any] = {("numpy", "ndarray"): NDARRAY, ("numpy", "dtype"): Dtype}
+    for core in ("numpy.core", "numpy._core"):
+        names[f"{core}.multiarray", "_reconstruct"] = reconstruct
+        names[f"{core}.multiarray", "scalar"] = scalar
+        names[f"{core}.numeric", "_frombuffer"] = from_buffer
+    return names
+
+
+# ---------------------------------------------------------------------------- lists, sparse rows, tensors
+
+
+def lists(budget: Budget) -> Names:
+    """Lists of neighbours, by node."""
+
+    def empty_dict(factory: Any = None) -> dict[Any, Any]:
+        return {}
+
+    listed = object()  # names what an absent node has; it is not called
+    modules = ("__builtin__", "builtins")
+    return {**{(module, "list"): listed for module in modules}, ("collections", "defaultdict"): empty_dict}
+
+
+class SparseRows(Stateful):
+    """The parts of a scipy matrix of compressed sparse rows."""
+
+    parts: dict[str, Any] = {}  # noqa: RUF012  # replaced, never changed
+
+    def set_state(self, state: Any) -> None:
+        if not isinstance(state, dict) or not {"data", "indices", "indptr", "_shape"} <= set(state):
+            raise Refused("it has a sparse matrix without its parts")
+        self.parts = state
+
+    def matrix(self) -> Any:
+        """As a csr_array, whose parts fit each other. Errors: ValueError where they do not."""
+        from scipy.sparse import csr_array
+
+        parts = tuple(self.parts.get(name) for name in ("data", "indices", "indptr"))
+        shape = self.parts.get("_shape")
+        if not all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts) or not (
+            isinstance(shape, tuple) and len(shape) == 2 and all(isinstance(n, int) and n >= 0 for n in shape)
+        ):
+            raise ValueError("its parts are no vectors")
+        data, indices, indptr = (np.array(part) for part in parts)
+        if data.dtype.kind not in "biuf" or indices.dtype.kind not in "iu" or indptr.dtype.kind not in "iu":
+            raise ValueError("its parts are no numbers")
+        if len(indptr) != shape[0] + 1:
+            raise ValueError(f"{len(indptr)} ends for {shape[0]} rows")
+        return csr_array((data, indices, indptr), shape=shape)
+
+
+def sparse(budget: Budget) -> Names:
     """Arrays and scipy's compressed sparse rows, under the names of its old and new modules."""
-    from scipy.sparse import csr_matrix
-
     modules = ("scipy.sparse.csr", "scipy.sparse._csr")
-    return {**ARRAYS, **{(module, "csr_matrix"): csr_matrix for module in modules}}
+    return {**arrays(budget), **{(module, "csr_matrix"): SparseRows for module in modules}}
 
 
-def tensors() -> Allowed:
+def tensors(budget: Budget) -> Names:
     """Arrays, and tensors of torch, whose bytes torch itself reads as weights alone."""
     import torch
-    from torch._utils import _rebuild_tensor_v2
+    from torch._utils import _rebuild_tensor
 
-    def storage(content: bytes) -> Any:
-        return torch.load(io.BytesIO(content), weights_only=True)
+    def storage(content: Any) -> Any:
+        if not isinstance(content, bytes) or content.startswith(b"PK"):
+            raise Refused("it has a tensor whose values are packed")
+        found = torch.load(io.BytesIO(content), weights_only=True)
+        if not isinstance(found, torch.storage.TypedStorage):
+            raise Refused("it has a tensor without values")
+        budget.spend(found._untyped_storage.nbytes())
+        return found
+
+    def tensor(values: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Any:
+        numbers = (offset, *size, *stride)
+        if not isinstance(values, torch.storage.TypedStorage) or len(size) != len(stride):
+            raise Refused("it has a tensor without values, sizes and strides")
+        if not all(isinstance(n, int) and n >= 0 for n in numbers):
+            raise Refused(f"it has a tensor of sizes {str(size)[:40]} and strides {str(stride)[:40]}")
+        held = values._size()
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        if (
+            math.prod(size) > held
+            or max(size, default=0) > max(held, 1)
+            or (math.prod(size) and last >= held)
+        ):
+            raise Refused(f"it has a tensor of sizes {str(size)[:40]} out of {held} values")
+        return _rebuild_tensor(values, offset, tuple(size), tuple(stride))
 
     return {
-        **ARRAYS,
-        ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
+        **arrays(budget),
+        ("torch._utils", "_rebuild_tensor_v2"): tensor,
         ("torch.storage", "_load_from_bytes"): storage,
-        ("collections", "OrderedDict"): OrderedDict,
+        ("collections", "OrderedDict"): lambda: {},  # the hooks of a tensor
     }
 
 
+# ---------------------------------------------------------------------------- reading
+
+
 def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
-    """The contents of a pickle of Python 2 or 3; strings of Python 2 are read as Latin-1.
+    """The value in a pickle of Python 2 or 3; strings of Python 2 are read as Latin-1.
 
     A pickle can run any function that it names, so anything but the names of `allowed` is refused.
 
-    Errors: DataError, with `where` (the file) and `again` (what to do), for another name and for damage.
+    Args:
+        content: the pickle.
+        allowed: arrays, lists, sparse or tensors.
+        where: the file, for the message.
+        again: what to do where it is refused.
+
+    Errors: DataError for another name and for damage.
     """
+    budget = Budget(content)
 
-    class Harmless(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for Python 2
-                return _latin1
-            if (module, name) not in allowed:
-                raise pickle.UnpicklingError(f"it names {module}.{name}, which no file of this data set does")
-            return allowed[module, name]
+    def latin1(text: Any, encoding: Any) -> bytes:  # how Python 3 writes bytes for Python 2
+        if encoding != "latin1" or not isinstance(text, str):
+            raise Refused(f"it holds bytes in {str(encoding)[:40]!r}, expected latin1")
+        budget.spend(len(text))
+        return text.encode("latin1")
 
+    empty = {(module, "bytes"): lambda: b"" for module in ("__builtin__", "builtins")}
+    names = {**allowed(budget), **empty, ("_codecs", "encode"): latin1}
     try:
-        return Harmless(io.BytesIO(content), encoding="latin1").load()
+        return _Unpickler(io.BytesIO(content), names).load()
     except Exception as error:  # a damaged pickle can raise nearly anything
         raise DataError(f"{where} cannot be read: {error or 'it ends too early'}. {again}") from error
 
 
-def _latin1(text: str, encoding: str) -> bytes:
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it holds bytes in {encoding!r}, expected latin1")
-    return text.encode("latin1")
+_PICKLE: Any = pickle._Unpickler
+
+
+class _Unpickler(_PICKLE):
+    def __init__(self, file: io.BytesIO, names: Names) -> None:
+        super().__init__(file, encoding="latin1")
+        self._names = names
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._names:
+            raise Refused(f"it names {module}.{name}, which no file of this data set does")
+        return self._names[module, name]
+
+    def load_build(self) -> None:
+        state = self.stack.pop()
+        if not isinstance(self.stack[-1], Stateful):
+            raise Refused("it gives a state to what has none")
+        self.stack[-1].set_state(state)
+
+    def load_bytearray8(self) -> None:  # pickle's own allocates as many bytes as are declared
+        (n,) = struct.unpack("<Q", self.read(8))
+        self.append(bytearray(self.read(min(n, sys.maxsize))))
+
+    dispatch: ClassVar = {
+        **_PICKLE.dispatch,
+        pickle.BUILD[0]: load_build,
+        pickle.BYTEARRAY8[0]: load_bytearray8,
+    }

@@ -3,7 +3,8 @@
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +14,7 @@ from physml.data.archives import FolderTree, Tree, is_web_page, open_tree
 from physml.data.cache import Cache, Generated, cache_lock
 from physml.data.datasets import Arrays, DataFile, DataSet, Places, Upstream, upstream
 from physml.data.hash_cache import digest
+from physml.data.limits import irregular
 from physml.errors import DataError, PhysmlError
 
 __all__ = ["digest", "is_web_page"]  # for those who verify what they get
@@ -82,6 +84,9 @@ def refuse_absent(datasets: Iterable[str], places: Places) -> None:
 def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
     looked = " and ".join(str(root / file.name) for root in roots(places))
     said = f"{file.name} is missing: looked for {looked}."
+    for path in (root / file.name for root in roots(places)):
+        if kind := irregular(path):
+            said = f"{file.name} must be a file, but {path} is {kind}."
     if part := half(file, places):
         said += f" Half a download lies at {part}."
     if places.data is not None and (hint := other_root(file, places.data)):
@@ -180,22 +185,27 @@ def verify(
 
 
 def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) -> dict[str, str]:
-    """An unpacked archive: its members have no checksums, unless conf/dataset lists them all."""
+    """An unpacked archive: only members that conf/dataset lists with a checksum can be compared, and read."""
     top = file.top_folder
     if store.verify != "bytes":
         return {"sha256": hash_cache.known(path, "sha256", store.cache, top), "verified": store.verify}
-    tree = FolderTree(path, top)
-    known = {m.name: m.sha256 for m in dataset.files if m.inside == file.name and m.sha256}
-    if not known or any(name not in known for name in tree.names()):
+    listed = {member.name: member for member in dataset.members(file)}
+    tree = FolderTree(path, top, dataset.listed(file))
+    if not listed or not all(member.hashed for member in listed.values()):
         raise Unverifiable(
             f"{path} is an unpacked {file.name}, whose members have no published checksums. Put the archive "
             f"itself in place (`physml data get {dataset.name}`), or have what is read from it compared: "
             f"{content_hint(dataset)}."
         )
+    there = tree.names()
+    for name in listed:
+        if name not in there:
+            raise tree.missing(name)
     for name, content in tree.items():
-        if hashlib.sha256(content).hexdigest() != known[name]:
-            raise _refused(dataset, path / name, "another sha256 than published")
-    return {"sha256": hash_cache.folder_digest(path, top), "verified": "bytes"}
+        kind = "sha256" if listed[name].sha256 else "md5"
+        if hashlib.new(kind, content).hexdigest() != getattr(listed[name], kind):
+            raise _refused(dataset, path.parent / name, f"another {kind} than published")
+    return {"sha256": hash_cache.folder_digest(tree), "verified": "bytes"}
 
 
 def content_hint(dataset: Upstream) -> str:
@@ -210,21 +220,31 @@ def pin_path(dataset: Upstream, file: DataFile, store: Cache) -> Path:
     return store.cache / "pins" / dataset.name / f"{file.name}.sha256"
 
 
-def pin(dataset: Upstream, file: DataFile, sha256: str, store: Cache) -> None:
-    """No checksum is published: the first file seen counts, and any other is refused from then on."""
-    path = pin_path(dataset, file, store)
-    if path.is_file():
+def pin(dataset: Upstream, hashes: Mapping[str, str], store: Cache) -> None:
+    """No checksums are published: the first files seen count, and any others are refused from then on.
+
+    Args:
+        dataset: whose files they are.
+        hashes: the sha256 of each, by name.
+        store: in whose cache they are kept.
+    """
+    paths = {name: pin_path(dataset, dataset.file(name), store) for name in hashes}
+    new = [name for name, path in paths.items() if not path.is_file()]
+    if not new:
         return
-    log.warning("%s: no checksum is published; pinned to sha256 %s, unverified.", file.name, sha256)
-    try:
-        files.write_text(path, sha256 + "\n")
-    except OSError as error:
-        log.warning("%s: not pinned (%s).", path, error)
+    named = f"{new[0]} (sha256 {hashes[new[0]]})" if len(new) == 1 else f"{len(new)} files, {new[0]} first"
+    log.warning("%s: no checksum is published of %s; pinned as seen, unverified.", dataset.name, named)
+    for name in new:
+        try:
+            files.write_text(paths[name], hashes[name] + "\n")
+        except OSError as error:
+            log.warning("%s: not pinned (%s).", paths[name], error)
+            return
 
 
 def _compare_with_pin(dataset: Upstream, file: DataFile, path: Path, sha256: str, store: Cache) -> None:
     pinned = pin_path(dataset, file, store)
-    if pinned.is_file() and (want := pinned.read_text(encoding="utf-8").strip()) != sha256:
+    if pinned.is_file() and (want := pinned.read_text(encoding="utf-8", errors="replace").strip()) != sha256:
         raise DataError(
             f"{path}: sha256 is {sha256[:8]}, but the file that was first seen here had {want[:8]} "
             f"(no checksum is published). Put that one back, or delete {pinned} to trust this one."
@@ -256,8 +276,17 @@ class FoundFiles:
         archive = self.dataset.file(file.inside) if file.inside else None
         return any(one is not None and find(one, self.store) for one in (file, archive))
 
+    @property
+    def small(self) -> bool:
+        return self.store.fixtures or self.store.verify == "off"
+
+    def sizes(self, published: int, fixture: int) -> tuple[int, ...]:
+        return (published, fixture) if self.small else (published,)
+
     def tree(self, name: str) -> Tree:
-        return open_tree(self.path(name), self.dataset.file(name).top_folder)
+        file = self.dataset.file(name)
+        only = self.dataset.listed(file) if self.store.verify == "bytes" else None
+        return open_tree(self.path(name), file.top_folder, only)
 
 
 def _member(tree: Tree, name: str) -> str:
@@ -316,17 +345,34 @@ def _read(dataset: DataSet, store: Cache) -> Arrays:
     key = {"files": hashes, "checked": store.verify != "off"}
 
     def make() -> Arrays:
-        arrays = dataset.read(FoundFiles(about, store))
+        arrays = parse(dataset, FoundFiles(about, store))
         if compares:
             compare_content(dataset, arrays)
         return arrays
 
     arrays = store.get(Generated(dataset.name, key, dataset.version, make, folder="processed"))
-    for name, one in used.items():
-        if one["verified"] == "first seen":
-            pin(about, about.file(name), one["sha256"], store)
+    first_seen = {name: one["sha256"] for name, one in used.items() if one["verified"] == "first seen"}
+    pin(about, first_seen, store)
     store.used.update(used)
     return arrays
+
+
+def parse(dataset: DataSet, found: FoundFiles) -> Arrays:
+    """The arrays that the reader makes of its files.
+
+    A reader checks what it reads. Whatever it has not foreseen is an error of the files all the same, in one
+    line; the traceback is logged for debugging.
+    """
+    try:
+        return dataset.read(found)
+    except (PhysmlError, OSError):
+        raise
+    except Exception as error:
+        log.debug("%s", traceback.format_exc())
+        raise DataError(
+            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {error}. Get them again: "
+            f"`physml data get {dataset.name}`."
+        ) from error
 
 
 def fingerprint(dataset: DataSet, arrays: Arrays) -> str:
@@ -362,7 +408,7 @@ def _read_fixture(dataset: DataSet, store: Cache) -> Arrays:
             f"{root} cannot be made: {error.strerror}. Free space, or set PHYSML_CACHE to a folder that can "
             "be written."
         ) from error
-    own = replace(store, data=root, cache=store.cache / "fixtures", used={})
+    own = replace(store, data=root, cache=store.cache / "fixtures", used={})  # a fixture may be small
     for file in missing(dataset.upstream, own):
         raise refuse_missing(dataset.name, file, own)
     found = [file.name for file in dataset.upstream.files if find(file, own)]

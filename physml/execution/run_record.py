@@ -54,7 +54,7 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
     return {
         "protocol": task.protocol,
         "scoring": {name: task.scoring.get(name, task.protocol) for name in task.better},
-        "data": task.facts(),
+        "data": task.recorded_data(payload(config).get("files", {})),
         "n_parameters": count_parameters(trainer.net),
         "n_steps": trainer.step,
         "n_epochs": trainer.epoch,

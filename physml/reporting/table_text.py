@@ -228,6 +228,8 @@ UNPROVEN = {
     "content": "content-verified, with other bytes than published and the same content",
     "first seen": "without a published checksum, pinned when first seen",
     "off": "unverified",
+    "own file": "of a task's own, by their content part of the setting",
+    "unverified": "unverified, for a task of a plugin does not name its files",
 }
 
 

@@ -1,14 +1,18 @@
 """The task interface: data, splits, loss, score. The trainer knows nothing else of a task."""
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from torch import Generator, Tensor
 
+from physml.config.class_source import OWN_PACKAGES, data_sha256, own_file
 from physml.data.cache import Generated
-from physml.data.datasets import DataSet, kind_of
+from physml.data.datasets import OWN_FILE, UNDECLARED, DataSet, kind_of
 from physml.data.store import Store
+from physml.errors import InputError
 from physml.task.batch import Batch
 
 Part = Literal["train", "valid", "test"]
@@ -31,6 +35,7 @@ class Task(ABC):
     tokens: ClassVar[bool] = False  # inputs are ids below d_in, for an embedding
     n_splits: ClassVar[int] = 1
     datasets: Sequence[DataSet] = ()  # of others, which `load` reads
+    files: Sequence[str] | None = None  # own data files, which `load` reads by `file`; (): none
     perturbations: tuple[str, ...] = ()  # names of disturbances of test, scored once after training
     vectors: Tensor | None = None  # (d_in, width), vectors of ids known before training, such as GloVe
 
@@ -100,6 +105,52 @@ class Task(ABC):
             "kind": kind_of(used.values()),
             "readers": {dataset.name: dataset.version for dataset in self.datasets},
             "fingerprint": None,
+        }
+
+    def file(self, name: str) -> Path:
+        """The path of one of the task's own data files: `files` names it, relative to the file of the class.
+
+        Its content is part of the setting: a run on an edited file is another run, and the record has its
+        sha256. Errors: InputError where `files` does not name it, DataError where it is missing.
+        """
+        if name not in (self.files or ()):
+            raise InputError(
+                f"{type(self).__name__} reads {name}, which its `files` do not name. Add it to the class: "
+                f'files = ("{name}",)'
+            )
+        path = own_file(Path(inspect.getfile(type(self))), name)
+        self.__dict__.setdefault("_own_sha256", {})[name] = data_sha256(path)
+        return path
+
+    def recorded_data(self, hashed: Mapping[str, str]) -> dict[str, Any]:
+        """For the record: `facts`, and how far the task's own files are known.
+
+        A task from a plugin may read any file. Those of `files` are known; where the class neither names its
+        files nor reads data sets, nothing is known, and the record says so under the name of the plugin.
+
+        Args:
+            hashed: the sha256 of the files that are part of the setting's identity.
+        """
+        facts = self.facts()
+        read: dict[str, str] = self.__dict__.get("_own_sha256", {})
+        own = {
+            name: {"sha256": sha256, "verified": OWN_FILE if hashed.get(name) == sha256 else UNDECLARED}
+            for name, sha256 in {**hashed, **read}.items()
+        }
+        module = type(self).__module__
+        if module.partition(".")[0] not in OWN_PACKAGES and self.files is None and not self.datasets:
+            own[Path(inspect.getfile(type(self))).name] = {"sha256": "", "verified": UNDECLARED}
+        if not own:
+            return facts
+        known = {name: {"verified": how} for name, how in facts.get("verified", {}).items()}
+        return {
+            **facts,
+            "sha256": {
+                **facts.get("sha256", {}),
+                **{name: one["sha256"] for name, one in own.items() if one["sha256"]},
+            },
+            "verified": {**facts.get("verified", {}), **{name: one["verified"] for name, one in own.items()}},
+            "kind": kind_of([*known.values(), *own.values()]),
         }
 
     def sources(self) -> Sequence[Generated]:

@@ -82,6 +82,7 @@ def test_a_table_says_which_data_are_missing(
     assert not records(roots)
 
 
+@pytest.mark.usefixtures("small_data")
 @pytest.mark.parametrize(("how", "kind"), [("bytes", None), ("content", None), ("off", "unverified data")])
 def test_a_record_says_how_far_its_data_are_known(
     roots: Path, capsys: pytest.CaptureFixture[str], how: str, kind: str | None

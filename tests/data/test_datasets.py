@@ -374,3 +374,55 @@ def test_readers_import_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+# ---------------------------------------------------------------------------- pins, absent sets
+
+
+def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
+    numbers = Numbers(monkeypatch, sha=None)
+    files = tuple(DataFile(f"set/{name}.txt", name) for name in "nab")
+    numbers.upstream = Upstream("Numbers", "nowhere", "CC0", files, name="numbers")
+    for file in files:
+        place(store, A, file.name)
+    store.read(numbers.set)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "numbers: no checksum is published of 3 files" in warning
+    assert len(list((store.cache / "pins").rglob("*.sha256"))) == 3
+
+
+def test_a_pin_that_is_no_text_is_another_file(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch, sha=None)
+    place(store, A)
+    store.read(numbers.set)
+    (pin,) = (store.cache / "pins").rglob("*.sha256")
+    pin.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="first seen here"):
+        store.read(numbers.set)
+
+
+def test_members_with_an_md5_are_compared_and_others_are_not_read(store, monkeypatch) -> None:
+    zipped = Zipped(monkeypatch)
+    archive = DataFile("z.zip", "all", sha256="0" * 64, hash_source="here", folder="z")
+    md5 = hashlib.md5(A).hexdigest()
+    member = DataFile("z/n.txt", "n", md5=md5, hash_source="here", inside="z.zip")
+    zipped.upstream = Upstream("Zipped", "x", "CC0", (archive, member), name="zipped")
+    place(store, A, "z/n.txt")
+    place(store, B, "z/foreign.txt")
+    assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
+    assert {one["verified"] for one in store.used.values()} == {"bytes"}
+    place(store, B, "z/n.txt")
+    with pytest.raises(DataError, match=r"n\.txt"):
+        store.read(zipped.set)
+
+
+@pytest.mark.parametrize(("names", "code"), [(["mnist"], 2), (["glove"], 2), (["psmnist"], 2), ([], 0)])
+def test_a_check_of_absent_files_fails_where_they_are_named(
+    names: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    from physml.cli.commands import data
+
+    monkeypatch.delenv("PHYSML_DATA", raising=False)
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
+    assert data("check", names) == code
+    assert data("list", names) == 0

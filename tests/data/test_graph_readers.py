@@ -24,7 +24,7 @@ from physml.data.readers import (
     webkb,
     zinc,
 )
-from physml.data.safe_pickle import ARRAYS, unpickle
+from physml.data.safe_pickle import arrays, unpickle
 from physml.data.store import Store
 from physml.errors import DataError, InputError
 
@@ -468,14 +468,14 @@ def test_a_pickle_runs_nothing() -> None:
     harmless = np.arange(3)
     for protocol in (2, 4):
         content = pickle.dumps(harmless, protocol=protocol)
-        assert (unpickle(content, ARRAYS, "file", "Again.") == harmless).all()
+        assert (unpickle(content, arrays, "file", "Again.") == harmless).all()
 
     class Command:
         def __reduce__(self):
             return os.system, ("touch opened",)
 
     with pytest.raises(DataError, match=r"file cannot be read: it names \w+\.system.*Again\."):
-        unpickle(pickle.dumps(Command()), ARRAYS, "file", "Again.")
+        unpickle(pickle.dumps(Command()), arrays, "file", "Again.")
     with pytest.raises(DataError, match="file cannot be read"):
-        unpickle(pickle.dumps(harmless)[:-9], ARRAYS, "file", "Again.")
+        unpickle(pickle.dumps(harmless)[:-9], arrays, "file", "Again.")
     assert not Path("opened").exists()

@@ -219,6 +219,7 @@ def test_the_fixture_of_ecg5000(tmp_path: Path) -> None:
     assert set(arrays["y_train"].tolist()) == {0, 1, 2, 3, 4}
 
 
+@pytest.mark.usefixtures("small_data")
 @pytest.mark.parametrize("module", [eigenworms, ecg5000])
 @pytest.mark.parametrize("folder", ["", "sub"])
 def test_files_are_found_where_people_put_them(module: object, folder: str, tmp_path: Path) -> None:
@@ -233,6 +234,7 @@ def test_files_are_found_where_people_put_them(module: object, folder: str, tmp_
     assert {one["verified"] for one in store.used.values()} == {"first seen"}
 
 
+@pytest.mark.usefixtures("small_data")
 @pytest.mark.parametrize("place", ["EigenWorms.zip", "EigenWorms/EigenWorms.zip"])
 def test_the_archive_as_it_comes_is_enough(place: str, tmp_path: Path) -> None:
     eigenworms.EIGENWORMS.fixture(tmp_path / "unpacked")
@@ -253,6 +255,7 @@ def test_a_missing_file_names_what_to_get(tmp_path: Path) -> None:
         Store(tmp_path / "data", tmp_path / "cache").read(eigenworms.EIGENWORMS)
 
 
+@pytest.mark.usefixtures("small_data")
 def test_half_a_file_is_refused_and_nothing_is_cached(tmp_path: Path) -> None:
     data = tmp_path / "data"
     eigenworms.EIGENWORMS.fixture(data)

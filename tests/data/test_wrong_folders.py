@@ -511,7 +511,7 @@ TEXAS_CASES = {
     "a node twice": (text(PAGES, r"^1\t", "0\t"), r"expected the nodes 0\.\.59, once each"),
     "a node that is none": (text(LINKS, r"^0\t", "60\t"), r"edge 1 goes from node 60"),
     "commas for tabs": (text(LINKS, r"^0\t", "0,"), r"out1_graph_edges\.txt, line 2: expected two numbers"),
-    "half a split": (cut(SPLIT), r"split_0\.6_0\.2_3\.npz cannot be read"),
+    "half a split": (cut(SPLIT), r"split_0\.6_0\.2_3\.npz is no sound zip"),
     "a mask is missing": (arrays(SPLIT, val_mask=lambda _: None), r"_3\.npz has no array val_mask"),
     "a node in two parts": (
         arrays(SPLIT, train_mask=np.ones_like, val_mask=np.ones_like),
@@ -523,7 +523,7 @@ TEXAS_CASES = {
 
 SHCHUR = shchur.file_name("cora")
 SHCHUR_CASES = {
-    "half a file": (cut(SHCHUR), r"cora\.npz cannot be read"),
+    "half a file": (cut(SHCHUR), r"cora\.npz is no sound zip"),
     "a column that is none": (arrays(SHCHUR, adj_indices=first(500)), r"names column 500 of 120"),
     "rows that do not fit": (
         arrays(SHCHUR, attr_indptr=first(1)),
@@ -599,7 +599,7 @@ PPI_CASES = {
         packed(substituted("train_graph.json", rb'"target": 1}', b'"target": 90}'), ppi.ARCHIVE),
         r"edge 1 goes from node 0 to 90",
     ),
-    "half a JSON": (packed(half("train_graph.json"), ppi.ARCHIVE), r"train_graph\.json is no graph"),
+    "half a JSON": (packed(half("train_graph.json"), ppi.ARCHIVE), r"train_graph\.json is no sound JSON"),
 }
 
 SUPERPIXELS_CASES = {
@@ -724,6 +724,7 @@ def test_other_bytes_than_published_are_refused(sound: Callable[[DataSet], Path]
     assert re.search(r"train-images.*bytes, expected 9912422.*Delete the file", message)
 
 
+@pytest.mark.usefixtures("small_data")
 def test_a_file_without_published_hash_must_stay_as_it_was_first_seen(
     sound: Callable[[DataSet], Path], tmp_path: Path
 ) -> None:
@@ -736,6 +737,7 @@ def test_a_file_without_published_hash_must_stay_as_it_was_first_seen(
         Store(root, cache).read(ecg5000.ECG5000)
 
 
+@pytest.mark.usefixtures("small_data")
 def test_without_a_published_hash_the_content_must_be_the_known_one(
     sound: Callable[[DataSet], Path], tmp_path: Path
 ) -> None:
@@ -751,6 +753,7 @@ def test_an_unpacked_folder_has_no_bytes_to_compare(sound: Callable[[DataSet], P
     assert re.search(r"unpacked UCI HAR Dataset\.zip.*no published checksums.*--verify content", message)
 
 
+@pytest.mark.usefixtures("small_data")
 def test_other_content_than_published_is_refused(sound: Callable[[DataSet], Path], tmp_path: Path) -> None:
     message = refused(har.UCI_HAR, Store(sound(har.UCI_HAR), tmp_path / "cache", verify="content"))
     assert "the content of uci_har is not the published one" in message

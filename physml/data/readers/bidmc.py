@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.data.archives import Tree, damaged
+from physml.data.array_files import npz
 from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
 from physml.errors import DataError
@@ -31,6 +32,7 @@ NUMERICS = ("Time [s]", "HR", "RESP")
 SHAPE = (60_001, 481)
 FIXTURE_SHAPE = (376, 4)
 
+REPACKED = ("signals", "subject", "signal_names", "fs", "numerics", "numerics_subject", "numerics_names")
 AGAIN = "Get it again: `physml data get bidmc`."
 
 
@@ -44,7 +46,7 @@ def _read(files: Files) -> Arrays:
         tree = files.tree(ARCHIVE)
         signals = np.stack([_table(tree, subject, "Signals", SIGNALS) for subject in SUBJECTS])
         numerics = np.stack([_table(tree, subject, "Numerics", NUMERICS) for subject in SUBJECTS])
-    if (signals.shape[1], numerics.shape[1]) not in (SHAPE, FIXTURE_SHAPE):
+    if (signals.shape[1], numerics.shape[1]) not in _shapes(files):
         raise DataError(
             f"{path}: expected {SHAPE[0]} samples and {SHAPE[1]} seconds of each subject; got "
             f"{signals.shape[1]} and {numerics.shape[1]}. {AGAIN}"
@@ -80,9 +82,8 @@ def _table(tree: Tree, subject: int, kind: str, columns: tuple[str, ...]) -> np.
 
 def _repacked(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The same from one .npz file: signals (31, T, 2), numerics of all 53, and what their axes are."""
+    arrays = npz(path, REPACKED, AGAIN, text=("signal_names", "numerics_names"))
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
         names = [str(n) for n in arrays["numerics_names"]]
         rows = [arrays["numerics_subject"].tolist().index(subject) for subject in SUBJECTS]
         numerics = arrays["numerics"][rows][..., [names.index(n) for n in NUMERICS]]
@@ -91,13 +92,18 @@ def _repacked(path: Path) -> tuple[np.ndarray, np.ndarray]:
             and tuple(str(n) for n in arrays["signal_names"]) == SIGNALS
             and int(arrays["fs"]) == RATE
         )
-    except Exception as error:  # a damaged archive makes zipfile and numpy raise about a dozen kinds
+    except (ValueError, LookupError, TypeError) as error:
         raise damaged(path, ".npz file of repacked records", error) from error
-    if not fits:
+    if not fits or arrays["signals"].ndim != 3 or numerics.ndim != 3:
         raise DataError(
             f"{path}: expected the signals {SIGNALS} of the subjects {SUBJECTS} at {RATE} Hz. {AGAIN}"
         )
     return arrays["signals"].astype(np.float32), numerics.astype(np.float32)
+
+
+def _shapes(files: Files) -> tuple[tuple[int, int], ...]:
+    """The numbers of samples and seconds that will do."""
+    return (SHAPE, FIXTURE_SHAPE) if files.small else (SHAPE,)
 
 
 def _items(arrays: Arrays) -> Iterable[bytes]:

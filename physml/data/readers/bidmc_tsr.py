@@ -30,7 +30,7 @@ def _reader(name: str) -> Callable[[Files], Arrays]:
             if cases.name.upper() in set(NAMES.values()) - {name}:
                 raise DataError(f"{cases.path} is the problem {cases.name}; expected {name}. {again}")
             cases.expect(cases.name, [len(cases.x)], None)
-        x = np.concatenate([cases.stacked([T, T_FIXTURE], D) for cases in both])
+        x = np.concatenate([cases.stacked(files.sizes(T, T_FIXTURE), D) for cases in both])
         y = np.concatenate([cases.y for cases in both])
         wanted = sum(FIXTURE_SIZES.values()) if x.shape[1] == T_FIXTURE else N
         if len(x) != wanted:

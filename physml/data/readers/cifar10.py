@@ -5,15 +5,15 @@ import hashlib
 import io
 import pickle
 import tarfile
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.errors import DataError, needed_by
+from physml.data.safe_pickle import arrays, unpickle
+from physml.errors import DataError
 
 ARCHIVE = "cifar-10-python.tar.gz"
 TOP = "cifar-10-batches-py"
@@ -34,69 +34,38 @@ FIRST_IMAGES = (
 IMAGES = 10_000
 FIXTURE_IMAGES = {"train": 12, "test": 20}
 
-# What the batch files may name: they are pickles, and any other name could run code when they are opened.
-_NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
-ALLOWED = {
-    *((module, name) for module in _NUMPY for name in ("_reconstruct", "_frombuffer")),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),
-}
 _AGAIN = "Get it again: `physml data get cifar10`."
 
 
 def _read(files: Files) -> Arrays:
     """x_train, x_test (N, 3, 32, 32) uint8, channels red, green, blue; y_train, y_test (N,) int64, 0..9."""
-    with needed_by("CIFAR-10"):
-        from torchvision.datasets import CIFAR10 as Official
-
-    class Verified(Official):
-        """The bytes have been verified, so torchvision need not; a fixture has other checksums anyway."""
-
-        train_list: ClassVar = [[name, None] for name in BATCHES["train"]]
-        test_list: ClassVar = [[name, None] for name in BATCHES["test"]]
-        meta: ClassVar = {**Official.meta, "md5": None}
-
     tree = files.tree(ARCHIVE)
     wanted = {f"{TOP}/{name}" for name in (*BATCHES["train"], *BATCHES["test"], META)}
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / TOP).mkdir()
-        for name, content in tree.items(f"{TOP}/*"):
-            if name in wanted:
-                wanted.remove(name)
-                _check(f"{tree.path}: {name}", PurePosixPath(name).name, content)
-                (Path(folder) / name).write_bytes(content)
-        for name in sorted(wanted):
-            raise tree.missing(name)
-        parts = {part: Verified(folder, train=part == "train") for part in BATCHES}
-    arrays: Arrays = {}
-    for part, official in parts.items():
-        arrays[f"x_{part}"] = np.ascontiguousarray(official.data.transpose(0, 3, 1, 2))
-        arrays[f"y_{part}"] = np.array(official.targets, np.int64)
-    return arrays
+    found = {name: content for name, content in tree.items(f"{TOP}/*") if name in wanted}
+    for name in sorted(wanted - set(found)):
+        raise tree.missing(name)
+    entries = {
+        PurePosixPath(name).name: _entry(files, f"{tree.path}: {name}", PurePosixPath(name).name, content)
+        for name, content in found.items()
+    }
+    made: Arrays = {}
+    for part, names in BATCHES.items():
+        made[f"x_{part}"] = np.concatenate([entries[name]["data"] for name in names]).reshape(-1, 3, 32, 32)
+        made[f"y_{part}"] = np.concatenate([np.array(entries[name]["labels"], np.int64) for name in names])
+    return made
 
 
-class _Harmless(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no batch of CIFAR-10 does")
-        return super().find_class(module, name)
-
-
-def _check(where: str, name: str, content: bytes) -> None:
-    """DataError unless a batch file is harmless, whole and has images and labels of the right kind."""
-    try:
-        entry = _Harmless(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:  # a damaged pickle can raise nearly anything
-        raise DataError(f"{where} cannot be read: {error or 'it ends too early'}. {_AGAIN}") from error
+def _entry(files: Files, where: str, name: str, content: bytes) -> dict[str, Any]:
+    """What a batch file holds; DataError unless it is whole and has images and labels of the right kind."""
+    entry = unpickle(content, arrays, where, _AGAIN)
     if not isinstance(entry, dict):
         raise DataError(f"{where}: expected a dictionary; got {type(entry).__name__}. {_AGAIN}")
     if name == META:
-        if tuple(entry.get("label_names", ())) != CLASSES:
+        if entry.get("label_names") != list(CLASSES):
             raise DataError(f"{where}: the classes are not those of CIFAR-10. {_AGAIN}")
-        return
+        return entry
     data, labels = entry.get("data"), entry.get("labels")
-    sizes = (IMAGES, FIXTURE_IMAGES["test" if name in BATCHES["test"] else "train"])
+    sizes = files.sizes(IMAGES, FIXTURE_IMAGES["test" if name in BATCHES["test"] else "train"])
     if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2):
         raise DataError(f"{where}: there are no images in it. {_AGAIN}")
     if data.shape[1] != 3072 or len(data) not in sizes:
@@ -106,12 +75,13 @@ def _check(where: str, name: str, content: bytes) -> None:
     wrong = [y for y in labels if not isinstance(y, int) or not 0 <= y < len(CLASSES)]
     if wrong:
         raise DataError(f"{where}: labels must be 0..9; got {wrong[0]!r}. {_AGAIN}")
+    return {**entry, "data": np.asarray(data)}
 
 
-def _items(arrays: Arrays) -> Iterable[bytes]:
+def _items(read: Arrays) -> Iterable[bytes]:
     """Each image with its part and label."""
     for part in BATCHES:
-        for x, y in zip(arrays[f"x_{part}"], arrays[f"y_{part}"].tolist(), strict=True):
+        for x, y in zip(read[f"x_{part}"], read[f"y_{part}"].tolist(), strict=True):
             yield f"{part} {y} ".encode() + x.tobytes()
 
 

@@ -27,7 +27,7 @@ def _read(files: Files) -> Arrays:
     arrays: Arrays = {}
     for part, n in SIZES.items():
         cases = read_ts(files.path(name(part)), AGAIN).expect("EigenWorms", [n], LABELS)
-        arrays |= {f"x_{part}": cases.stacked([T, T_FIXTURE], D), f"y_{part}": cases.y}
+        arrays |= {f"x_{part}": cases.stacked(files.sizes(T, T_FIXTURE), D), f"y_{part}": cases.y}
     return arrays
 
 

@@ -1,10 +1,12 @@
 """GloVe: vectors of words from their company. No torch here. Axes: N words, D = 100."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 
 from physml.data.datasets import DataSet, Files
+from physml.data.limits import open_regular
 from physml.data.store import Arrays
 from physml.errors import DataError
 
@@ -22,7 +24,7 @@ def _read(files: Files) -> Arrays:
         return {}
     path = files.path(FILE)
     words, vectors = [], []
-    with path.open(encoding="utf-8") as file:
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8") as file:
         try:
             for i, line in enumerate(file, 1):
                 word, *numbers = line.rstrip("\n").split(" ")
@@ -33,7 +35,7 @@ def _read(files: Files) -> Arrays:
                 vectors.append(vector)
         except ValueError as error:  # a number that is none, or no UTF-8
             raise DataError(f"{path}, line {len(words) + 1}: {error}. {_AGAIN}") from error
-    if len(words) not in (N_WORDS, len(FIXTURE_WORDS)) or len(set(words)) != len(words):
+    if len(words) not in files.sizes(N_WORDS, len(FIXTURE_WORDS)) or len(set(words)) != len(words):
         raise DataError(
             f"{path}: {len(words)} words, {len(set(words))} of them different; expected {N_WORDS}. {_AGAIN}"
         )

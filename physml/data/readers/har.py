@@ -34,14 +34,18 @@ def _read(files: Files) -> Arrays:
     for part in SIZES:
         y = _integers(tree, part, "y", len(ACTIVITIES))
         subject = _integers(tree, part, "subject", SUBJECTS)
-        x = np.stack([_signal(tree, part, channel) for channel in CHANNELS], -1)
-        for what, found in (("subjects", subject), ("windows", x)):
+        signals = {channel: _signal(tree, part, channel) for channel in CHANNELS}
+        for what, found in {
+            "subjects": subject,
+            **{f"windows of {c}": x for c, x in signals.items()},
+        }.items():
             if len(found) != len(y):
                 raise DataError(
                     f"{tree.path}, part {part}: {len(y)} labels but {len(found)} {what}. {_AGAIN}"
                 )
-        if len(y) not in (SIZES[part], FIXTURE_SIZES[part]):
+        if len(y) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
             raise DataError(f"{tree.path}, part {part}: {len(y)} windows, expected {SIZES[part]}. {_AGAIN}")
+        x = np.stack([*signals.values()], -1)
         arrays |= {f"x_{part}": x, f"y_{part}": y, f"subject_{part}": subject}
     both = set(arrays["subject_train"].tolist()) & set(arrays["subject_test"].tolist())
     if both:
@@ -66,7 +70,7 @@ def _integers(tree: Tree, part: str, what: str, highest: int) -> np.ndarray:
     name = f"{TOP}/{part}/{what}_{part}.txt"
     found = []
     for i, line in enumerate(_lines(tree, name), 1):
-        number = int(line) if line.strip().isdigit() else 0
+        number = int(line) if line.strip().isdigit() and len(line) < 10 else 0
         if not 1 <= number <= highest:
             shown = line[:40].decode("latin-1").strip()
             raise DataError(

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from physml.data import graphs
+from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
-from physml.data.readers.webkb import npz
 from physml.errors import DataError
 
 # Nodes, features, classes, edge rows, as published.
@@ -43,7 +43,7 @@ def _read(files: Files, graph: str) -> Arrays:
     arrays = npz(path, NAMES, again)
     x, y, edges = (arrays[name] for name in NAMES[:3])
     n, d, n_classes, n_edges = SIZES[graph]
-    if len(y) == FIXTURE_NODES:
+    if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_FEATURES, len(edges)
     if x.shape != (n, d) or y.shape != (n,) or edges.shape != (n_edges, 2):
         raise DataError(

@@ -70,7 +70,7 @@ def _read(files: Files) -> Arrays:
     for part, found in reviews.items():
         for label, value in LABELS.items():
             n = sum(one[1] == value for one in found)
-            if n not in SIZES or len(found) != 2 * n:
+            if n not in files.sizes(*SIZES) or len(found) != 2 * n:
                 raise DataError(
                     f"{tree.path}: {n} reviews in aclImdb/{part}/{label}, expected {SIZES[0]}. {_AGAIN}"
                 )

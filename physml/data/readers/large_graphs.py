@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
+from physml.data.array_files import mat
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.limits import gunzip, read_bytes
 from physml.data.readers.graph_fixture import communities
 from physml.data.safe_pickle import tensors, unpickle
 from physml.errors import DataError
@@ -36,14 +38,13 @@ def _again(name: str) -> str:
 def _patents(files: Files) -> Arrays:
     """Sparse features; y (N,) int64: fifths of the years in which patents were granted; 5 splits."""
     path, name = files.path(PATENTS), "snap_patents"
-    found = _mat(path, ("edge_index", "node_feat", "years"), _again(name))
-    years = np.asarray(found["years"]).reshape(-1)
+    found = mat(path, ("edge_index", "node_feat", "years"), _again(name))
+    years = _vector(path, name, "years", found["years"])
     x = found["node_feat"].tocsr() if hasattr(found["node_feat"], "tocsr") else None
-    if x is None:
-        raise DataError(f"{path}: node_feat must be a sparse matrix. {_again(name)}")
+    if x is None or x.dtype.kind not in "biuf":
+        raise DataError(f"{path}: node_feat must be a sparse matrix of real numbers. {_again(name)}")
     graphs.check_sparse(path, x, _again(name))
-    _check_sizes(path, name, x.shape, len(years))
-    graphs.check_finite(path, "years", years.astype(np.float64), _again(name))
+    _check_sizes(files, path, name, x.shape, len(years))
     y = graphs.even_quantiles(years, N_CLASSES)
     return {**graphs.sparse_arrays(x), **_graph(files, path, name, found["edge_index"], y)}
 
@@ -51,9 +52,10 @@ def _patents(files: Files) -> Arrays:
 def _genius(files: Files) -> Arrays:
     """x (N, 12) float32; y (N,) int64: 1 for a marked account; 5 splits. The metric is the area under ROC."""
     path, name = files.path(GENIUS), "genius"
-    found = _mat(path, ("edge_index", "node_feat", "label"), _again(name))
-    x, y = np.asarray(found["node_feat"], np.float32), np.asarray(found["label"]).reshape(-1).astype(np.int64)
-    _check_sizes(path, name, x.shape, len(y))
+    found = mat(path, ("edge_index", "node_feat", "label"), _again(name))
+    x = _full(path, name, "node_feat", found["node_feat"]).astype(np.float32)
+    y = _vector(path, name, "label", found["label"]).astype(np.int64)
+    _check_sizes(files, path, name, x.shape, len(y))
     graphs.check_finite(path, "features", x, _again(name))
     graphs.check_labels(path, y, 2, _again(name))
     return {"x": x, **_graph(files, path, name, found["edge_index"], y)}
@@ -70,73 +72,75 @@ def _arxiv(files: Files) -> Arrays:
             ("arxiv/raw/node_year.csv.gz", np.int64),
         )
     )
-    _check_sizes(tree.path, name, x.shape, len(years))
+    _check_sizes(files, tree.path, name, x.shape, len(years))
     graphs.check_finite(tree.path, "features", x, _again(name))
     y = graphs.even_quantiles(years.reshape(-1), N_CLASSES)
     return {"x": x, **_graph(files, tree.path, name, edges.T, y)}
 
 
+def _full(path: Path, name: str, what: str, values: Any) -> np.ndarray:
+    """A full matrix of real numbers."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
+        raise DataError(f"{path}: {what} must be a full matrix of real numbers. {_again(name)}")
+    return values
+
+
+def _vector(path: Path, name: str, what: str, values: Any) -> np.ndarray:
+    values = _full(path, name, what, values).reshape(-1)
+    graphs.check_finite(path, what, values, _again(name))
+    return values
+
+
 def _graph(files: Files, path: Path, name: str, edges: Any, y: np.ndarray) -> Arrays:
-    edge_index = np.ascontiguousarray(edges, np.int64)
+    edge_index = np.ascontiguousarray(_full(path, name, "edge_index", edges).astype(np.int64))
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise DataError(f"{path}: edges must be 2 x E; got {edge_index.shape}. {_again(name)}")
     graphs.check_edges(path, edge_index, len(y), _again(name))
     return {"y": y, "edge_index": edge_index, **_splits(files.path(SPLITS[name]), len(y), _again(name))}
 
 
-def _check_sizes(path: Path, name: str, shape: tuple[int, ...], n_labels: int) -> None:
+def _check_sizes(files: Files, path: Path, name: str, shape: tuple[int, ...], n_labels: int) -> None:
     n, d = SIZES[name]
-    if shape not in ((n, d), (FIXTURE_NODES, d)) or n_labels != shape[0]:
+    if shape not in [(size, d) for size in files.sizes(n, FIXTURE_NODES)] or n_labels != shape[0]:
         raise DataError(
             f"{path}: expected {n} nodes with {d} features; got features {shape} and {n_labels} labels. "
             f"{_again(name)}"
         )
 
 
-def _mat(path: Path, names: tuple[str, ...], again: str) -> dict[str, Any]:
-    from scipy.io import loadmat
-
-    try:
-        found = loadmat(path)
-    except Exception as error:  # scipy raises about a dozen kinds for damaged files
-        raise DataError(f"{path} is no sound file of MATLAB: {error}. {again}") from error
-    if absent := [name for name in names if name not in found]:
-        has = ", ".join(name for name in found if not name.startswith("_"))
-        raise DataError(f"{path} has no {absent[0]}; it has {has}. {again}")
-    return {name: found[name] for name in names}
-
-
 def _table(where: str, content: bytes, dtype: type) -> np.ndarray:
+    rows = gunzip(content, where, _again("arxiv_year"))
     try:
-        rows = gzip.decompress(content).decode("ascii")
-        return np.loadtxt(io.StringIO(rows), dtype, delimiter=",", ndmin=2)
-    except (OSError, EOFError, ValueError) as error:
+        return np.loadtxt(io.StringIO(rows.decode("ascii")), dtype, delimiter=",", ndmin=2)
+    except (ValueError, OverflowError) as error:
         raise DataError(f"{where} is no sound table of numbers: {error}. {_again('arxiv_year')}") from error
 
 
 def _splits(path: Path, n: int, again: str) -> Arrays:
     """An .npy of objects: for each split the nodes that train, validate and test; a pickle."""
-    content = io.BytesIO(path.read_bytes())
+    content = io.BytesIO(read_bytes(path))
     npy = np.lib.format
     try:
         if npy.read_magic(content) == (1, 0):
             npy.read_array_header_1_0(content)
         else:
             npy.read_array_header_2_0(content)
-    except ValueError as error:
+    except Exception as error:  # numpy parses the header as Python, and raises what that does
         raise DataError(f"{path} is no .npy file: {error}. {again}") from error
-    found = unpickle(content.read(), tensors(), str(path), again)
+    found = unpickle(content.read(), tensors, str(path), again)
+    if not isinstance(found, np.ndarray) or found.size != N_SPLITS:
+        raise DataError(f"{path}: expected an array of {N_SPLITS} splits. {again}")
     splits = []
-    for k, split in enumerate(np.asarray(found, object).reshape(-1).tolist()):
+    for k, split in enumerate(found.reshape(-1).tolist()):
         if not isinstance(split, dict) or set(split) != set(graphs.PARTS):
             raise DataError(f"{path}: split {k} must have train, valid and test. {again}")
+        if any(not hasattr(nodes, "dtype") for nodes in split.values()):
+            raise DataError(f"{path}: split {k} must name nodes by an array. {again}")
         positions = {part: np.asarray(split[part]) for part in graphs.PARTS}
         if any(nodes.ndim != 1 or nodes.dtype.kind not in "iu" for nodes in positions.values()):
             raise DataError(f"{path}: split {k} must name nodes by numbers. {again}")
         graphs.check_split(path, positions, n, again)
         splits.append(positions)
-    if len(splits) != N_SPLITS:
-        raise DataError(f"{path}: {len(splits)} splits, expected {N_SPLITS}. {again}")
     return graphs.masks(splits, n)
 
 

@@ -1,6 +1,7 @@
 """MNIST, from the four gzipped idx files."""
 
 import gzip
+import math
 import struct
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.limits import gunzip, read_bytes
 from physml.errors import DataError, needed_by
 
 PARTS = {"train": "train", "test": "t10k"}
+SIZES = {"train": 60_000, "test": 10_000}
 N_FIXTURE = {"train": 60, "test": 20}
 AGAIN = "Delete it and run `physml data get mnist`."
 
@@ -33,6 +36,10 @@ def read(files: Files) -> Arrays:
             raise DataError(
                 f"{files.path(name(part, 'images'))}: images must be 28 x 28; got {x.shape[1:]}. {AGAIN}"
             )
+        if len(x) not in files.sizes(SIZES[part], N_FIXTURE[part]):
+            raise DataError(
+                f"{files.path(name(part, 'images'))}: {len(x)} images, expected {SIZES[part]}. {AGAIN}"
+            )
         if len(x) != len(y):
             raise DataError(
                 f"{path}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
@@ -48,17 +55,12 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
     with needed_by("MNIST"):
         from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
 
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-        raise DataError(f"{path} is no sound gzip file: {error}. {AGAIN}") from error
+    content = gunzip(read_bytes(path), path, AGAIN)
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
         raise DataError(f"{path} is no idx file of bytes with {dimensions} dimension(s). {AGAIN}")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
-    if len(content) != header + int(np.prod(shape)):
+    if len(content) != header + math.prod(shape) or max(shape) > len(content):
         raise DataError(f"{path} must hold {shape} bytes; got {len(content) - header} in all. {AGAIN}")
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from physml.data import graphs
+from physml.data.array_files import json_value
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.limits import read_bytes
 from physml.data.readers.graph_fixture import communities
 from physml.data.readers.webkb import FIXTURE_NODES, pairs
 from physml.errors import DataError
@@ -29,7 +31,7 @@ def _read(files: Files, graph: str) -> Arrays:
     n, d, n_edges = SIZES[graph]
     path = files.path(file_name(graph, "target"))
     pages, y = pairs(path, ",", ("id", "target"), again)
-    if len(y) == FIXTURE_NODES:
+    if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_NOUNS, 0
     if len(y) != n or (pages != np.arange(n)).any():
         raise DataError(f"{path}: expected the pages 0..{n - 1} in their order; got {len(y)} lines. {again}")
@@ -46,10 +48,7 @@ def _read(files: Files, graph: str) -> Arrays:
 
 def _nouns(path: Path, n: int, d: int, again: str) -> list[np.ndarray]:
     """The nouns of each page."""
-    try:
-        lists = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DataError(f"{path} is no sound JSON: {error}. {again}") from error
+    lists = json_value(read_bytes(path), path, again)
     if not isinstance(lists, dict) or set(lists) != {str(page) for page in range(n)}:
         raise DataError(f"{path}: expected a list of nouns for each of the pages 0..{n - 1}. {again}")
     rows = []

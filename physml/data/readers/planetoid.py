@@ -4,7 +4,6 @@ The files are pickles of Python 2; they are opened by `physml.data.safe_pickle`,
 """
 
 import pickle
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ import numpy as np
 
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.limits import read_bytes
 from physml.data.readers.graph_fixture import communities
-from physml.data.safe_pickle import ARRAYS, LISTS, sparse, unpickle
+from physml.data.safe_pickle import SparseRows, arrays, lists, sparse, unpickle
 from physml.errors import DataError
 
 # Nodes, words, classes, test nodes, as published.
@@ -40,11 +40,11 @@ def _read(files: Files, graph: str) -> Arrays:
     again = f"Get it again: `physml data get planetoid_{graph}`."
     n, d, n_classes, n_test = SIZES[graph]
     tested = _test_index(files.path(file_name(graph, "test.index")), again)
-    small = len(tested) == FIXTURE_TEST
+    small = files.small and len(tested) == FIXTURE_TEST
     if small:
         n, d, n_test = FIXTURE_NODES, FIXTURE_WORDS, FIXTURE_TEST
     where = files.path(file_name(graph, "test.index"))
-    lists = _lists(files.path(file_name(graph, "graph")), n, again)
+    edge_index = _links(files.path(file_name(graph, "graph")), n, again)
     x, y = {}, {}
     for part in ("", "t", "all"):
         x[part] = _words(files.path(file_name(graph, f"{part}x")), d, again)
@@ -68,7 +68,7 @@ def _read(files: Files, graph: str) -> Arrays:
     return {
         **graphs.sparse_arrays(_placed(x["all"], x["t"], tested, n)),
         "y": labels,
-        "edge_index": lists,
+        "edge_index": edge_index,
         **graphs.masks([split], n),
     }
 
@@ -83,8 +83,8 @@ def _placed(first: Any, tested: Any, nodes: np.ndarray, n: int) -> Any:
 
 
 def _test_index(path: Path, again: str) -> np.ndarray:
-    lines = path.read_bytes().split()
-    if not lines or not all(line.isdigit() for line in lines):
+    lines = read_bytes(path).split()
+    if not lines or not all(line.isdigit() and len(line) < 10 for line in lines):
         raise DataError(f"{path}: expected the number of a node on each line. {again}")
     nodes = np.array([int(line) for line in lines])
     if len(np.unique(nodes)) != len(nodes):
@@ -93,20 +93,23 @@ def _test_index(path: Path, again: str) -> np.ndarray:
 
 
 def _words(path: Path, n_words: int, again: str) -> Any:
-    from scipy.sparse import csr_matrix
-
-    x = unpickle(path.read_bytes(), sparse(), str(path), again)
-    if not isinstance(x, csr_matrix) or x.shape[1] != n_words:
-        got = f"{type(x).__name__} of shape {getattr(x, 'shape', 'unknown')}"
-        raise DataError(f"{path}: expected a sparse matrix with {n_words} columns; got {got}. {again}")
+    rows = unpickle(read_bytes(path), sparse, str(path), again)
+    if not isinstance(rows, SparseRows):
+        raise DataError(f"{path}: expected a sparse matrix; got {type(rows).__name__}. {again}")
+    try:
+        x = rows.matrix()
+    except ValueError as error:
+        raise DataError(f"{path} is no sound sparse matrix: {error}. {again}") from error
+    if x.shape[1] != n_words:
+        raise DataError(f"{path}: expected {n_words} columns; got a matrix of shape {x.shape}. {again}")
     graphs.check_sparse(path, x, again)
     return x
 
 
 def _labels(path: Path, n: int, n_classes: int, again: str) -> np.ndarray:
     """From rows with a 1 at the class."""
-    y = unpickle(path.read_bytes(), ARRAYS, str(path), again)
-    if not isinstance(y, np.ndarray) or y.dtype.hasobject or y.shape != (n, n_classes):
+    y = unpickle(read_bytes(path), arrays, str(path), again)
+    if not isinstance(y, np.ndarray) or y.dtype.kind not in "biuf" or y.shape != (n, n_classes):
         got = f"{type(y).__name__} of shape {getattr(y, 'shape', 'unknown')}"
         raise DataError(f"{path}: expected an array of {n} x {n_classes}; got {got}. {again}")
     if not np.isin(y, (0, 1)).all() or (y.sum(1) != 1).any():
@@ -114,13 +117,19 @@ def _labels(path: Path, n: int, n_classes: int, again: str) -> np.ndarray:
     return y.argmax(1)
 
 
-def _lists(path: Path, n: int, again: str) -> np.ndarray:
-    lists = unpickle(path.read_bytes(), LISTS, str(path), again)
-    if not isinstance(lists, Mapping) or sorted(lists) != list(range(n)):
-        got = f"{len(lists)} of them" if isinstance(lists, Mapping) else type(lists).__name__
+def _links(path: Path, n: int, again: str) -> np.ndarray:
+    """A column per entry of the lists of neighbours. A list that stands for many nodes is refused."""
+    content = read_bytes(path)
+    found = unpickle(content, lists, str(path), again)
+    if not isinstance(found, dict) or set(found) != set(range(n)):
+        got = f"{len(found)} of them" if isinstance(found, dict) else type(found).__name__
         raise DataError(f"{path}: expected lists of neighbours for the nodes 0..{n - 1}; got {got}. {again}")
-    pairs = [(a, b) for a, others in lists.items() for b in others]
-    if not all(isinstance(b, int) for _, b in pairs):
+    if not all(isinstance(others, list) for others in found.values()):
+        raise DataError(f"{path}: a node has something else than a list of neighbours. {again}")
+    if sum(map(len, found.values())) > len(content):
+        raise DataError(f"{path}: a list of neighbours stands for more than one node. {again}")
+    pairs = [(a, b) for a, others in found.items() for b in others]
+    if not all(isinstance(b, int) and abs(b) < 1 << 62 for _, b in pairs):
         raise DataError(f"{path}: a list of neighbours holds something else than numbers. {again}")
     edge_index = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
     graphs.check_edges(path, edge_index, n, again)
@@ -136,12 +145,12 @@ def _fixture(root: Path, graph: str) -> None:
     x, y = csr_matrix(made.x), np.eye(n_classes, dtype=np.int32)[made.y]
     n_train, before = FIXTURE_PER_CLASS * n_classes, FIXTURE_NODES - test
     nodes = np.random.RandomState(0).permutation(test) + before
-    lists: dict[int, list[int]] = {node: [] for node in range(FIXTURE_NODES)}
+    cited: dict[int, list[int]] = {node: [] for node in range(FIXTURE_NODES)}
     for a, b in made.edge_index.T.tolist():
-        lists[a].append(b)
-        lists[b].append(a)
+        cited[a].append(b)
+        cited[b].append(a)
     parts = {"x": x[:n_train], "y": y[:n_train], "allx": x[:before], "ally": y[:before]}
-    for part, value in {**parts, "tx": x[nodes], "ty": y[nodes], "graph": lists}.items():
+    for part, value in {**parts, "tx": x[nodes], "ty": y[nodes], "graph": cited}.items():
         path = root / file_name(graph, part)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(pickle.dumps(value, protocol=2))

@@ -12,6 +12,7 @@ import numpy as np
 
 from physml.data import graphs
 from physml.data.archives import Tree
+from physml.data.array_files import NUMBERS, json_value, npy
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
 from physml.errors import DataError
@@ -31,7 +32,7 @@ def _read(files: Files) -> Arrays:
     Where upstream says that its links have no direction, both are here, as networkx and PyG read them.
     """
     tree = files.tree(ARCHIVE)
-    found = {part: _part(tree, part) for part in PARTS}
+    found = {part: _part(files, tree, part) for part in PARTS}
     joined = [found[part] for part in PARTS]
     arrays: Arrays = {
         name: np.concatenate([part[name] for part in joined], 1 if name == "edge_index" else 0)
@@ -44,11 +45,16 @@ def _read(files: Files) -> Arrays:
     return {**arrays, "n_graphs": np.array([len(part["nodes"]) for part in joined], np.int64)}
 
 
-def _part(tree: Tree, part: str) -> Arrays:
+def _part(files: Files, tree: Tree, part: str) -> Arrays:
     """The graphs of a part one after another; `nodes` and `edges` (G,) are their sizes."""
-    x, y, tissue = (_array(tree, f"{part}_{name}.npy") for name in ("feats", "labels", "graph_id"))
+    x, y, tissue = (
+        npy(tree.bytes(f"{part}_{name}.npy"), f"{tree.path}: {part}_{name}.npy", _AGAIN)
+        for name in ("feats", "labels", "graph_id")
+    )
     where = f"{tree.path}: {part}"
-    if len(x) not in (NODES[part], FIXTURE_GRAPHS[part] * FIXTURE_NODES):
+    if any(array.dtype.kind not in NUMBERS or not array.ndim for array in (x, y, tissue)):
+        raise DataError(f"{where}: features, functions and graph ids must be arrays of numbers. {_AGAIN}")
+    if len(x) not in files.sizes(NODES[part], FIXTURE_GRAPHS[part] * FIXTURE_NODES):
         raise DataError(f"{where} has {len(x)} proteins, expected {NODES[part]}. {_AGAIN}")
     if x.shape[1:] != (FEATURES,) or y.shape != (len(x), FUNCTIONS) or tissue.shape != (len(x),):
         raise DataError(
@@ -59,7 +65,7 @@ def _part(tree: Tree, part: str) -> Arrays:
     if not np.isin(y, (0, 1)).all():
         raise DataError(f"{where}: functions must be 0 or 1. {_AGAIN}")
     ids, number = np.unique(tissue, return_inverse=True)
-    if len(ids) not in (GRAPHS[part], FIXTURE_GRAPHS[part]):
+    if len(ids) not in files.sizes(GRAPHS[part], FIXTURE_GRAPHS[part]):
         raise DataError(f"{where} has {len(ids)} graphs, expected {GRAPHS[part]}. {_AGAIN}")
     edges = graphs.without_loops(graphs.coalesced(_links(tree, part, len(x))))
     if (apart := np.flatnonzero(number[edges[0]] != number[edges[1]])).size:
@@ -79,17 +85,10 @@ def _part(tree: Tree, part: str) -> Arrays:
     }
 
 
-def _array(tree: Tree, name: str) -> np.ndarray:
-    try:
-        return np.load(io.BytesIO(tree.bytes(name)), allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{tree.path}: {name} is no sound array: {error}. {_AGAIN}") from error
-
-
 def _links(tree: Tree, part: str, n: int) -> np.ndarray:
     where = f"{tree.path}: {part}_graph.json"
+    graph = json_value(tree.bytes(f"{part}_graph.json"), where, _AGAIN)
     try:
-        graph = json.loads(tree.bytes(f"{part}_graph.json"))
         ends = [(link["source"], link["target"]) for link in graph["links"]]
         edge_index = np.array(ends, np.int64).reshape(-1, 2).T
         ids = [node["id"] for node in graph["nodes"]]

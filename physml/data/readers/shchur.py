@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
+from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
-from physml.data.readers.webkb import npz
 from physml.errors import DataError
 
 # File, nodes, words, classes, entries of the adjacency matrix, as published.
@@ -45,7 +45,7 @@ def _read(files: Files, graph: str) -> Arrays:
     path = files.path(file_name(graph))
     _, n, d, n_classes, n_edges = SIZES[graph]
     adjacency, x, y = sparse_graph(path, again, prefixes(graph))
-    if len(y) == FIXTURE_NODES:
+    if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_WORDS, adjacency.nnz
     if (len(y), x.shape[1], adjacency.nnz) != (n, d, n_edges):
         raise DataError(
@@ -66,10 +66,17 @@ def sparse_graph(
     """
     names = [f"{p}{key}" for p in prefix for key in KEYS]
     arrays = npz(path, (*names, "labels"), again)
+    for name in names:
+        wanted = "biuf" if name.endswith("data") else "iu"
+        if arrays[name].ndim != 1 or arrays[name].dtype.kind not in wanted:
+            raise DataError(f"{path}: {name} must be a vector of numbers; got {arrays[name].dtype}. {again}")
+    if arrays["labels"].ndim != 1 or arrays["labels"].dtype.kind not in "biuf":
+        raise DataError(f"{path}: labels must be a vector of numbers. {again}")
+    graphs.check_finite(path, "labels", arrays["labels"], again)
     y = arrays["labels"].astype(np.int64)
     adjacency = _matrix(path, arrays, prefix[0], (len(y), len(y)), again)
     stored = arrays[f"{prefix[1]}shape"].tolist()
-    if sorted([len(y), sum(stored) - len(y)]) != sorted(stored):
+    if len(stored) != 2 or sorted([len(y), sum(stored) - len(y)]) != sorted(stored):
         raise DataError(f"{path}: features of shape {stored} do not fit {len(y)} labels. {again}")
     x = _matrix(path, arrays, prefix[1], (len(y), sum(stored) - len(y)), again)
     return adjacency, x, y
@@ -82,6 +89,8 @@ def _matrix(
 
     parts = [arrays[f"{prefix}{key}"] for key in KEYS[:3]]
     try:
+        if len(parts[2]) != shape[0] + 1:
+            raise ValueError(f"{len(parts[2])} ends for {shape[0]} rows")
         matrix = csr_array(tuple(parts), shape=shape)
     except ValueError as error:
         raise DataError(f"{path}: {prefix}* are no sparse matrix of {shape}: {error}. {again}") from error

@@ -47,6 +47,8 @@ def _read(files: Files) -> Arrays:
     tree = files.tree(ARCHIVE)
     names = _names(tree)
     order, sizes = _order(tree, [name for name in names if not name.startswith(NOISE)])
+    if len(order) not in files.sizes(N_CLIPS, N_FIXTURE):
+        raise DataError(f"{tree.path}: {len(order)} clips, expected {N_CLIPS}: partly unpacked. {_AGAIN}")
     n = len(order)
     wave, length = np.zeros((n, LENGTH), np.int16), np.zeros(n, np.int32)
     word = np.array([WORDS.index(PurePosixPath(name).parent.name) for name in order], np.uint8)
@@ -109,8 +111,6 @@ def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]
                 )
             if parts.setdefault(clip, part) != part:
                 raise DataError(f"{tree.path}: {name}, line {i}: {clip} is in {LISTS['valid']} too. {_AGAIN}")
-    if len(clips) not in (N_CLIPS, N_FIXTURE):
-        raise DataError(f"{tree.path}: {len(clips)} clips, expected {N_CLIPS}: partly unpacked. {_AGAIN}")
     ordered = [[c for c in sorted(clips) if parts.get(c, "train") == part] for part in PARTS]
     sizes = {part: len(one) for part, one in zip(PARTS, ordered, strict=True)}
     return {clip: i for i, clip in enumerate(itertools.chain(*ordered))}, sizes

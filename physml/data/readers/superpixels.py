@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
+from physml.data.archives import ZipTree
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.errors import DataError
 
@@ -27,19 +28,21 @@ def _read(files: Files) -> Arrays:
     import torch
 
     tree = files.tree(ARCHIVE)
+    content = tree.bytes(MEMBER)
     where = f"{tree.path}: {MEMBER}"
+    if zipfile.is_zipfile(io.BytesIO(content)):
+        ZipTree(tree.path, content)  # refuses what would unpack to more than it may
     try:
-        parts = torch.load(io.BytesIO(tree.bytes(MEMBER)), weights_only=True)
-    except DataError:
-        raise
+        parts = torch.load(io.BytesIO(content), weights_only=True)
     except Exception as error:  # a damaged file can make torch raise nearly anything
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{where} cannot be read: {said}. {_AGAIN}") from error
     if not isinstance(parts, list | tuple) or len(parts) != 2:
         raise DataError(f"{where}: expected two lists, of training and test graphs. {_AGAIN}")
     for part, found in zip(SIZES, parts, strict=True):
-        if len(found) not in (SIZES[part], FIXTURE_SIZES[part]):
-            raise DataError(f"{where}: {len(found)} graphs to {part}, expected {SIZES[part]}. {_AGAIN}")
+        if not isinstance(found, list) or len(found) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
+            got = f"{len(found)} graphs" if isinstance(found, list) else type(found).__name__
+            raise DataError(f"{where}: {got} to {part}, expected {SIZES[part]}. {_AGAIN}")
     checked = [_graph(where, k, one) for k, one in enumerate([*parts[0], *parts[1]])]
     return {
         "x": np.concatenate([one["x"] for one in checked]),
@@ -55,7 +58,11 @@ def _read(files: Files) -> Arrays:
 def _graph(where: str, k: int, entry: Any) -> Arrays:
     if not isinstance(entry, dict) or not set(KEYS) <= set(entry):
         raise DataError(f"{where}: graph {k} lacks one of {', '.join(KEYS)}. {_AGAIN}")
+    if not all(hasattr(entry[key], "dtype") for key in KEYS):
+        raise DataError(f"{where}: graph {k} has something else than tensors. {_AGAIN}")
     x, edge_index, pos, y = (np.asarray(entry[key]) for key in KEYS)
+    if edge_index.ndim != 2 or edge_index.shape[1] > NODES**2:
+        raise DataError(f"{where}: graph {k} has edges of shape {edge_index.shape}, expected 2 x E. {_AGAIN}")
     if x.shape != (NODES, 1) or pos.shape != (NODES, 2) or y.size != 1 or edge_index.shape[0] != 2:
         raise DataError(
             f"{where}: graph {k} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "

@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from physml.data import graphs
+from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.limits import read_text
 from physml.data.readers.graph_fixture import communities
 from physml.errors import DataError
 
@@ -56,7 +58,7 @@ def _read(files: Files, graph: str) -> Arrays:
     path = files.path(nodes_name(graph))
     rows, y = _nodes(path, graph, again)
     n, d, n_edges = SIZES[graph]
-    if len(y) == FIXTURE_NODES:
+    if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_FEATURES, 0
     if len(y) != n:
         raise DataError(f"{path}: {len(y)} nodes, expected {n}. {again}")
@@ -93,15 +95,14 @@ def _nodes(path: Path, graph: str, again: str) -> tuple[list[np.ndarray], np.nda
             values = np.array(features.split(","), np.int64)
             number = int(node)
             y[number] = int(label)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise DataError(
                 f"{path}, line {i}: expected a node, its features and its label, with tabs between; "
                 f"got {line[:40]!r}. {again}"
             ) from error
         if graph != "film":
-            if (width := len(values)) not in (SIZES[graph][1], FIXTURE_FEATURES) or not np.isin(
-                values, (0, 1)
-            ).all():
+            width = len(values)
+            if width not in (SIZES[graph][1], FIXTURE_FEATURES) or not np.isin(values, (0, 1)).all():
                 raise DataError(
                     f"{path}, line {i}: expected {SIZES[graph][1]} features of 0 or 1; got {width} values, "
                     f"{values.min()} to {values.max()}. {again}"
@@ -116,10 +117,7 @@ def _nodes(path: Path, graph: str, again: str) -> tuple[list[np.ndarray], np.nda
 
 def lines_of(path: Path, again: str) -> list[str]:
     """The lines of a text file, its head first. DataError where it is none."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8: {error}. {again}") from error
+    lines = read_text(path, again).splitlines()
     if len(lines) < 2:
         raise DataError(f"{path} has {len(lines)} lines, expected a head and one for each entry. {again}")
     return lines
@@ -135,7 +133,7 @@ def pairs(path: Path, mark: str, head: tuple[str, str], again: str) -> np.ndarra
         try:
             a, b = line.split(mark)
             found[i] = int(a), int(b)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise DataError(
                 f"{path}, line {i + 2}: expected two numbers; got {line[:40]!r}. {again}"
             ) from error
@@ -151,21 +149,6 @@ def read_split(path: Path, n: int, again: str) -> graphs.Split:
     split = {part: np.flatnonzero(mask) for part, mask in zip(graphs.PARTS, arrays.values(), strict=True)}
     graphs.check_split(path, split, n, again)
     return split
-
-
-def npz(path: Path, names: tuple[str, ...], again: str) -> dict[str, np.ndarray]:
-    """These arrays of an .npz; DataError where one is missing, and where one would need a pickle."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if absent := [name for name in names if name not in archive.files]:
-                raise DataError(
-                    f"{path} has no array {absent[0]}; it has {', '.join(archive.files)}. {again}"
-                )
-            return {name: archive[name] for name in names}
-    except DataError:
-        raise
-    except Exception as error:  # a damaged archive makes zipfile and numpy raise about a dozen kinds
-        raise DataError(f"{path} cannot be read: {error}. {again}") from error
 
 
 def _fixture(root: Path, graph: str) -> None:

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from physml.data import graphs
+from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.readers.webkb import npz
+from physml.data.limits import read_text
 from physml.data.safe_pickle import tensors, unpickle
 from physml.errors import DataError
 
 ATOMS, BONDS = 28, 4  # kinds; bond 0 is none
+MOST_ATOMS = 1000  # of one molecule; those of the data set have 38 at most
 ARCHIVE = "zinc/molecules.zip"
 PARTS = {"train": "train", "valid": "val", "test": "test"}  # as upstream calls them
 SIZES = {"train": 10_000, "valid": 1000, "test": 1000}
@@ -47,25 +49,25 @@ def _read(files: Files) -> Arrays:
     edge_index has each bond in both directions; offsets and n_graphs as `physml.data.graphs` says.
     """
     tree = files.tree(ARCHIVE)
-    allowed = tensors()
     molecules: dict[str, list[Arrays]] = {}
     for part, name in PARTS.items():
         where = f"{tree.path}: molecules/{name}.pickle"
-        everything = unpickle(tree.bytes(f"molecules/{name}.pickle"), allowed, where, _AGAIN)
+        everything = unpickle(tree.bytes(f"molecules/{name}.pickle"), tensors, where, _AGAIN)
         if not isinstance(everything, list):
             raise DataError(f"{where}: expected a list; got {type(everything).__name__}. {_AGAIN}")
-        chosen = _chosen(files.path(index_name(part)), part, len(everything))
+        chosen = _chosen(files, part, len(everything))
         molecules[part] = [_molecule(where, k, everything[k]) for k in chosen]
     return _together(tree.path, molecules)
 
 
-def _chosen(path: Path, part: str, n: int) -> list[int]:
+def _chosen(files: Files, part: str, n: int) -> list[int]:
     """Which molecules of the whole set are in the subset: numbers with commas between, on one line."""
+    path = files.path(index_name(part))
     try:
-        found = [int(word) for word in path.read_text(encoding="utf-8").strip().split(",")]
+        found = [int(word) for word in read_text(path, _AGAIN).strip().split(",")]
     except ValueError as error:
         raise DataError(f"{path}: expected numbers with commas between: {error}. {_AGAIN}") from error
-    if len(found) not in (SIZES[part], FIXTURE_SIZES[part]) or len(set(found)) != len(found):
+    if len(found) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]) or len(set(found)) != len(found):
         raise DataError(f"{path}: expected {SIZES[part]} different numbers; got {len(found)}. {_AGAIN}")
     if min(found) < 0 or max(found) >= n:
         raise DataError(f"{path}: there are {n} molecules, 0..{n - 1}; it names {max(found)}. {_AGAIN}")
@@ -74,9 +76,13 @@ def _chosen(path: Path, part: str, n: int) -> list[int]:
 
 def _molecule(where: str, k: int, entry: Any) -> Arrays:
     try:
-        atoms = np.asarray(entry["atom_type"]).astype(np.int64)
-        bonds = np.asarray(entry["bond_type"]).astype(np.int64)
-        y = np.asarray(entry["logP_SA_cycle_normalized"], np.float32).reshape(-1)
+        parts = [entry[key] for key in ("atom_type", "bond_type", "logP_SA_cycle_normalized")]
+        if not all(hasattr(values, "dtype") for values in parts):
+            raise TypeError("expected arrays or tensors")
+        atoms, bonds, y = (np.asarray(values) for values in parts)
+        if max(len(atoms), len(bonds)) > MOST_ATOMS:
+            raise ValueError(f"{max(len(atoms), len(bonds))} atoms")
+        atoms, bonds, y = atoms.astype(np.int64), bonds.astype(np.int64), y.astype(np.float32).reshape(-1)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{where}: molecule {k} lacks atoms, bonds or target: {error!r}. {_AGAIN}") from error
     if atoms.ndim != 1 or bonds.shape != (len(atoms), len(atoms)) or len(y) != 1:
@@ -125,7 +131,7 @@ def _check(where: object, arrays: Arrays, again: str) -> None:
 
 def _read_substitute(files: Files) -> Arrays:
     """The same arrays, of which train is another choice of molecules."""
-    parts = [_part(files.path(substitute_name(part)), part) for part in PARTS]
+    parts = [_part(files, part) for part in PARTS]
     vocabulary = {tuple(part.pop("atom_vocab").tolist()) for part in parts}
     if len(vocabulary) > 1:
         path = files.path(substitute_name("train"))
@@ -139,10 +145,13 @@ def _read_substitute(files: Files) -> Arrays:
     return {**joined, "n_graphs": np.array([len(part["y"]) for part in parts], np.int64)}
 
 
-def _part(path: Path, part: str) -> Arrays:
+def _part(files: Files, part: str) -> Arrays:
+    path = files.path(substitute_name(part))
     names = ("atom_type", "edge_index", "bond_type", "y", "node_ptr", "edge_ptr", "atom_vocab")
-    found = npz(path, names, _AGAIN_SUBSTITUTE)
-    if len(found["y"]) not in (SUBSTITUTE_SIZES[part], FIXTURE_SIZES[part]):
+    found = npz(path, names, _AGAIN_SUBSTITUTE, text=("atom_vocab",))
+    if any(found[name].ndim != (2 if name == "edge_index" else 1) for name in names):
+        raise DataError(f"{path}: edge_index must be a matrix, the others vectors. {_AGAIN_SUBSTITUTE}")
+    if len(found["y"]) not in files.sizes(SUBSTITUTE_SIZES[part], FIXTURE_SIZES[part]):
         raise DataError(
             f"{path}: {len(found['y'])} molecules, expected {SUBSTITUTE_SIZES[part]}. {_AGAIN_SUBSTITUTE}"
         )

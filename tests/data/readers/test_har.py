@@ -137,6 +137,7 @@ def test_nan_is_refused(folder: Path) -> None:
         read(folder.parent)
 
 
+@pytest.mark.usefixtures("small_data")
 def test_a_folder_in_place_of_the_archive_needs_the_content_to_be_compared(folder: Path) -> None:
     with pytest.raises(DataError, match=r"--verify content"):
         Store(folder.parent, folder.parents[1] / "cache").read(UCI_HAR)

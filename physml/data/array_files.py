@@ -1,0 +1,135 @@
+"""Arrays in .npy, .npz and .mat files of others, and JSON; what they declare is checked first. No torch."""
+
+import io
+import json
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from physml.data.archives import ZipTree
+from physml.data.limits import CHUNK, most, read_bytes, refuse_bomb
+from physml.errors import DataError
+
+NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
+
+
+def npy(content: bytes, where: object, again: str) -> np.ndarray:
+    """The array of an .npy file: of numbers or text, with as many bytes as its header says.
+
+    Args:
+        content: the whole file.
+        where: the file, and the member of it, for the message.
+        again: what to do where it is none.
+    """
+    file = io.BytesIO(content)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in read_header:
+            raise ValueError(f"version {version} of the format")
+        shape, _, dtype = read_header[version](file)
+        if dtype.kind not in NUMBERS + TEXT or not dtype.itemsize:
+            raise ValueError(f"an array of {dtype}, expected numbers or text")
+        held = len(content) - file.tell()
+        if math.prod(shape) * dtype.itemsize != held or max(shape, default=0) > len(content):
+            raise ValueError(f"shape {shape} of {dtype} in {held} bytes")
+        file.seek(0)
+        return np.load(file, allow_pickle=False)
+    except Exception as error:  # numpy parses the header as Python, and raises what that does
+        raise DataError(f"{where} is no sound .npy file: {error}. {again}") from error
+
+
+def npz(path: Path, names: Sequence[str], again: str, text: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """These arrays of an .npz file, and no others.
+
+    Args:
+        path: of the file.
+        names: of the arrays that must be there.
+        again: what to do where one is missing or damaged.
+        text: those of the names whose arrays may be text; the others are numbers.
+    """
+    tree = ZipTree(path)
+    known = tree.names()
+    if absent := [name for name in names if f"{name}.npy" not in known]:
+        has = ", ".join(name.removesuffix(".npy") for name in known[:20])
+        raise DataError(f"{path} has no array {absent[0]}; it has {has}. {again}")
+    arrays = {name: npy(tree.bytes(f"{name}.npy"), f"{path}: {name}", again) for name in names}
+    for name, array in arrays.items():
+        if array.dtype.kind in TEXT and name not in text:
+            raise DataError(f"{path}: {name} must be numbers; it is {array.dtype}. {again}")
+    return arrays
+
+
+def json_value(content: bytes, where: object, again: str) -> Any:
+    """The value of a JSON file."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is no sound JSON: {error}. {again}") from error
+
+
+# ---------------------------------------------------------------------------- MATLAB
+
+
+COMPRESSED = 15  # the type of an element of a .mat file that holds another one, packed by zlib
+CLASSES = (
+    "double",
+    "single",
+    "logical",
+    "sparse",
+    *(f"{u}int{8 * 2**k}" for u in ("", "u") for k in range(4)),
+)
+
+
+def mat(path: Path, names: Sequence[str], again: str) -> dict[str, Any]:
+    """These matrices of numbers, full or sparse, of a .mat file of version 5.
+
+    Args:
+        path: of the file.
+        names: of the matrices that must be there.
+        again: what to do where one is missing or damaged.
+    """
+    from scipy.io import loadmat, whosmat
+
+    content = read_bytes(path)
+    try:
+        _refuse_large_elements(path, content)
+        kinds = {name: kind for name, _, kind in whosmat(io.BytesIO(content))}
+        if absent := [name for name in names if name not in kinds]:
+            raise DataError(f"{path} has no {absent[0]}; it has {', '.join(kinds)[:200]}. {again}")
+        for name in names:
+            if kinds[name] not in CLASSES:
+                raise DataError(f"{path}: {name} must be a matrix of numbers; it is {kinds[name]}. {again}")
+        found = loadmat(io.BytesIO(content), variable_names=list(names), struct_as_record=False)
+    except DataError:
+        raise
+    except Exception as error:  # scipy raises about a dozen kinds for damaged files
+        raise DataError(f"{path} is no sound file of MATLAB: {error}. {again}") from error
+    return {name: found[name] for name in names}
+
+
+def _refuse_large_elements(path: Path, content: bytes) -> None:
+    """DataError where the packed elements of a .mat file unpack to more than they may."""
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if order is None:
+        raise ValueError("no header of version 5")
+    at, total = 128, 0
+    while at + 8 <= len(content):
+        kind, size = struct.unpack_from(f"{order}II", content, at)
+        at += 8
+        if kind == COMPRESSED:
+            unpack, rest = zlib.decompressobj(), content[at : at + size]
+            while rest and not unpack.eof:
+                total += len(unpack.decompress(rest, CHUNK))
+                rest = unpack.unconsumed_tail
+                if total > most(len(content)):
+                    refuse_bomb(path, total, len(content))
+        at += size

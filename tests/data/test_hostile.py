@@ -1,0 +1,400 @@
+"""Hostile data files: pickles that crash, archives that explode, files that never end, fixtures that pose."""
+
+import bz2
+import gzip
+import io
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.data.archives import FolderTree, open_tree
+from physml.data.array_files import json_value, mat, npy, npz
+from physml.data.cache import read_arrays
+from physml.data.limits import gunzip, read_bytes
+from physml.data.readers import cifar10, zinc
+from physml.data.readers.large_graphs import GENIUS_GRAPH
+from physml.data.safe_pickle import arrays, lists, sparse, tensors, unpickle
+from physml.data.store import Store
+from physml.errors import DataError
+from physml.paths import ROOT
+
+AGAIN = "Get it again."
+
+
+def refused(content: bytes, allowed, says: str) -> None:
+    with pytest.raises(DataError, match=f"file cannot be read: .*{says}.*{AGAIN}"):
+        unpickle(content, allowed, "file", AGAIN)
+
+
+# ---------------------------------------------------------------------------- pickles
+
+
+class Call:
+    """Pickled as a call of a function with arguments, and a state."""
+
+    def __init__(self, function, arguments: tuple, state: object = None) -> None:
+        self.parts = (function, arguments) if state is None else (function, arguments, state)
+
+    def __reduce__(self) -> tuple:
+        return self.parts
+
+
+FIELDS = (3, "<", None, ("a", "b"), {"a": (np.dtype("O"), 0), "b": (np.dtype("O"), 1 << 40)}, 8, 8, 16)
+DTYPES = {
+    "fields far away": Call(np.dtype, ("V8", False, True), FIELDS),
+    "a subarray": Call(np.dtype, ("V8",), (3, "<", (np.dtype("f8"), (1 << 40,)), None, None, 8, 1, 0)),
+    "objects by another name": Call(np.dtype, ("O8",), (3, "|", None, ("a",), {"a": 1}, 8, 8, 63)),
+    "no state": Call(np.dtype, ("f8",), 17),
+    "metadata": Call(np.dtype, ("f8",), (4, "<", None, None, None, -1, -1, 0, {"a": 1})),
+    "long strings": Call(np.dtype, ("U8",), (3, "<", None, None, None, 1 << 40, 4, 8)),
+    "dates": np.dtype("M8[s]"),
+    "records": np.dtype([("a", "f8"), ("b", "i4")]),
+}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_dtype_of_any_other_than_plain_kind_is_refused(name: str, protocol: int) -> None:
+    refused(pickle.dumps([DTYPES[name]], protocol), arrays, "(dtype|strings of)")
+
+
+PLAIN = (
+    np.arange(6, dtype=">i2").reshape(2, 3).T,
+    np.array(["a", "bcd"]),
+    np.array([b"ab", b"c"]),
+    np.array(2.5),
+    np.ones((0, 3)),
+    np.array([True, False]),
+    np.float32(1.5),
+)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_arrays_are_read(protocol: int) -> None:
+    content = pickle.dumps(PLAIN, protocol)
+    for found, want in zip(unpickle(content, arrays, "file", AGAIN), pickle.loads(content), strict=True):
+        assert found.dtype.newbyteorder("=") == want.dtype.newbyteorder("=") and np.array_equal(found, want)
+    objects = np.empty(2, object)
+    objects[:] = [{"a": np.arange(2)}, None]
+    (one, nothing) = unpickle(pickle.dumps(objects, protocol), arrays, "file", AGAIN).tolist()
+    assert one["a"].tolist() == [0, 1] and nothing is None
+
+
+RECONSTRUCT = np.ndarray(0).__reduce__()[0]
+STATE = (1, (2,), np.dtype("f8"), False, b"\0" * 16)
+ARRAYS = {
+    "huge before its state": Call(RECONSTRUCT, (np.ndarray, (1 << 40,), b"b"), STATE),
+    "of a class of its own": Call(RECONSTRUCT, (np.dtype, (0,), b"b"), STATE),
+    "larger than its bytes": Call(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1 << 40,), *STATE[2:])),
+    "of negative length": Call(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (-2, -1), *STATE[2:])),
+    "endless and empty": Call(
+        RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1 << 50, 0), np.dtype("f8"), False, b"")
+    ),
+    "of objects in bytes": Call(
+        RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (2,), np.dtype("O"), False, b"\0" * 16)
+    ),
+    "called as a class": Call(np.ndarray, ((1 << 40,),)),
+    "a scalar of too few bytes": Call(np.float64(1).__reduce__()[0], (np.dtype("f8"), b"\0")),
+    "a scalar of an object": Call(np.float64(1).__reduce__()[0], (np.dtype("O"), b"\0" * 8)),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_whose_parts_do_not_fit_is_refused(name: str) -> None:
+    refused(pickle.dumps(ARRAYS[name], 2), arrays, "")
+
+
+BOMBS = {
+    "a memo of 2^32 places": b"\x80\x02Nr\xff\xff\xff\xff0",
+    "an array of bytes to come": b"\x80\x05\x96" + struct.pack("<Q", 1 << 36) + b".",
+    "a long string to come": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b".",
+    "deep tuples": b"\x80\x02)" + b"\x85" * 100_000,
+    "text again and again": b"\x80\x02c_codecs\nencode\nq\0X" + struct.pack("<I", 1 << 16) + b"a" * (1 << 16)
+    + b"q\1X\x06\0\0\0latin1q\2" + b"h\0h\1h\2\x86R0" * 10_000 + b"N.",
+}  # fmt: skip
+
+
+def test_a_pickle_takes_no_more_memory_than_it_has() -> None:
+    """In a process of its own: the unpickler written in C would be killed by some of them."""
+    code = (
+        "import pickle, resource, sys\n"
+        "from physml.data.safe_pickle import arrays, unpickle\n"
+        "from physml.errors import DataError\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
+        "for name, content in pickle.load(sys.stdin.buffer).items():\n"
+        "    before = peak()\n"
+        "    try: unpickle(content, arrays, 'file', 'Again.')\n"
+        "    except DataError: pass\n"
+        "    print(peak() - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(BOMBS), capture_output=True, cwd=ROOT, timeout=120
+    )
+    assert done.returncode == 0, done.stderr.decode()[-500:]
+    grown = [int(line) for line in done.stdout.split()]
+    assert len(grown) == len(BOMBS) and max(grown) < 100, "MiB"
+
+
+def test_a_state_is_given_to_arrays_alone() -> None:
+    refused(pickle.dumps(Call(RECONSTRUCT, (np.ndarray, (0,), b"b")), 2)[:-1] + b"}b.", arrays, "")
+    refused(b"\x80\x02c_codecs\nencode\n}X\1\0\0\0aK\1sb.", arrays, "gives a state")
+
+
+def test_a_sparse_matrix_is_built_from_checked_parts() -> None:
+    from scipy.sparse import csr_matrix
+
+    want = csr_matrix(np.eye(3)[[0, 2]])
+    assert (unpickle(pickle.dumps(want, 2), sparse, "f", AGAIN).matrix() != want).nnz == 0
+    for part, value in (("indptr", np.array([0, 1 << 40, 2])), ("data", "text"), ("_shape", (2, -1))):
+        wrong = csr_matrix(want)
+        wrong.__dict__[part] = value
+        with pytest.raises(ValueError):
+            x = unpickle(pickle.dumps(wrong, 2), sparse, "f", AGAIN).matrix()
+            x.check_format()
+
+
+def test_lists_of_neighbours_cannot_be_copied() -> None:
+    from collections import defaultdict
+
+    assert unpickle(pickle.dumps(defaultdict(list, {0: [1]}), 2), lists, "f", AGAIN) == {0: [1]}
+    refused(pickle.dumps(Call(list, ([1] * 9,)), 2), lists, "")
+
+
+def test_a_tensor_has_the_values_that_it_shows() -> None:
+    import torch
+
+    want = torch.arange(6).reshape(2, 3)
+    assert (unpickle(pickle.dumps(want), tensors, "f", AGAIN) == want).all()
+    refused(pickle.dumps(want[:1, :1].expand(1 << 20, 1 << 20)), tensors, "out of")
+    function, arguments = want.__reduce_ex__(2)
+    for size, stride in (((2, 4), (3, 1)), ((-2, -3), (3, 1)), ((2,), (1, 1))):
+        refused(pickle.dumps(Call(function, (arguments[0], 0, size, stride, *arguments[4:]))), tensors, "")
+    with pytest.raises(DataError):
+        unpickle(pickle.dumps(Call(function, (arguments[0], 3, *arguments[2:]))), tensors, "f", AGAIN)
+
+
+def test_a_crafted_batch_of_cifar_is_refused(tmp_path: Path) -> None:
+    cifar10.CIFAR10.fixture(tmp_path)
+    bad = pickle.dumps({"data": DTYPES["fields far away"], "labels": []}, 2)
+    with tarfile.open(tmp_path / cifar10.ARCHIVE) as archive:
+        members = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
+    with tarfile.open(tmp_path / cifar10.ARCHIVE, "w:gz") as archive:
+        for name, content in {**members, f"{cifar10.TOP}/data_batch_1": bad}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    with pytest.raises(DataError, match=r"data_batch_1 cannot be read: .*dtype"):
+        Store(tmp_path, tmp_path / "cache", "off").read(cifar10.CIFAR10)
+
+
+# ---------------------------------------------------------------------------- bombs
+
+
+ZEROS = 120 << 20  # bytes, out of less than 1 MiB
+
+
+def zipped(path: Path, size: int = ZEROS, name: str = "a.npy", method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive, archive.open(name, "w", force_zip64=True) as file:
+        for _ in range(size >> 20):
+            file.write(bytes(1 << 20))
+    return path
+
+
+def test_a_zip_is_refused_by_its_declared_sizes(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "x.zip")
+    assert path.stat().st_size < 1 << 20
+    for read in (open_tree, lambda p: npz(p, ["a"], AGAIN), lambda p: read_arrays(p, "asked")):
+        with pytest.raises(DataError, match=f"would unpack to {ZEROS} bytes"):
+            read(path)
+
+
+def test_a_zip_that_declares_too_little_unpacks_no_more(tmp_path: Path) -> None:
+    import tracemalloc
+
+    path = zipped(tmp_path / "x.zip")
+    with zipfile.ZipFile(path) as archive:
+        packed = archive.getinfo("a.npy").compress_size
+    content = path.read_bytes().replace(struct.pack("<Q", ZEROS), struct.pack("<Q", 1000))
+    content = content.replace(struct.pack("<II", packed, ZEROS), struct.pack("<II", packed, 1000))
+    path.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="no sound zip archive at member"):
+        open_tree(path).bytes("a.npy")
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+
+
+def test_other_ways_to_pack_a_zip_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="method 12 of a"):
+        open_tree(zipped(tmp_path / "x.zip", 1 << 20, "a", zipfile.ZIP_BZIP2))
+
+
+@pytest.mark.parametrize("module", [gzip, bz2])
+def test_a_tar_is_read_up_to_its_limit(module, tmp_path: Path) -> None:
+    info = tarfile.TarInfo("a")
+    info.size = ZEROS
+    content = info.tobuf() + bytes(ZEROS + 1024)
+    (tmp_path / "x.tar").write_bytes(module.compress(content))
+    with pytest.raises(DataError, match="unpacks to more than"):
+        open_tree(tmp_path / "x.tar").names()
+
+
+def test_a_sparse_member_of_a_tar_is_refused_by_its_size(tmp_path: Path) -> None:
+    headers = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,0",
+               "GNU.sparse.size": str(1 << 40)}  # fmt: skip
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo("a")
+        info.pax_headers = headers
+        archive.addfile(info, io.BytesIO())
+    with pytest.raises(DataError, match=rf"a has {1 << 40} bytes"):
+        open_tree(tmp_path / "x.tar").bytes("a")
+
+
+def test_a_gzip_file_is_read_up_to_its_limit() -> None:
+    assert gunzip(gzip.compress(b"abc"), "f", AGAIN) == b"abc"
+    with pytest.raises(DataError, match="f would unpack to"):
+        gunzip(gzip.compress(bytes(ZEROS)), "f", AGAIN)
+    with pytest.raises(DataError, match="f is no sound gzip file"):
+        gunzip(gzip.compress(b"abc")[:10] + b"\xff" * 20, "f", AGAIN)
+
+
+def test_a_mat_file_is_refused_by_what_it_unpacks_to(tmp_path: Path) -> None:
+    from scipy.io import savemat
+
+    savemat(tmp_path / "x.mat", {"a": np.eye(3), "s": {"deep": 1}, "t": "text"}, do_compression=True)
+    assert (mat(tmp_path / "x.mat", ["a"], AGAIN)["a"] == np.eye(3)).all()
+    for name, says in (("b", "has no b; it has a, s, t"), ("s", "it is struct"), ("t", "it is char")):
+        with pytest.raises(DataError, match=says):
+            mat(tmp_path / "x.mat", [name], AGAIN)
+    head = (tmp_path / "x.mat").read_bytes()[:128]
+    packed = zlib.compress(struct.pack("<II", 14, ZEROS) + bytes(ZEROS))
+    (tmp_path / "x.mat").write_bytes(head + struct.pack("<II", 15, len(packed)) + packed)
+    with pytest.raises(DataError, match="would unpack to"):
+        mat(tmp_path / "x.mat", ["a"], AGAIN)
+
+
+def npy_bytes(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def header(text: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no magic",
+        b"",
+        npy_bytes(np.arange(3))[:-1],
+        npy_bytes(np.array([{"a": 1}], object)),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,)}\n"),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776, 0)}\n"),
+        header("{'descr': '<U0', 'fortran_order': False, 'shape': (1099511627776,)}\n"),
+        header("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (0,)}\n"),
+        header("(" * 9000),
+    ],
+)
+def test_an_npy_must_hold_what_its_header_declares(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"f is no sound \.npy file"):
+        npy(content, "f", AGAIN)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("a.npy", content)
+    with pytest.raises(DataError, match=r"x\.npz: a is no sound \.npy file"):
+        npz(tmp_path / "x.npz", ["a"], AGAIN)
+    with pytest.raises(DataError, match="damaged or foreign"):
+        read_arrays(tmp_path / "x.npz", "asked")
+
+
+def test_json_may_not_be_deeper_than_python_reads() -> None:
+    for content in (b"[" * 100_000, b"\xff", b""):
+        with pytest.raises(DataError, match="f is no sound JSON"):
+            json_value(content, "f", AGAIN)
+
+
+def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a", b"1")
+    content = (tmp_path / "x.zip").read_bytes().replace(b"\x01\0\0\0a1", b"\0\0\0\0a1")
+    at = content.index(b"PK\x01\x02")
+    content = content[: at + 28] + b"\0\0\1\0" + content[at + 32 :]  # its one letter is an extra field
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(DataError, match=r"no name|no sound zip"):
+        open_tree(tmp_path / "x.zip")
+
+
+# ---------------------------------------------------------------------------- what is no file
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def sock(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(path))
+
+
+IN_PLACE = {
+    "a FIFO": fifo,
+    "a socket": sock,
+    "a folder": Path.mkdir,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+    "unreadable": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PLACE)
+def test_what_is_no_file_is_refused_at_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    GENIUS_GRAPH.fixture(tmp_path)
+    path = Path("linkx/genius.mat")
+    path.unlink()
+    IN_PLACE[kind](path)
+    with pytest.raises(DataError, match=rf"genius\.mat must be a file, but .*genius\.mat is {kind}"):
+        Store(tmp_path, tmp_path / "cache", "off").read(GENIUS_GRAPH)
+    with pytest.raises(DataError, match=f"is {kind}.*expected a file"):
+        read_bytes(path)
+
+
+def test_a_fifo_in_an_unpacked_folder_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    fifo(tmp_path / "top/a")
+    with pytest.raises(DataError, match=r"top/a is a FIFO, expected a file"):
+        list(FolderTree(tmp_path / "top").items())
+
+
+# ---------------------------------------------------------------------------- fixtures
+
+
+@pytest.mark.parametrize("data", [zinc.ZINC, zinc.ZINC_SUBSTITUTE, GENIUS_GRAPH], ids=lambda data: data.name)
+def test_a_fixture_is_not_taken_for_published_files(data, tmp_path: Path) -> None:
+    data.fixture(tmp_path)
+    with pytest.raises(DataError, match="expected"):
+        Store(tmp_path, tmp_path / "cache").read(data)
+    assert not (tmp_path / "cache/pins").exists()
+    assert Store(None, tmp_path / "cache", fixtures=True).read(data)
+
+
+def test_what_a_reader_has_not_foreseen_is_one_line(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    data = replace(GENIUS_GRAPH, read=lambda files: {"x": {}["nothing"]})
+    GENIUS_GRAPH.fixture(tmp_path)
+    with pytest.raises(DataError, match=r"files of genius cannot be read: KeyError.*physml data get genius"):
+        Store(tmp_path, tmp_path / "cache").read(data)
