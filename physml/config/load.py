@@ -15,7 +15,7 @@ import yaml
 from physml.errors import ConfigError, InputError, near
 
 T = TypeVar("T")
-MOST_VALUES = 1_000_000  # of a file, aliases counted as often as they stand there
+MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as they stand there
 
 
 def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **given: Any) -> T:
@@ -50,9 +50,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
     try:
+        _refuse_deep(text)
         data = yaml.load(text, _Loader)
     except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deeply.") from error
+        raise ConfigError(f"{path} is nested too deeply, or holds too many values.") from error
     # PyYAML's constructors raise the others for dates such as 2001-99-99, `!!int x` and the like.
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
@@ -62,16 +63,26 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+def _refuse_deep(text: str) -> None:
+    """RecursionError for nesting that would crash the parser in C; a short look at any usual file."""
+    if text.count("[") + text.count("{") <= DEEPEST and max(map(len, text.splitlines()), default=0) <= 1000:
+        return
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise RecursionError
+
+
 def _refuse_endless(data: Any, path: Path) -> None:
-    """ConfigError for aliases that contain themselves, or that multiply a small file to very many values."""
-    waiting, count = [data], 0
-    while waiting:
-        value = waiting.pop()
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        waiting += inner
-        count += 1
-        if count + len(waiting) > MOST_VALUES:
-            raise ConfigError(f"{path} holds more than {MOST_VALUES} values, counting its aliases.")
+    """ConfigError for what is nested too deeply, as an alias inside itself is, or holds too much."""
+    level, depth, count = [data], 0, 0
+    while level:
+        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list)]
+        count, depth = count + len(level), depth + 1
+        if depth > DEEPEST or count + sum(map(len, inner)) > MOST_VALUES:
+            raise ConfigError(f"{path} is nested too deeply, or holds too many values, aliases counted.")
+        level = [value for values in inner for value in values]
 
 
 _kept: dict[Path, tuple[tuple[int, ...], Any]] = {}

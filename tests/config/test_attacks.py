@@ -1,0 +1,242 @@
+"""Configs that name classes made for other ends: refused by name, by base or by annotation, nothing built."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from physml.cli import main
+from physml.config.build import check
+from physml.config.class_source import module_file
+from physml.config.compose import HEADER, compose
+from physml.config.load import load
+from physml.config.schema import checked
+from physml.errors import ConfigError, InputError
+from physml.execution import search
+from physml.reporting.figure_spec import load_figure
+from physml.reporting.settings_table import load_settings
+from physml.reporting.simulated_figure import function_of
+from physml.reporting.table_spec import load_table
+
+STARTER = "physml.execution.starter.Nursery"  # starts a process when it is built
+NURSERY = {"_target_": STARTER, "targets": [], "environment": {}}
+
+
+def run_config(*overrides: str) -> dict[str, Any]:
+    return compose(["model=lem", "task=adding", "profile=smoke", *overrides]).config
+
+
+def put(config: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
+    *parents, last = where.split(".")
+    node = config
+    for parent in parents:
+        node = node[parent]
+    node[last] = value
+    return config
+
+
+PLACES = [
+    "model.d_hidden",
+    "net.dropout",
+    "task.length",
+    "optim.lr",
+    "optim.betas",
+    "trainer.epochs",
+    "trainer.select.metric",
+    "trainer.stop",
+    "arrays",
+    "runtime.threads",
+    "tracker.tags",
+    "provenance",
+]
+
+
+@pytest.mark.parametrize("wrapped", ["plain", "list", "mapping"])
+@pytest.mark.parametrize("where", PLACES)
+def test_a_class_that_starts_processes_is_refused_wherever_it_stands(where: str, wrapped: str) -> None:
+    value: Any = {"plain": NURSERY, "list": [[NURSERY]], "mapping": {"a": {"b": NURSERY}}}[wrapped]
+    with pytest.raises(ConfigError, match=rf"_target_={STARTER} is not allowed"):
+        checked(put(run_config(), where, value))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "physml.execution.starter.Nursery",
+        "physml.execution.search.SearchSpec",
+        "physml.config.build.Node",
+        "physml.training.trainer.Trainer",
+        "physml.task.sequences.Sequences",
+        "physml.models.lem.Tensor",
+        "physml.models.rnn.Callable",
+        "physml.models./tmp/x.X",
+        "tasks./tmp/x.X",
+        "tasks.ptb.Generator",
+        "torch.nn.Parameter",
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.utils.rnn.PackedSequence",
+        "torch.nn.modules.module.OrderedDict",
+        "torch.optim.swa_utils.AveragedModel",
+        "torch_geometric.nn.Sequential",
+        "torch_geometric.nn.DataParallel",
+        "torch_geometric.nn.models.GPSE",
+        "torch_geometric.nn.SchNet",
+        "torch_geometric.nn.model_hub.PyGModelHubMixin",
+    ],
+)
+def test_classes_for_other_ends_are_refused_in_packages_that_are_allowed(target: str) -> None:
+    with pytest.raises(ConfigError, match=r"not allowed|no name of a module|has no class|must be a class"):
+        check({"_target_": target}, "model")
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("model.dt", r"model\.dt must be a number; got \{_target_: torch\.nn\."),
+        ("model.multiscale", r"model\.multiscale must be true or false"),
+        ("model.init", r"model\.init must be text"),
+        ("model.clip", r"model\.clip must be a list"),
+        ("model.chrono", r"model\.chrono must be a number"),
+        ("net.dropout_kind", r"net\.dropout_kind must be one of"),
+        ("task.length", r"task\.length must be a whole number"),
+        ("optim.betas", r"optim\.betas must be a list"),
+        ("trainer.select.metric", r"trainer\.select\.metric must be text"),
+    ],
+)
+def test_an_allowed_class_is_refused_where_a_plain_value_is_annotated(where: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        checked(put(run_config(), where, {"_target_": "torch.nn.ReLU"}))
+
+
+def test_an_allowed_class_is_refused_inside_a_list_of_numbers() -> None:
+    with pytest.raises(ConfigError, match=r"model\.clip\[1\] must be a number"):
+        checked(put(run_config(), "model.clip", [0.0, {"_target_": "torch.nn.ReLU"}]))
+
+
+def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None:
+    plugin = tmp_path / "open_part.py"
+    plugin.write_text(
+        "class Open:\n    def __init__(self, part, parts: list = []):\n        self.part = part\n"
+    )
+    node = {"_target_": "open_part.Open"}
+    rule = {"_target_": "physml.training.selection.Last"}
+    check(node | {"part": {"_target_": "torch.nn.ReLU"}}, "x", [str(plugin)])
+    check(node | {"part": node | {"part": 1}}, "x", [str(plugin)])
+    for bad in (rule, [rule], {"a": [rule]}):
+        with pytest.raises(ConfigError, match=r"x\.part.*: Last does not belong here"):
+            check(node | {"part": bad}, "x", [str(plugin)])
+    with pytest.raises(ConfigError, match=r"x\.parts\[0\]: Last does not belong here"):
+        check(node | {"part": 1, "parts": [rule]}, "x", [str(plugin)])
+
+
+def test_a_part_must_be_of_the_class_that_is_annotated() -> None:
+    node = {"_target_": "physml.models.graphcon.CitationGraphCON", "T": 1.0}
+    with pytest.raises(ConfigError, match=r"model\.attention must be TransformerAttention; got .*ReLU"):
+        check(node | {"attention": {"_target_": "torch.nn.ReLU"}}, "model")
+
+
+# ---------------------------------------------------------------------------- by the command line
+
+
+@pytest.mark.parametrize("flag", ["--cfg", "--plan"])
+@pytest.mark.parametrize("where", ["+model.extra", "model.d_hidden", "optim.lr", "trainer.batch_size"])
+def test_no_process_is_started_by_a_config_that_is_only_looked_at(
+    where: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    node = f"{{_target_: {STARTER}, targets: [], environment: {{BROWSER: 'touch {tmp_path}/ran'}}}}"
+    arguments = ["run", "model=lem", "task=adding", "profile=smoke", f"{where}={node}", flag]
+    assert main.main(arguments) == 2
+    assert "Nursery is not allowed" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_row_of_a_table_starts_no_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"{HEADER}\ndefaults:\n  - override /model: lem\n  - override /task: fitzhugh_nagumo\n"
+        f"model: {{d_hidden: {{_target_: {STARTER}, targets: [], environment: {{}}}}}}\n"
+    )
+    row = f"label=Mine,experiment={file}"
+    assert main.main(["table", "lem-4", "--smoke", "--seeds", "0", "--row", row, "--plan"]) == 2
+    shown = capsys.readouterr()
+    assert "Nursery is not allowed" in shown.out + shown.err
+
+
+# ---------------------------------------------------------------------------- what only constructors know
+
+
+AVERAGE = "{_target_: physml.training.averaging.Triggered, epochs: 0, latest: 1, metric: null}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["model.dt=5"], r"dt must lie in \[0, 2\]; got 5"),
+        (["model.init=new"], "init must be one of"),
+        (["optim.lr=-1"], "optim: Adam: Invalid learning rate"),
+        (["net.dropout=3"], "dropout must lie in"),
+        (["task.length=1"], "length must be at least 2"),
+        (["trainer.select._target_=physml.training.selection.BestTest", "+trainer.select.metric=mes"], "mse"),
+        ([f"trainer.average={AVERAGE}"], r"trainer\.average\.epochs must be at least 1"),
+        (["optim.lr_factors={readuot.*: 2}"], "no parameter is left for readuot"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_before_anything_is_started(overrides: list[str], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        checked(run_config(*overrides))
+
+
+def test_a_range_is_found_where_the_width_of_the_data_is_not_known_yet() -> None:
+    with pytest.raises(InputError, match=r"dt must be positive; got -1"):
+        checked(compose(["model=graphcon_gcn", "task=texas", "model.dt=-1"]).config)
+
+
+def test_a_width_that_only_the_data_tell_is_left_to_the_run() -> None:
+    """Texas has 1703 features; a coupling made for them fits a network without an encoder."""
+    coupling = "{_target_: physml.models.graph_layers.GraphConvolution, d_in: 1703, d_out: 1703, bias: true}"
+    net = ["net.hidden=null", "net.encoder_activation=identity", f"model.coupling={coupling}"]
+    checked(compose(["model=graphcon_gcn", "task=texas", *net]).config)
+
+
+# ---------------------------------------------------------------------------- names of files
+
+
+@pytest.mark.parametrize("read", [load_table, load_figure, load_settings])
+def test_an_id_in_a_file_is_refused(read: Any, tmp_path: Path) -> None:
+    kind = {load_settings: "settings", load_figure: "curves"}.get(read, "runs")
+    path = tmp_path / "lem-4.yaml"
+    path.write_text(f"id: ../../x\nkind: {kind}\ntitle: T\n")
+    with pytest.raises(ConfigError, match=r"lem-4\.yaml: id must not be a key: it is lem-4"):
+        read(path)
+
+
+def test_an_id_in_a_search_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "CONF", tmp_path)
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "mine.yaml").write_text("id: ../../x\nexperiment: lem/x\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: id must not be a key: it is mine"):
+        search.load_search("mine")
+
+
+@pytest.mark.parametrize("name", ["tasks.{}.f", "physml.simulate.{}.f", "tasks.../x.f"])
+def test_a_figure_runs_no_file_from_elsewhere(name: str, tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n\n\ndef f():\n    pass\n")
+    with pytest.raises(ConfigError, match="no name of a module"):
+        function_of(name.format(tmp_path / "evil"))
+    assert not (tmp_path / "ran").exists()
+    with pytest.raises(ConfigError, match="no name of a module"):
+        module_file(f"tasks.{tmp_path}/evil")
+
+
+def test_a_file_that_is_wrong_is_named_once(tmp_path: Path) -> None:
+    from physml.reporting.table_spec import Column
+
+    path = tmp_path / "c.yaml"
+    path.write_text("key: a\nmetric: x\nbetter: lower\nprotocol: clean\n")
+    with pytest.raises(ConfigError, match=r"^c\.yaml: metric must look like test/rmse; got 'x'\.$"):
+        load(Column, path)
