@@ -122,9 +122,12 @@ def _study(content: dict[str, Any], path: Path) -> Study:
         _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
         if row.search is not None:
             _known([row.search], made.searches, f"{path}: rows.{name}: there is no search")
-    choosers: dict[str, Study | Row] = {"": made} | {f"rows.{name}: ": row for name, row in made.rows.items()}
-    for where, choosing in choosers.items():
-        for group, chosen in _choices(choosing).items():
+    choosing: dict[str, Study | Row] = {
+        "": made,
+        **{f"rows.{name}: ": row for name, row in made.rows.items()},
+    }
+    for where, one in choosing.items():
+        for group, chosen in _choices(one).items():
             folder = path.parents[2] / group
             if not (folder / f"{chosen}.yaml").is_file():
                 known = [file.stem for file in folder.glob("*.yaml")]
