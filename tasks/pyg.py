@@ -60,10 +60,12 @@ class PyGNodes(NodeClasses):
     def load(self, store: Store, split: int) -> None:
         cls = _class(self.dataset)
         names = _raw_files(cls, self.options)
-        self.datasets = (_data_set(cls, self.options, names),) if names else ()
-        arrays = (
-            store.read(self.datasets[0]) if names else _arrays(_made(cls, self.options, "."), self.dataset)
-        )
+        if names:
+            one = _data_set(cls, self.options, names)
+            self.datasets = (one,)
+            arrays = store.read(one)
+        else:
+            arrays = _arrays(_made(cls, self.options, "."), self.dataset)
         y = arrays["y"]
         self.n_classes = self.d_out = int(y.max()) + 1
         parts = _masked(arrays, split) if self.split_of == "masks" else _random(y, split)
