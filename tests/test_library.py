@@ -150,9 +150,8 @@ def test_a_kept_network_of_a_plugin_needs_the_plugin_by_name(spec: RunSpec, tmp_
     plugin = tmp_path / "kept_rnn.py"
     mine = of(
         f"plugins=[{plugin}]",
-        "model=own",
         "model._target_=kept_rnn.KeptRNN",
-        "+model.d_hidden=4",
+        "model.d_hidden=4",
         "task=adding",
         "runtime.save_model=true",
     )

@@ -527,7 +527,7 @@ def test_values_of_another_kind_are_refused_by_name(value: Any, hint: Any) -> No
     [
         ({"d_hidden": 4}, "model needs a _target_"),
         (5, "model needs a _target_, the class to build; got 5"),
-        ({"_target_": "physml.models.lem.LEM"}, "LEM needs d_hidden, dt"),
+        ({"_target_": "physml.models.lem.LEM"}, "LEM needs d_hidden. Add"),
         ({"_target_": "physml.models.lem.LEM", "d_in": 3}, "model.d_in: LEM has no such argument"),
         ({"_target_": "physml.models.lem.LEM", "d_hiden": 3}, "Did you mean d_hidden"),
         ({"_target_": "torch.nn.LSTM", "hidden_size": 3}, "model.hidden_size: LSTM has no such argument"),
