@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from physml.errors import Busy, DataError
-from physml.paths import shown, work_variable
+from physml.paths import display_path, work_variable
 from physml.records.provenance import host
 
 PATIENCE_S = 0.5  # `is_held` holds the lock too, for a moment
@@ -22,13 +22,13 @@ def held(folder: Path) -> Iterator[None]:
         file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise DataError(
-            f"{shown(folder)} cannot be written: {error.strerror}. "
+            f"{display_path(folder)} cannot be written: {error.strerror}. "
             f"Free space, or set {work_variable()} to another folder."
         ) from error
     try:
         if not _taken(file):
             holder = os.pread(file, 200, 0).decode(errors="replace").strip() or "another process"
-            raise Busy(f"{holder} works on {shown(folder)}. Wait for it, or stop it and start again.")
+            raise Busy(f"{holder} works on {display_path(folder)}. Wait for it, or stop it and start again.")
         with contextlib.suppress(OSError):  # the name is for the message alone; a full disk must not matter
             os.ftruncate(file, 0)
             os.pwrite(file, host().encode(), 0)

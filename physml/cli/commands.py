@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from physml.cli.console import columns, show_plan
 from physml.config.compose_cache import steady
-from physml.errors import ConfigError, DataError, near
+from physml.errors import ConfigError, DataError, suggest
 from physml.execution import scheduler
 from physml.execution.requested_runs import Wanted
-from physml.paths import results_root, shown
+from physml.paths import display_path, results_root
 from physml.records import record
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def table(name: str, options: argparse.Namespace) -> int:
     with _writing(_folder("tables", options)) as folder:
         files = write_table(made, folder)
     for file in files:
-        print(f"written: {shown(file)}")
+        print(f"written: {display_path(file)}")
     return code
 
 
@@ -93,7 +93,7 @@ def _settings_table(path: Path, options: argparse.Namespace) -> int:
     with _writing(_folder("tables", options)) as folder:
         files = write_settings(made, folder)
     for file in files:
-        print(f"written: {shown(file)}")
+        print(f"written: {display_path(file)}")
     return 0
 
 
@@ -115,7 +115,7 @@ def _writing(folder: Path) -> Iterator[Path]:
         yield folder
     except OSError as error:
         raise DataError(
-            f"{shown(folder)} cannot be written: {error.strerror or error}. "
+            f"{display_path(folder)} cannot be written: {error.strerror or error}. "
             "Free space, or set PHYSML_RESULTS to another folder."
         ) from error
 
@@ -208,7 +208,7 @@ def figure(name: str, options: argparse.Namespace) -> int:
     print("\n".join(figures.state_lines(made)))
     with _writing(_folder("figures", options)) as folder:
         file = write_figure(made, folder)
-    print(f"written: {shown(file)}")
+    print(f"written: {display_path(file)}")
     return code
 
 
@@ -239,7 +239,7 @@ def measured(kind: str, names: Sequence[str], how: "Verify") -> int:
     known = [entry.name for entry in inventory.tasks() if entry.target]
     for name in names:
         if name not in known:
-            raise ConfigError(f"there is no task {name}. {near(name, known)}")
+            raise ConfigError(f"there is no task {name}. {suggest(name, known)}")
     code = 0
     for name in names or known:
         try:

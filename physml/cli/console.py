@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from physml.execution import planning, scheduler
-from physml.paths import shown
+from physml.paths import display_path
 
 
 def describe(made: dict[str, Any]) -> str:
     """A run's end for a person: what came out, and where the files are."""
     path = Path(made["path"])
-    lines = [f"{made['status']}{' already' if made.get('skipped') else ''}: {shown(path)}"]
+    lines = [f"{made['status']}{' already' if made.get('skipped') else ''}: {display_path(path)}"]
     if made["reason"]:
         lines.append(f"  reason: {made['reason']}")
     best = (made["metrics"] or {}).get("best")

@@ -15,7 +15,7 @@ from typing import Any
 from physml.cli import task_facts
 from physml.config.class_source import read_class
 from physml.config.yaml_file import read_yaml
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
 _OPEN = "???"  # a value that the user must give
@@ -73,13 +73,13 @@ def entries(kind: str, named: str | None = None) -> list[Entry]:
     Errors: ConfigError for an unknown kind, and where no name fits, with near names.
     """
     if kind not in KINDS:
-        raise ConfigError(f"there is no list of {kind}. {near(kind, KINDS)}")
+        raise ConfigError(f"there is no list of {kind}. {suggest(kind, KINDS)}")
     found = KINDS[kind]()
     if named is None:
         return found
     fitting = [entry for entry in found if all(fnmatchcase(entry.name, f"*{w}*") for w in named.split())]
     if not fitting:
-        hint = near(named, [entry.name for entry in found])
+        hint = suggest(named, [entry.name for entry in found])
         raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")
     return fitting
 

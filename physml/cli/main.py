@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from physml import __version__
-from physml.errors import ConfigError, PhysmlError, near
+from physml.errors import ConfigError, PhysmlError, suggest
 from physml.execution import run_state, scheduler
 
 EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
@@ -121,7 +121,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if match := re.search(r"invalid choice: '(.+?)' \(choose from (.+)\)", message):
             typed, known = match.group(1), re.findall(r"[\w-]+", match.group(2))
-            message = f"{message[: match.start()]}there is no {typed}. {near(typed, known)}"
+            message = f"{message[: match.start()]}there is no {typed}. {suggest(typed, known)}"
         super().error(message)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from physml.config.load import coerce
 from physml.config.resolve import refuse_foreign, resolve
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def check(
         if key == "_target_":
             continue
         if key not in settable:
-            hint = near(str(key), [*settable, *beside])
+            hint = suggest(str(key), [*settable, *beside])
             raise ConfigError(f"{where}.{key}: {cls.__name__} has no such argument. {hint}")
         values[key] = _value(value, hints.get(key, Any), f"{where}.{key}", plugins)
     missing = [n for n in settable if n not in values and known[n].default is inspect.Parameter.empty]
@@ -194,7 +194,7 @@ def build_optimizer(config: dict[str, Any], net: Any) -> Any:
     if unused:
         raise ConfigError(
             f"optim.lr_factors: no parameter is left for {', '.join(unused)}. "
-            f"{near(next(iter(unused)), [n for n, _ in named])}"
+            f"{suggest(next(iter(unused)), [n for n, _ in named])}"
         )
     if len(groups) > 1 and "lr" not in node.values:
         raise ConfigError("optim.lr_factors multiply optim.lr, which is not set. Add optim.lr=VALUE.")

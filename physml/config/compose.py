@@ -13,7 +13,7 @@ import yaml
 
 from physml.config.compose_cache import kept
 from physml.config.yaml_file import read_yaml
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
 GROUPS = ("experiment", "model", "net", "task", "trainer", "optim", "runtime", "tracker", "profile")
@@ -118,7 +118,7 @@ def _hydra(overrides: list[str]) -> tuple[dict[str, Any], dict[str, str | None]]
     for group in ("model", "task"):
         if OmegaConf.is_dict(composed[group]) and OmegaConf.is_missing(composed[group], "_target_"):
             wanted = [n for n in names(group) if n != "own"]
-            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {near('', wanted)}")
+            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', wanted)}")
     try:
         missing = OmegaConf.missing_keys(composed)
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
@@ -187,7 +187,7 @@ def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str,
         for name in smoke:
             if name not in node:
                 raise ConfigError(
-                    f"{key}.smoke.{name}: {key} has no such key. {near(str(name), map(str, node))}"
+                    f"{key}.smoke.{name}: {key} has no such key. {suggest(str(name), map(str, node))}"
                 )
         if config.get("profile") == "smoke":
             node |= {name: value for name, value in smoke.items() if f"{key}.{name}" not in typed}
@@ -208,7 +208,9 @@ def _datasets(given: Any) -> tuple[str, ...]:
         raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {given!r}.")
     for name in given:
         if not is_name("dataset", name):
-            raise ConfigError(f"task.datasets: there is no data set {name}. {near(name, names('dataset'))}")
+            raise ConfigError(
+                f"task.datasets: there is no data set {name}. {suggest(name, names('dataset'))}"
+            )
     return tuple(given)
 
 
@@ -283,14 +285,14 @@ def _known(override: str) -> tuple[str, str]:
     if "," in value:
         raise ConfigError(f"{override}: a list of configs needs -m: physml run -m {override}.")
     known = [*names(key), *(["null"] if key == "experiment" else [])]
-    raise ConfigError(f"there is no {key} named {value}. {near(value, known)}")
+    raise ConfigError(f"there is no {key} named {value}. {suggest(value, known)}")
 
 
 def _readable(error: Exception, overrides: list[str]) -> str:
     """Hydra's messages, with near names where a key or a config is unknown."""
     text = str(error)
     if match := re.search(r"Could not override '?([^'\s]+?)'?\.\s+No match in the defaults list", text):
-        return f"there is no config group {match.group(1)}. {near(match.group(1), GROUPS)}"
+        return f"there is no config group {match.group(1)}. {suggest(match.group(1), GROUPS)}"
     if match := re.search(r"Could not override '([^']+)'", text):
         key = match.group(1)
         others = [o for o in overrides if not o.startswith(f"{key}=")]
@@ -300,7 +302,7 @@ def _readable(error: Exception, overrides: list[str]) -> str:
         return f"there is no config key {key}. {hint.strip()}".strip()
     if match := re.search(r"Could not find '([^']+)'", text):
         group, _, name = match.group(1).partition("/")
-        hint = near(name, names(group)) if group in GROUPS else ""
+        hint = suggest(name, names(group)) if group in GROUPS else ""
         return f"there is no config {match.group(1)}. {hint}".strip()
     if match := re.search(r"Ambiguous value for argument '(.+)'", text):
         return f"{match.group(1)}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
@@ -316,7 +318,7 @@ def _near_key(key: str, overrides: list[str]) -> str:
         if not hasattr(node, "keys"):
             return ""
         if part not in node:
-            return near(part, [str(k) for k in node])
+            return suggest(part, [str(k) for k in node])
         node = node[part]
     return ""
 

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from physml.errors import ConfigError, InputError, near
+from physml.errors import ConfigError, InputError, suggest
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ def build(cls: type[T], data: Any, where: str) -> T:
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in data:
         if key not in fields:
-            raise ConfigError(f"{where}: there is no key {key}. {near(str(key), fields)}")
+            raise ConfigError(f"{where}: there is no key {key}. {suggest(str(key), fields)}")
     for name, field in fields.items():
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if needed and name not in data:
@@ -100,7 +100,7 @@ def _may_be(value: Any, kind: type) -> bool:
 
 
 def _near_text(value: Any, options: Collection[Any]) -> str:
-    hint = near(str(value), map(str, options))
+    hint = suggest(str(value), map(str, options))
     return hint if hint.startswith("Did you mean") else ""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from physml.config.class_source import file_sha256, module_file
 from physml.config.identity import FIRST_NAMES
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import TASKS
 
 ALLOWED = ("physml", "tasks", "torch.nn", "torch.optim", "torch_geometric.nn")
@@ -53,7 +53,7 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
         classes = [
             n for n, v in vars(module).items() if inspect.isclass(v) and _allowed(v.__module__, own_files)
         ]
-        raise ConfigError(f"{module_name} has no class {name}. {near(name, classes)}")
+        raise ConfigError(f"{module_name} has no class {name}. {suggest(name, classes)}")
     if not inspect.isclass(found):
         raise ConfigError(f"_target_={target} must be a class; it is a {type(found).__name__}.")
     if not _allowed(found.__module__, own_files):

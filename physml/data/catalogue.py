@@ -17,8 +17,8 @@ from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.readers import reader
 from physml.data.store import Store
-from physml.errors import ConfigError, DataError, near
-from physml.paths import CONF, shown
+from physml.errors import ConfigError, DataError, suggest
+from physml.paths import CONF, display_path
 
 State = Literal[
     "present",
@@ -71,7 +71,7 @@ def choose(names: Sequence[str]) -> Chosen:
             found |= dict.fromkeys(of_task[name])
             generating |= {} if of_task[name] else {name: None}
         else:
-            raise ConfigError(f"there is no data set or task {name}. {near(name, {*datasets, *of_task})}")
+            raise ConfigError(f"there is no data set or task {name}. {suggest(name, {*datasets, *of_task})}")
     return Chosen(tuple(found), tuple(generating))
 
 
@@ -146,7 +146,7 @@ def text(rows: Sequence[DataRow], width: int | None = None) -> str:
         indent = " " * len(head)
         lines += _wrapped(": ".join(filter(None, (row.file, row.note))), width, head, indent)
         if row.path is not None and str(row.path) not in row.note:
-            lines.append(f"{indent}at {shown(row.path)}")
+            lines.append(f"{indent}at {display_path(row.path)}")
     return "\n".join(lines)
 
 

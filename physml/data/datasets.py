@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from physml.config.load import build
 from physml.config.yaml_file import read_yaml
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Upstream:
             if file.name == name:
                 return file
         raise ConfigError(
-            f"data set {self.name} has no file {name}. {near(name, [f.name for f in self.files])}"
+            f"data set {self.name} has no file {name}. {suggest(name, [f.name for f in self.files])}"
         )
 
 
@@ -104,7 +104,7 @@ def upstream(name: str) -> Upstream:
     """The contents of conf/dataset/<name>.yaml. ConfigError, with near names, where there is no such file."""
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"there is no data set {name}. {near(name, dataset_names())}")
+        raise ConfigError(f"there is no data set {name}. {suggest(name, dataset_names())}")
     found = build(Upstream, {**read_yaml(path), "name": name}, f"conf/dataset/{name}.yaml")
     names = [file.name for file in found.files]
     for file in found.files:

@@ -13,7 +13,7 @@ from physml.errors import PhysmlError
 from physml.execution import planning, run_state, scheduler
 from physml.execution.run_spec import RunSpec, checked_specs, folder_of
 from physml.lock import is_held
-from physml.paths import shown, work_root
+from physml.paths import display_path, work_root
 from physml.records import record
 from physml.records.record import Place
 
@@ -144,4 +144,4 @@ def last_words(spec: RunSpec) -> str:
     file = spec.work_folder / "output.txt"
     lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines() if file.exists() else []
     told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return told[-1] if told else f"see {shown(file)}"
+    return told[-1] if told else f"see {display_path(file)}"

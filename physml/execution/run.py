@@ -17,7 +17,7 @@ from physml.errors import DataError, PhysmlError, Preempted, RunFailed
 from physml.execution import run_record, tracker
 from physml.execution.run_spec import RunSpec
 from physml.lock import held
-from physml.paths import shown
+from physml.paths import display_path
 from physml.records import curves, record
 from physml.records.provenance import now
 from physml.training import checkpoint
@@ -39,7 +39,7 @@ def existing(spec: RunSpec) -> dict[str, Any] | None:
             found = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(
-                    f"{shown(path)} has the same identity but another config. Move it away and report this."
+                    f"{display_path(path)} has the same identity but another config. Move it away and report this."
                 )
             unverified = (found.get("data") or {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":
@@ -85,7 +85,7 @@ def writable(spec: RunSpec) -> None:
         (folder / ".probe").unlink(missing_ok=True)
     except OSError as error:
         raise DataError(
-            f"{shown(folder)} cannot be written: {error.strerror}. "
+            f"{display_path(folder)} cannot be written: {error.strerror}. "
             "Free space, or set PHYSML_RESULTS to another folder."
         ) from error
 
@@ -306,7 +306,7 @@ class _Attempt:
     def _write(self, status: str, reason: str | None) -> dict[str, Any]:
         path = self.spec.record_path
         if status == "failed" and path.exists() and record.read(path)["status"] in DONE:
-            raise RunFailed(f"{reason}. The earlier record {shown(path)} is kept.")
+            raise RunFailed(f"{reason}. The earlier record {display_path(path)} is kept.")
         made = self._account(status, reason)
         try:
             if self.rows:
@@ -318,8 +318,8 @@ class _Attempt:
             record.write(path, made)
         except OSError as error:
             raise RunFailed(
-                f"the record {shown(path)} could not be written: {error.strerror}. Free space and start the "
-                f"same command again: it goes on from the checkpoint in {shown(self.spec.work_folder)}."
+                f"the record {display_path(path)} could not be written: {error.strerror}. Free space and start the "
+                f"same command again: it goes on from the checkpoint in {display_path(self.spec.work_folder)}."
             ) from error
         if status in DONE:
             checkpoint.remove(self.spec.work_folder)

@@ -17,7 +17,7 @@ from physml.execution.resources import CONTEXT, GROWTH, MIB, Count, Machine, Nee
 from physml.execution.run_spec import RunSpec
 from physml.execution.starter import Process, Starter, can_fork, environment
 from physml.lock import is_held
-from physml.paths import shown
+from physml.paths import display_path
 
 SMOKE = 1024  # MiB, for a run at tiny size that nothing is known of
 
@@ -246,7 +246,7 @@ def _why(spec: RunSpec, code: int) -> str:
         output.read_text(encoding="utf-8", errors="replace").strip().splitlines() if output.exists() else []
     )
     last = lines[-1] if lines else "no output"
-    return f"{last} (exit {code}; {shown(output)})"
+    return f"{last} (exit {code}; {display_path(output)})"
 
 
 def _progress(spec: RunSpec) -> tuple[int, int]:

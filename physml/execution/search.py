@@ -14,11 +14,11 @@ from physml import files
 from physml.config.compose import HEADER, compose
 from physml.config.load import build
 from physml.config.yaml_file import read_yaml
-from physml.errors import ConfigError, RunFailed, near
+from physml.errors import ConfigError, RunFailed, suggest
 from physml.execution import planning, run_state, scheduler
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
-from physml.paths import CONF, results_root, shown, work_root
+from physml.paths import CONF, display_path, results_root, work_root
 from physml.records.record import Place
 
 
@@ -49,7 +49,7 @@ def search_ids() -> list[str]:
 
 def load_search(name: str) -> SearchSpec:
     if name not in search_ids():
-        raise ConfigError(f"there is no search {name}. {near(name, search_ids())}")
+        raise ConfigError(f"there is no search {name}. {suggest(name, search_ids())}")
     path = CONF / "search" / f"{name}.yaml"
     spec = build(SearchSpec, {"id": name, **read_yaml(path)}, path.name)
     if spec.better not in ("lower", "higher"):
@@ -76,14 +76,14 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     keep(spec, rows)
     scored = [row for row in rows if row["value"] is not None]
     if not scored:
-        raise RunFailed(f"no trial of {name} gave a number; see {shown(path)}.")
+        raise RunFailed(f"no trial of {name} gave a number; see {display_path(path)}.")
     best = min(scored, key=lambda row: row["value"] if spec.better == "lower" else -row["value"])
     written = write_experiment(spec, best, len(scored))
     for row in rows:
         result = row["status"] if row["value"] is None else row["value"]
         print(f"  {row['trial']:3d}  {result}  {row['point']}")
     print(f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}")
-    print(f"written: {shown(written)}, {shown(path)}")
+    print(f"written: {display_path(written)}, {display_path(path)}")
     return 0
 
 
@@ -92,7 +92,7 @@ def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
 
     better = build_task(first.config).better
     if spec.metric not in better:
-        raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {near(spec.metric, better)}")
+        raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {suggest(spec.metric, better)}")
     if spec.better != better[spec.metric]:
         raise ConfigError(f"search {spec.id}: {better[spec.metric]} {spec.metric} is better, says the task.")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from physml.errors import RecordError, near
-from physml.paths import shown
+from physml.errors import RecordError, suggest
+from physml.paths import display_path
 from physml.records.record import Record, finite
 
 
@@ -25,7 +25,9 @@ def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
     for record in records:
         scores = record.get("metrics", {}).get("best", {}).get(part, {})
         if scores.get(name) is None:
-            raise RecordError(f"{shown(Path(record['path']))} has no {metric}. {near(name, scores)}")
+            raise RecordError(
+                f"{display_path(Path(record['path']))} has no {metric}. {suggest(name, scores)}"
+            )
         values.append(float(scores[name]))
     return np.array(values)
 
@@ -33,7 +35,7 @@ def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
 def _beside(record: Record, key: str) -> Path:
     """The file that a record names under `key`, which lies beside it."""
     if not record.get(key):
-        raise RecordError(f"the record {shown(Path(record['path']))} has no {key} file")
+        raise RecordError(f"the record {display_path(Path(record['path']))} has no {key} file")
     return Path(record["path"]).parent / Path(record[key]).name
 
 
@@ -48,14 +50,14 @@ def read_curve(record: Record, metric: str) -> tuple[np.ndarray, np.ndarray]:
             reader = csv.DictReader(file)
             heads = list(reader.fieldnames or ())
             if metric not in heads:
-                raise RecordError(f"{shown(path)} has no column {metric}. {near(metric, heads)}")
+                raise RecordError(f"{display_path(path)} has no column {metric}. {suggest(metric, heads)}")
             rows = [(float(row["step"]), float(row[metric])) for row in reader if row[metric]]
     except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
         if isinstance(error, RecordError):
             raise
-        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
     if not rows:
-        raise RecordError(f"{shown(path)} has no value of {metric}")
+        raise RecordError(f"{display_path(path)} has no value of {metric}")
     table = np.array([row for row in rows if math.isfinite(row[1])])
     return table[:, 0], table[:, 1]
 
@@ -66,12 +68,12 @@ def read_array(record: Record, name: str) -> np.ndarray:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if name not in arrays:
-                raise RecordError(f"{shown(path)} has no array {name}. {near(name, arrays.files)}")
+                raise RecordError(f"{display_path(path)} has no array {name}. {suggest(name, arrays.files)}")
             return np.asarray(arrays[name]).ravel()
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, RecordError):
             raise
-        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from physml import files
 from physml.errors import RecordError
-from physml.paths import results_roots, shown
+from physml.paths import display_path, results_roots
 
 SCHEMA = 1
 REQUIRED = ("schema", "experiment", "identity", "split", "seed", "status", "metrics", "config")
@@ -43,16 +43,16 @@ def read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RecordError(f"{shown(path)} cannot be read: {error.strerror}.") from error
+        raise RecordError(f"{display_path(path)} cannot be read: {error.strerror}.") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RecordError(f"{shown(path)} is damaged: {error}. Delete it and run again.") from error
+        raise RecordError(f"{display_path(path)} is damaged: {error}. Delete it and run again.") from error
     missing = [key for key in REQUIRED if key not in record] if isinstance(record, dict) else list(REQUIRED)
     if missing or not isinstance(record["schema"], int):
         what = f"it has no {', '.join(missing)}" if missing else f"its schema is {record['schema']!r}"
-        raise RecordError(f"{shown(path)} is not a record of physml: {what}. Move it away.")
+        raise RecordError(f"{display_path(path)} is not a record of physml: {what}. Move it away.")
     if record["schema"] > SCHEMA:
         raise RecordError(
-            f"{shown(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. Update physml."
+            f"{display_path(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. Update physml."
         )
     return record
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from physml.config.load import build
 from physml.config.yaml_file import read_yaml
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
 NONE = "–"  # nothing can stand here
@@ -89,7 +89,7 @@ class SettingsSpec:
         for row in self.rows:
             for key in row.cells:
                 if key not in keys:
-                    raise ConfigError(f"row {row.label}: there is no column {key}. {near(key, keys)}")
+                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
             for column in self.columns:
                 if self.cell(row, column).setting is None:
                     raise ConfigError(
@@ -170,7 +170,7 @@ class Files:
             if not path.is_file():
                 folder = self.conf / group
                 known = [p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml")]
-                raise ConfigError(f"there is no {group} {name}. {near(name, known)}")
+                raise ConfigError(f"there is no {group} {name}. {suggest(name, known)}")
             self.read[path] = read_yaml(path)
         return self.read[path]
 
@@ -214,7 +214,7 @@ class Files:
         found: list[str] = []
         for pattern in patterns:
             if not (matching := fnmatch.filter(known, pattern)):
-                raise ConfigError(f"there is no search {pattern}. {near(pattern, known)}")
+                raise ConfigError(f"there is no search {pattern}. {suggest(pattern, known)}")
             found += matching
         return list(dict.fromkeys(found))
 
