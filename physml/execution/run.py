@@ -39,7 +39,8 @@ def existing(spec: RunSpec) -> dict[str, Any] | None:
             found = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(
-                    f"{display_path(path)} has the same identity but another config. Move it away and report this."
+                    f"{display_path(path)} has the same identity but another config. "
+                    "Move it away and report this."
                 )
             unverified = (found.get("data") or {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":
@@ -318,8 +319,9 @@ class _Attempt:
             record.write(path, made)
         except OSError as error:
             raise RunFailed(
-                f"the record {display_path(path)} could not be written: {error.strerror}. Free space and start the "
-                f"same command again: it goes on from the checkpoint in {display_path(self.spec.work_folder)}."
+                f"the record {display_path(path)} could not be written: {error.strerror}. Free space "
+                "and start the same command again: it goes on from the checkpoint in "
+                f"{display_path(self.spec.work_folder)}."
             ) from error
         if status in DONE:
             checkpoint.remove(self.spec.work_folder)

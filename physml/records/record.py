@@ -52,7 +52,8 @@ def read(path: Path) -> dict[str, Any]:
         raise RecordError(f"{display_path(path)} is not a record of physml: {what}. Move it away.")
     if record["schema"] > SCHEMA:
         raise RecordError(
-            f"{display_path(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. Update physml."
+            f"{display_path(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. "
+            "Update physml."
         )
     return record
 

@@ -36,9 +36,8 @@ print(json.dumps({form: render(table) for form, render in FORMS.items()}))
 
 
 def printed(code: str, given: Any = None) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCK + code], input=json.dumps(given), capture_output=True, text=True, cwd=ROOT
-    )
+    command = [sys.executable, "-c", BLOCK + code]
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
