@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from physml import __version__
+from physml.cli import records
 from physml.errors import ConfigError, PhysmlError, near
 from physml.execution import run_state, scheduler
 
@@ -109,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     data.set_defaults(command=_data)
     doctor = commands.add_parser("doctor", help="what is installed, what is missing, how to get it")
     doctor.set_defaults(command=_doctor)
+    records.add_parser(commands)
     diff = commands.add_parser("diff", help="what two runs differ in")
     diff.add_argument("records", nargs=2, metavar="RECORD")
     diff.set_defaults(command=_diff)

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 from physml.config.compose import Composed, compose
 from physml.config.compose_cache import steady
@@ -16,6 +15,7 @@ from physml.lock import is_held
 from physml.paths import shown, work_root
 from physml.records import record
 from physml.records.record import Place
+from physml.records.schema import Record
 
 Run = tuple[str, int, int]  # experiment, split, seed
 
@@ -116,9 +116,9 @@ class Wanted:
                 self.broken.setdefault(run[0], last_words(one.spec))
         return max(outcome.exit_code, bad_config)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """All records of the experiments in this profile: a smoke run is no stale full one."""
-        found: list[dict[str, Any]] = []
+        found: list[Record] = []
         profile = "smoke" if self.options.smoke else "full"
         for experiment in self.identities:
             with self._telling(experiment):

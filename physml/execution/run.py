@@ -17,9 +17,10 @@ from physml.errors import DataError, PhysmlError, Preempted, RunFailed
 from physml.execution import run_record, tracker
 from physml.execution.run_spec import RunSpec
 from physml.lock import held
-from physml.paths import shown
+from physml.paths import results_roots, shown
 from physml.records import curves, record
 from physml.records.provenance import now
+from physml.records.schema import Record
 from physml.training import checkpoint
 from physml.training.interrupt import Stop
 from physml.training.reporter import Reporter
@@ -28,20 +29,20 @@ log = logging.getLogger("physml")
 DONE = ("finished", "diverged")  # a second start would give the same
 
 
-def existing(spec: RunSpec) -> dict[str, Any] | None:
+def existing(spec: RunSpec) -> Record | None:
     """The record of exactly this run, if it is there. Refuses a hash that two different configs share.
 
     A record of data that nothing verified counts only where `data.verify=off` asks for no more.
     """
-    for root in record.results_roots():
+    for root in results_roots():
         path = root / spec.place.relative
         if path.exists():
-            found = {**record.read(path), "path": str(path)}
+            found: Record = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(
                     f"{shown(path)} has the same identity but another config. Move it away and report this."
                 )
-            unverified = (found.get("data") or {}).get("kind") == UNVERIFIED
+            unverified = found.get("data", {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":
                 return found
     return None
@@ -310,11 +311,10 @@ class _Attempt:
         made = self._account(status, reason)
         try:
             if self.rows:
-                files.write(
-                    path.with_suffix("").with_suffix(".curve.csv.gz"),
-                    lambda file: file.write(curves.curve_csv(self.rows)),
-                )
-                made["curve"] = path.with_suffix("").with_suffix(".curve.csv.gz").name
+                curve = curves.own_path(path)
+                content = curves.curve_csv(self.rows, (made["selected"] or {}).get("step"))
+                files.write(curve, lambda file: file.write(content))
+                made["curve"] = curve.name
             record.write(path, made)
         except OSError as error:
             raise RunFailed(
