@@ -27,7 +27,7 @@ from physml.paths import shown
 from physml.records.record import finite
 from physml.records.schema import Record
 
-MOST = 300  # rows of a curve, of each kind of row
+MOST = 150  # rows of a curve, of each kind of row
 PACKED = ".curves.csv.xz"
 OWN = ".curve.csv.gz"
 
