@@ -105,11 +105,11 @@ def measure(workload: Workload, n: int, rounds: int, epochs: int, overrides: Seq
     with own_roots(), tempfile.TemporaryDirectory(prefix="physml-plain-") as folder:
         jobs = _jobs(specs[:-1], workload, Path(folder))
         timed(specs[-1:], 1)  # data are cached, and the memory of a run is known
-        ours = record.read(specs[-1].record_path)["n_parameters"]
+        ours = record.read(specs[-1].record_path)["n_parameters"] or 0
         for _ in range(rounds):
             ways["plain"].append(_plain(jobs, ours))
             clock = timed(specs[:-1], None)
-            costs = [record.read(spec.record_path)["cost"] for spec in specs[:-1]]
+            costs = [c for spec in specs[:-1] if (c := record.read(spec.record_path)["cost"])]
             ways["physml"].append({**clock, "loop_s": sum(c["train_s"] + c["eval_s"] for c in costs)})
             forget(specs[:-1])
     result["moment"]["load_after"] = store.load()

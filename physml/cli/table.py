@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from physml.execution.requested_runs import RequestedRuns
+    from physml.records.schema import Record
     from physml.reporting.document import Document
     from physml.reporting.table import Table
     from physml.reporting.table_spec import TableSpec
@@ -99,9 +100,7 @@ def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec"
     return with_rows(spec, map(parse_row, options.row)) if options.row else spec
 
 
-def _collected(
-    spec: "TableSpec", requested: "RequestedRuns", yours: "Sequence[dict[str, Any]]" = ()
-) -> "Table":
+def _collected(spec: "TableSpec", requested: "RequestedRuns", yours: "Sequence[Record]" = ()) -> "Table":
     from physml.reporting.table import collect
 
     records = requested.records()

@@ -201,8 +201,9 @@ class Attempt:
         made |= self.scores
         try:
             if rows:
-                curve = path.with_suffix(".curve.csv.gz")
-                files.write(curve, lambda file: file.write(curves.curve_csv(rows)))
+                curve = curves.own_path(path)
+                content = curves.curve_csv(rows, (made["selected"] or {}).get("step"))
+                files.write(curve, lambda file: file.write(content))
                 made["curve"] = curve.name
             record.write(path, made)
         except OSError as error:

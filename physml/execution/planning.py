@@ -10,7 +10,7 @@ from physml.execution.processes import ForkServer, start_worker
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import State, blocked_by, state_of
 from physml.paths import results_roots, work_root
-from physml.records import record
+from physml.records import record, schema
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,16 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
 def _of_records(folder: str, identity: str) -> Cost | None:
     """From the last record of a setting; the others are not read."""
     for root in reversed(results_roots()):
-        for path in sorted((root / "runs" / folder).glob(f"{identity}-*.json"), reverse=True):
+        for path in sorted((root / "runs" / folder).glob(f"{identity}-split*-seed*.json"), reverse=True):
             made = record.read(path)
-            if made.get("cost") and made["status"] == "finished":
-                return _of_record(made)
+            if (cost := made.get("cost")) and made["status"] == "finished":
+                return _of_record(cost, on_cpu=made.get("machine", {}).get("device") == "cpu")
     return None
 
 
-def _of_record(made: dict[str, Any]) -> Cost:
+def _of_record(cost: schema.Cost, on_cpu: bool) -> Cost:
     """Its memory is that of the device, of which main memory says nothing on a GPU."""
-    cost = made["cost"]
     peak = cost.get("peak_memory_mib")
-    on_cpu = (made.get("machine") or {}).get("device") == "cpu"
     return Cost(
         cost["ms_per_step"],
         (cost["train_s"] + cost["eval_s"]) / 3600,

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from physml.config.compose import Composed, compose
 from physml.config.identity import identity
@@ -17,6 +16,7 @@ from physml.lock import is_held
 from physml.paths import shown, work_root
 from physml.records import record
 from physml.records.record import Place
+from physml.records.schema import Record
 
 Run = tuple[str, int, int]  # experiment, split, seed
 
@@ -149,9 +149,9 @@ class RequestedRuns:
                 self.broken.setdefault(run[0], last_error(one.spec))
         return max(outcome.exit_code, bad_config)
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """All records of the experiments in this profile: a smoke run is no stale full one."""
-        found: list[dict[str, Any]] = []
+        found: list[Record] = []
         for experiment in self.identities:
             with self._noting_errors(experiment):
                 every = record.records(folder_of(experiment))

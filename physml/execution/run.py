@@ -13,27 +13,28 @@ from physml.errors import DataError, RunFailed
 from physml.execution.attempt import DONE, Attempt
 from physml.execution.run_spec import RunSpec
 from physml.lock import held
-from physml.paths import shown
+from physml.paths import results_roots, shown
 from physml.records import record
+from physml.records.schema import Record
 from physml.training import checkpoint
 from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
 
-def existing(spec: RunSpec) -> dict[str, Any] | None:
+def existing(spec: RunSpec) -> Record | None:
     """The record of exactly this run, if it is there. Refuses a hash that two different configs share.
 
     A record of data that nothing verified counts only where `data.verify=off` asks for no more.
     """
-    for root in record.results_roots():
+    for root in results_roots():
         path = root / spec.place.relative
         if path.exists():
-            found = {**record.read(path), "path": str(path)}
+            found: Record = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(
                     f"{shown(path)} has the same identity but another config. Move it away and report this."
                 )
-            unverified = (found.get("data") or {}).get("kind") == UNVERIFIED
+            unverified = found.get("data", {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":
                 return found
     return None

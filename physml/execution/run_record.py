@@ -7,8 +7,8 @@ from typing import Any
 
 from physml.config.identity import payload
 from physml.execution.run_spec import RunSpec
-from physml.records import record
 from physml.records.provenance import code, cpu_model, now, packages
+from physml.records.schema import SCHEMA, data_of
 
 
 def of_run(
@@ -17,7 +17,7 @@ def of_run(
     """All keys of a record, with what is known even of a run that failed before it began."""
     place, config = spec.place, spec.config
     return {
-        "schema": record.SCHEMA,
+        "schema": SCHEMA,
         "experiment": config["experiment"] or place.folder,
         "protocol": None,
         "identity": place.identity,
@@ -54,7 +54,7 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
     return {
         "protocol": task.protocol,
         "scoring": {name: task.scoring.get(name, task.protocol) for name in task.better},
-        "data": task.recorded_data(payload(config).get("files", {})),
+        "data": data_of(task.recorded_data(payload(config).get("files", {}))),
         "n_parameters": count_parameters(trainer.net),
         "n_steps": trainer.step,
         "n_epochs": trainer.epoch,

@@ -1,21 +1,38 @@
-"""Curves, arrays and scores of a run: the files that lie beside its record. No torch here."""
+"""Curves, arrays and scores of a run: the files that lie beside its record. No torch here.
+
+A curve is a gzipped CSV: a row per evaluation, numbers of 6 digits. It is a file of the run until
+`physml records pack` joins the curves of a setting into one file, compressed by xz, with the columns split
+and seed.
+"""
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import math
+import re
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from physml.errors import RecordError, near
+from physml import files
+from physml.errors import MissingExtra, RecordError, near
 from physml.paths import shown
-from physml.records.record import Record, finite
+from physml.records.record import finite
+from physml.records.schema import Record
+
+MOST = 150  # rows of a curve, of each kind of row
+PACKED = ".curves.csv.xz"
+OWN = ".curve.csv.gz"
+
+Row = dict[str, Any]
+Table = tuple[list[str], list[dict[str, str]]]  # the names of the columns, and the rows
 
 
 def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
@@ -23,46 +40,16 @@ def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
     part, _, name = metric.partition("/")
     values = []
     for record in records:
-        scores = record.get("metrics", {}).get("best", {}).get(part, {})
-        if scores.get(name) is None:
+        scores = (record["metrics"]["best"] or {}).get(part, {})
+        if (score := scores.get(name)) is None:
             raise RecordError(f"{shown(Path(record['path']))} has no {metric}. {near(name, scores)}")
-        values.append(float(scores[name]))
+        values.append(float(score))
     return np.array(values)
-
-
-def _beside(record: Record, key: str) -> Path:
-    """The file that a record names under `key`, which lies beside it."""
-    if not record.get(key):
-        raise RecordError(f"the record {shown(Path(record['path']))} has no {key} file")
-    return Path(record["path"]).parent / Path(record[key]).name
-
-
-def read_curve(record: Record, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values of one metric from the curve file of a record; rows without it are left out.
-
-    Shapes: (n,), (n,). RecordError if the file is missing or damaged, or has no such column.
-    """
-    path = _beside(record, "curve")
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            heads = list(reader.fieldnames or ())
-            if metric not in heads:
-                raise RecordError(f"{shown(path)} has no column {metric}. {near(metric, heads)}")
-            rows = [(float(row["step"]), float(row[metric])) for row in reader if row[metric]]
-    except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
-        if isinstance(error, RecordError):
-            raise
-        raise RecordError(f"{shown(path)} can't be read: {error}") from error
-    if not rows:
-        raise RecordError(f"{shown(path)} has no value of {metric}")
-    table = np.array([row for row in rows if math.isfinite(row[1])])
-    return table[:, 0], table[:, 1]
 
 
 def read_array(record: Record, name: str) -> np.ndarray:
     """One array, flat, from the .npz file of a record. RecordError if it is missing or damaged."""
-    path = _beside(record, "arrays")
+    path = _beside(record, record.get("arrays"), "arrays")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if name not in arrays:
@@ -74,7 +61,93 @@ def read_array(record: Record, name: str) -> np.ndarray:
         raise RecordError(f"{shown(path)} can't be read: {error}") from error
 
 
-Row = dict[str, Any]
+def _beside(record: Record, name: str | None, key: str) -> Path:
+    """A file that a record names, which lies beside it."""
+    if not name:
+        raise RecordError(f"the record {shown(Path(record['path']))} has no {key} file")
+    return Path(record["path"]).parent / Path(name).name
+
+
+# ---------------------------------------------------------------------------- reading a curve
+
+
+def read_curve(record: Record, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of one metric from the curve of a record; rows without it are left out.
+
+    Shapes: (n,), (n,). RecordError if the file is missing or damaged, or has no such column.
+    """
+    path, (heads, rows) = curve_of(record)
+    if metric not in heads:
+        raise RecordError(f"{shown(path)} has no column {metric}. {near(metric, heads)}")
+    try:
+        pairs = [(float(row["step"]), float(row[metric])) for row in rows if row[metric]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+    table = np.array([pair for pair in pairs if math.isfinite(pair[1])])
+    if not len(table):
+        raise RecordError(f"{shown(path)} has no finite value of {metric}")
+    return table[:, 0], table[:, 1]
+
+
+def curve_of(record: Record) -> tuple[Path, Table]:
+    """The curve of a run and the file that has it: the run's own, else one that was packed."""
+    own = _beside(record, record.get("curve"), "curve")
+    if not own.exists():
+        for path in packs(own.parent, record["identity"]):
+            heads, runs = _packed(path, path.stat().st_mtime_ns)
+            if rows := runs.get((record["split"], record["seed"])):
+                return path, (heads, rows)
+    return own, read_table(own)
+
+
+def packs(folder: Path, identity: str) -> list[Path]:
+    """The files of packed curves of a setting: one, or several where two machines were merged."""
+    return sorted(folder.glob(f"{identity}-*{PACKED}"))
+
+
+def read_table(path: Path) -> Table:
+    """A compressed CSV. RecordError if it is missing or damaged."""
+    try:
+        reader = csv.DictReader(io.StringIO(_content(path).decode(), newline=""))
+        return list(reader.fieldnames or ()), list(reader)
+    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
+        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+
+
+def _content(path: Path) -> bytes:
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes())
+    lzma = _lzma()
+    try:
+        return lzma.decompress(path.read_bytes())
+    except lzma.LZMAError as error:
+        raise ValueError(str(error)) from error
+
+
+def _lzma() -> Any:
+    try:
+        import lzma
+    except ImportError as error:
+        raise MissingExtra(
+            "packed curves need Python's lzma, which this Python was built without."
+        ) from error
+    return lzma
+
+
+@lru_cache(maxsize=4)
+def _packed(path: Path, stamp: int) -> tuple[list[str], dict[tuple[int, int], list[dict[str, str]]]]:
+    """The curves of a pack by split and seed. stamp: when the file was last changed."""
+    heads, rows = read_table(path)
+    runs: dict[tuple[int, int], list[dict[str, str]]] = {}
+    try:
+        for row in rows:
+            runs.setdefault((int(row.pop("split")), int(row.pop("seed"))), []).append(row)
+    except (KeyError, ValueError, TypeError) as error:
+        raise RecordError(f"{shown(path)} can't be read: a row without split or seed") from error
+    return [head for head in heads if head not in ("split", "seed")], runs
+
+
+# ---------------------------------------------------------------------------- writing
 
 
 def of_part(row: Row, part: str) -> dict[str, float]:
@@ -86,11 +159,126 @@ def line(row: Row) -> str:
     return json.dumps(finite(row)) + "\n"
 
 
-def curve_csv(rows: list[Row]) -> bytes:
-    """Rows as gzipped CSV; the same rows give the same bytes."""
+def curve_csv(rows: Sequence[Row], selected: int | None = None) -> bytes:
+    """Rows as gzipped CSV, thinned; the same rows, the same bytes. selected: the step of a row to keep."""
     names = list(dict.fromkeys(name for row in rows for name in row))
+    return gzip.compress(_csv(names, thinned(rows, selected)), mtime=0)
+
+
+def thinned(rows: Sequence[Row], selected: int | None = None) -> list[Row]:
+    """At most MOST rows, evenly spaced, with the first, the last and the selected one.
+
+    Rows that lack a column, such as a score on test, are thinned apart from those that have it, so that each
+    column keeps as many values as it can.
+    """
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        kinds.setdefault(tuple(k for k, value in row.items() if value not in (None, "")), []).append(i)
+    kept: set[int] = set()
+    for indices in kinds.values():
+        if len(indices) <= MOST:
+            kept.update(indices)
+            continue
+        kept.update(indices[i] for i in np.linspace(0, len(indices) - 1, MOST - 1).round().astype(int))
+        kept.update(i for i in indices if selected is not None and str(rows[i].get("step")) == str(selected))
+    return [rows[i] for i in sorted(kept)]
+
+
+def _csv(names: Sequence[str], rows: Iterable[Row]) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
-    return gzip.compress(text.getvalue().encode(), mtime=0)
+    writer.writerows({name: _digits(value) for name, value in row.items()} for row in rows)
+    return text.getvalue().encode()
+
+
+def _digits(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _rounded(path: Path) -> Table:
+    """The curve of a run, its numbers to 6 digits. RecordError where something is no number."""
+    heads, rows = read_table(path)
+    try:
+        return heads, [{name: _number(text) for name, text in row.items()} for row in rows]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+
+
+def _number(text: str) -> str:
+    whole = not text or text.removeprefix("-").isdecimal()
+    return text if whole else _digits(float(text))
+
+
+_NAME = re.compile(rf"(\w+)-split(\d+)-seed(\d+){re.escape(OWN)}")
+
+
+def pack(folder: Path) -> int:
+    """Join the curves of each setting in a folder into one file; how many files of runs went into it.
+
+    The joined file is whole before any other is removed. RecordError, and nothing is removed, where two packs
+    disagree on a run.
+    """
+    own: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob(f"*{OWN}")):
+        if match := _NAME.fullmatch(path.name):
+            own.setdefault(match[1], []).append(path)
+    old = {path.name.partition("-")[0] for path in folder.glob(f"*-*{PACKED}")}
+    return sum(_pack_one(folder, identity, own.get(identity, [])) for identity in sorted({*own, *old}))
+
+
+def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
+    old = packs(folder, identity)  # several where two machines were merged
+    if not own and len(old) == 1:
+        return 0
+    heads: dict[str, None] = {}
+    runs: dict[tuple[int, int], list[dict[str, str]]] = {}
+    source: dict[tuple[int, int], Path] = {}
+    for path in old:
+        names, packed = _packed(path, path.stat().st_mtime_ns)
+        heads |= dict.fromkeys(names)
+        for at, rows in packed.items():
+            if runs.setdefault(at, rows) != rows:
+                raise RecordError(
+                    f"{shown(source[at])} and {shown(path)} have different curves of split {at[0]} "
+                    f"seed {at[1]}. Delete the file that is wrong."
+                )
+            source[at] = path
+    before = {path: path.read_bytes() for path in own}
+    for path in own:  # newer than what was packed
+        names, rows = _rounded(path)
+        heads |= dict.fromkeys(names)
+        match = _NAME.fullmatch(path.name)
+        assert match
+        runs[int(match[2]), int(match[3])] = rows
+    content = _csv(
+        ["split", "seed", *heads],
+        [
+            {"split": split, "seed": seed, **row}
+            for (split, seed), rows in sorted(runs.items())
+            for row in rows
+        ],
+    )
+    made = folder / f"{identity}-{hashlib.sha256(content).hexdigest()[:8]}{PACKED}"
+    compressed = _lzma().compress(content)
+    files.write(made, lambda file: file.write(compressed))
+    for path in own:
+        if path.read_bytes() == before[path]:  # else a run has just been made anew
+            path.unlink()
+    for path in old:
+        if path != made:
+            path.unlink()
+    return len(own)
+
+
+def thin_file(path: Path, selected: int | None) -> None:
+    """Bring a curve that an older physml wrote to the digits and rows of today."""
+    heads, rows = _rounded(path)
+    content = gzip.compress(_csv(heads, thinned(rows, selected)), mtime=0)
+    if content != path.read_bytes():
+        files.write(path, lambda file: file.write(content))
+
+
+def own_path(record_path: Path) -> Path:
+    """Where the curve of a run is written: beside its record."""
+    return record_path.with_name(record_path.stem + OWN)

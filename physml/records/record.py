@@ -1,28 +1,27 @@
-"""The JSON file a run leaves: the only thing that tables read. No torch here."""
+"""The files a run leaves, and how they are read: the only thing that tables read. No torch here.
 
+A record lies in two JSON files: one for the run, one for all that the runs of its setting share. The
+setting's file is named by a hash of its content, so it is never rewritten, and two machines are merged by
+copying files.
+"""
+
+import hashlib
 import json
 import math
-import reprlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from physml import files
 from physml.errors import RecordError
 from physml.paths import results_roots, shown
+from physml.records import schema
+from physml.records.schema import SCHEMA, Record
 
-SCHEMA = 1
-REQUIRED: dict[str, tuple[type, ...]] = {
-    "schema": (int,),
-    "experiment": (str, type(None)),
-    "identity": (str,),
-    "split": (int,),
-    "seed": (int,),
-    "status": (str,),
-    "metrics": (dict, type(None)),
-    "config": (dict,),
-}
+RUNS = "*-split*-seed*.json"
 
 
 @dataclass(frozen=True)
@@ -48,42 +47,142 @@ class Place:
         return Path("runs") / self.folder / f"{self.stem}.json"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """One record. RecordError if the file is unreadable, truncated, foreign or of a newer schema."""
+# ---------------------------------------------------------------------------- reading
+
+
+def read(path: Path) -> Record:
+    """One record, joined with its setting. RecordError if it is unreadable, truncated, foreign or newer."""
+    return cast(Record, _read(path)[0])
+
+
+def schema_of(path: Path) -> int:
+    """The schema that a record is written in."""
+    return _read(path)[1]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], int]:
+    content = _json(path)
+    found = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(content, dict) and "schema" in content and type(found) is not int:
+        raise _foreign(path, f"its schema is {found!r}")
+    if isinstance(found, int) and found > SCHEMA:
+        raise RecordError(
+            f"{shown(path)} has schema {found}; this physml reads up to {SCHEMA}. Update physml."
+        )
+    record = content
+    if found is not None:
+        record = _joined(path, content) if found == SCHEMA else schema.upgraded(content)
+    if (said := schema.problem(record)) is not None:
+        raise _foreign(path, said)
+    return record, int(found or 0)
+
+
+def _foreign(path: Path, what: str) -> RecordError:
+    return RecordError(f"{shown(path)} is not a record of physml: {what}. Move it away.")
+
+
+def _json(path: Path) -> Any:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecordError(f"{shown(path)} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:  # no JSON, no UTF-8, a number of thousands of digits
         raise RecordError(f"{shown(path)} is damaged: {error}. Delete it and run again.") from error
-    known = record if isinstance(record, dict) else {}
-    wrong = [f"it has no {key}" for key in REQUIRED if key not in known]
-    wrong += [
-        f"its {key} is {reprlib.repr(known[key])}"
-        for key, kinds in REQUIRED.items()
-        if key in known and type(known[key]) not in kinds
-    ]
-    if wrong:
-        raise RecordError(f"{shown(path)} is not a record of physml: {', '.join(wrong)}. Move it away.")
-    if record["schema"] > SCHEMA:
+    except RecursionError as error:
         raise RecordError(
-            f"{shown(path)} has schema {record['schema']}; this physml reads up to {SCHEMA}. Update physml."
+            f"{shown(path)} is damaged: it is nested too deeply. Delete it and run again."
+        ) from error
+
+
+def _joined(path: Path, run: dict[str, Any]) -> dict[str, Any]:
+    identity, digest = run.get("identity"), run.get("setting")
+    for key, value in {"identity": identity, "setting": digest}.items():
+        if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{8}", value):
+            raise _foreign(path, f"its {key} is {value!r}" if key in run else f"it has no {key}")
+    file = setting_path(path.parent, str(identity), str(digest))
+    try:
+        stamp = file.stat().st_mtime_ns
+    except OSError as error:
+        raise RecordError(
+            f"{shown(path)} belongs to the setting {shown(file)}, which cannot be read: {error.strerror}. "
+            "Put that file beside the record again."
+        ) from error
+    shared = _setting(file, stamp)
+    own = {key: value for key, value in run.items() if key != "setting"}
+    at = {key: run.get(key) for key in ("split", "seed")}
+    joined = {**shared, **own, "config": {**shared["config"], **at}}
+    if isinstance(own.get("data"), dict):
+        joined["data"] = {**(shared.get("data") or {}), **own["data"]}
+    return joined
+
+
+@lru_cache(maxsize=256)
+def _setting(path: Path, stamp: int) -> dict[str, Any]:
+    """The content of a setting's file, checked against its name. stamp: when the file was last changed."""
+    content = _json(path)
+    identity, _, digest = path.name.removesuffix(SETTING).partition("-")
+    if (
+        not isinstance(content, dict)
+        or schema.too_deep(content)
+        or not isinstance(content.get("config"), dict)
+    ):
+        raise RecordError(f"{shown(path)} is not a setting of physml. Put the right file there.")
+    if content.get("identity") != identity or _digest(content) != digest:
+        raise RecordError(
+            f"{shown(path)} is not what its name says: it has identity {content.get('identity')} and hash "
+            f"{_digest(content)}. Put the right file there."
         )
-    return record
+    return content
 
 
-def write(path: Path, record: dict[str, Any]) -> None:
-    files.write_json(path, finite(record))
-
-
-def records(folder: str, roots: Iterable[Path] | None = None) -> list[dict[str, Any]]:
+def records(folder: str, roots: Iterable[Path] | None = None) -> list[Record]:
     """All records of an experiment in all results roots; the first root wins. Each gets a `path`."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Record] = {}
     for root in results_roots() if roots is None else roots:
-        for path in sorted((root / "runs" / folder).glob("*-split*-seed*.json")):
+        for path in sorted((root / "runs" / folder).glob(RUNS)):
             if path.name not in found:
                 found[path.name] = {**read(path), "path": str(path)}
     return list(found.values())
+
+
+# ---------------------------------------------------------------------------- writing
+
+SETTING = ".setting.json"
+
+
+def write(path: Path, record: Mapping[str, Any]) -> None:
+    """The setting's file, if it is not there, then the run's: each whole or not at all."""
+    setting, run = split(finite(dict(record)))
+    file = setting_path(path.parent, run["identity"], run["setting"])
+    try:
+        there = _json(file) == setting
+    except RecordError:
+        there = False
+    if not there:
+        files.write_json(file, setting)
+    files.write_json(path, run)
+
+
+def setting_path(folder: Path, identity: str, digest: str) -> Path:
+    return folder / f"{identity}-{digest}{SETTING}"
+
+
+def split(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What goes to the setting's file, and what to the run's, which names the other by its hash."""
+    config, data = dict(record["config"]), record.get("data")
+    for key in ("split", "seed"):
+        config.pop(key, None)
+    shared: dict[str, Any] = {key: record[key] for key in schema.SHARED if key in record} | {"config": config}
+    run = {key: value for key, value in record.items() if key not in (*schema.SHARED, "path", "skipped")}
+    if isinstance(data, dict):
+        shared["data"] = {key: value for key, value in data.items() if key != "sizes"}
+        run |= {"data": {"sizes": data["sizes"]}} if "sizes" in data else {}
+    first = {"schema": SCHEMA, "experiment": record["experiment"], "identity": record["identity"]}
+    return shared, first | {"setting": _digest(shared)} | {k: v for k, v in run.items() if k not in first}
+
+
+def _digest(setting: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def finite(value: Any) -> Any:
@@ -100,11 +199,15 @@ def finite(value: Any) -> Any:
 
 
 def differences(a: Any, b: Any, where: str = "") -> list[tuple[str, Any, Any]]:
-    """Leaves in which two records differ: (key, in a, in b)."""
+    """Leaves in which two records differ: (key, in a, in b). Lists of named things are compared by name."""
+    a, b = _by_name(a), _by_name(b)
     if isinstance(a, dict) and isinstance(b, dict):
         keys = sorted({*a, *b})
         return [d for k in keys for d in differences(a.get(k), b.get(k), f"{where}.{k}" if where else str(k))]
     return [] if a == b else [(where, a, b)]
 
 
-Record = Mapping[str, Any]
+def _by_name(value: Any) -> Any:
+    if isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value):
+        return {str(one["name"]): {k: v for k, v in one.items() if k != "name"} for one in value}
+    return value

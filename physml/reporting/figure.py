@@ -8,7 +8,7 @@ import numpy as np
 
 from physml.errors import DataError, RecordError
 from physml.records.curves import read_array, read_curve, read_scores
-from physml.records.record import Record
+from physml.records.schema import Record
 from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
 from physml.reporting.simulated_figure import simulate
 from physml.reporting.state import State
@@ -96,7 +96,7 @@ def _measured(
     wanted = [(split, seed) for split in spec.splits for seed in spec.seeds_of(series)]
     done = len(runs.finished)
     found = list(runs.finished.values())
-    shorts = tuple(sorted({record["short"] for record in found if record.get("short")}))
+    shorts = tuple(sorted({short for record in found if (short := record.get("short"))}))
     if any((runs.experiment, *at) in running for at in wanted):
         state = State("running")
     elif done < len(wanted):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from physml.data.datasets import UNVERIFIED
-from physml.records.record import SCHEMA, Record
+from physml.records.schema import SCHEMA, Record
 from physml.reporting import stats
 from physml.reporting.state import State
 from physml.reporting.stats import ClaimVerdict, Published, Summary
@@ -243,8 +243,8 @@ def _cell(
         tolerance=tol,
         params_ours=some[0].get("n_parameters") if some else None,
         params_paper=cell.params,
-        train_s=_mean(r.get("cost", {}).get("train_s") for r in some),
-        ms_per_step=_mean(r.get("cost", {}).get("ms_per_step") for r in some),
+        train_s=_mean(cost["train_s"] for r in some if (cost := r.get("cost"))),
+        ms_per_step=_mean(cost["ms_per_step"] for r in some if (cost := r.get("cost"))),
         yours=tuple(_yours(record, column, runs) for record in yours),
         extra=row.extra,
     )
@@ -365,9 +365,9 @@ def _facts(records: Sequence[Record]) -> Facts:
 
     days = sorted(day[:10] for day in each("ended"))
     provenance = {
-        r["experiment"]: str(r["provenance"]["kind"])
+        r["experiment"]: str(given["kind"])
         for r in records
-        if (r.get("provenance") or {}).get("kind")
+        if (given := r.get("provenance")) and given.get("kind")
     }
     return Facts(
         commits=each("code", "commit"),
@@ -387,9 +387,9 @@ def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """Data files whose bytes were not compared with a published checksum, by what was done instead."""
     found: dict[str, set[str]] = {}
     for record in records:
-        for name, how in ((record.get("data") or {}).get("verified") or {}).items():
-            if how not in ("bytes", "fixture"):
-                found.setdefault(how, set()).add(name)
+        for file in record.get("data", {}).get("files", ()):
+            if (how := file.get("verified")) not in (None, "bytes", "fixture"):
+                found.setdefault(how, set()).add(file["name"])
     return {how: tuple(sorted(names)) for how, names in sorted(found.items())}
 
 

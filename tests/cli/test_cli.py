@@ -1,7 +1,6 @@
 """The command line: exit codes, messages for people, what is imported, what is printed into pipes."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -19,6 +18,7 @@ from physml.data.datasets import dataset_names
 from physml.data.store import Store
 from physml.errors import DataError
 from physml.paths import ROOT
+from physml.records import record
 from physml.reporting.table_spec import experiments_of, find_table, load_table
 
 HEAVY = ("torch", "hydra", "omegaconf", "rich", "yaml", "numpy", "scipy", "optuna", "wandb", "matplotlib")
@@ -273,7 +273,7 @@ def test_a_run_leaves_a_record_and_a_second_start_says_done(
 ) -> None:
     code, out, _ = physml("run", *TINY)
     assert code == 0
-    (path,) = (own_roots / "results" / "runs" / "adhoc" / "adding-lem").glob("*.json")
+    (path,) = (own_roots / "results" / "runs" / "adhoc" / "adding-lem").glob(record.RUNS)
     assert out.startswith(f"finished: {path.relative_to(own_roots)}\n")
     assert "mse" in out
     before = path.read_bytes()
@@ -282,7 +282,7 @@ def test_a_run_leaves_a_record_and_a_second_start_says_done(
     assert out.startswith("finished already")
     assert "--force trains it again" in out
     assert path.read_bytes() == before
-    assert json.loads(before)["config"]["experiment"] is None
+    assert record.read(path)["config"]["experiment"] is None
 
 
 def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roots: Path) -> None:

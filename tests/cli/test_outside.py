@@ -1,6 +1,5 @@
 """From a folder that is not the repository: a model of one's own, as a run and as a row; rows that break."""
 
-import json
 import os
 import re
 import shutil
@@ -8,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,8 @@ from physml.config.compose import Composed, compose
 from physml.execution import requested_runs
 from physml.execution.run_spec import spec_of
 from physml.paths import ROOT
+from physml.records import record
+from physml.records.schema import Record
 from physml.reporting.table_spec import experiments_of, find_table, load_table
 
 MY_RNN = '''"""A leaky average of a driven tanh."""
@@ -80,8 +80,8 @@ def physml(folder: Path, tmp_path: Path) -> Physml:
     return call
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(folder.rglob("*-split*-seed*.json"))]
+def records(folder: Path) -> list[Record]:
+    return [record.read(path) for path in sorted(folder.rglob(record.RUNS))]
 
 
 def row_of(out: str, label: str) -> str:

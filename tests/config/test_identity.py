@@ -244,8 +244,14 @@ def test_a_smoke_run_is_kept_out_of_the_checkouts_records(
 def test_two_configs_never_share_a_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     one = spec("seed=99")
-    kept = dict.fromkeys(record.REQUIRED) | {"schema": record.SCHEMA, "identity": one.place.identity}
-    kept |= {"status": "finished", "config": one.config, "seed": 99, "split": 0}
+    kept = {
+        "schema": record.SCHEMA,
+        "experiment": "x",
+        "identity": one.place.identity,
+        "seed": 99,
+        "split": 0,
+    }
+    kept |= {"status": "finished", "config": one.config, "metrics": {"best": None, "last": None}}
     record.write(one.record_path, kept | {"hashed": payload(one.config)})
     assert existing(one) is not None
     record.write(one.record_path, kept | {"hashed": payload(BASE)})

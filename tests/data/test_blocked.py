@@ -1,6 +1,5 @@
 """Absent data block a run and nothing else: said without torch, before anything is built, with what helps."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,8 @@ from physml.errors import DataError
 from physml.execution import planning
 from physml.execution.run_spec import spec_of
 from physml.paths import ROOT
+from physml.records import record
+from physml.records.schema import Record
 
 HAR = "experiment=cornn/har2-cornn"
 SHORT = ("trainer.max_steps=1", "trainer.epochs=1", "model.d_hidden=4", "tracker=none")
@@ -31,8 +32,8 @@ def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def records(roots: Path) -> list[dict]:
-    return [json.loads(path.read_text()) for path in sorted(roots.rglob("runs/**/*-seed*.json"))]
+def records(roots: Path) -> list[Record]:
+    return [record.read(path) for path in sorted(roots.rglob("runs/**/*-seed*.json"))]
 
 
 def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_record_says_how_far_its_data_are_known(
         return
     (made,) = records(roots)
     assert made["status"] == "finished" and made["data"]["kind"] == kind
-    assert set(made["data"]["sha256"]) == {"UCI HAR Dataset.zip"}
+    assert [file["name"] for file in made["data"]["files"]] == ["UCI HAR Dataset.zip"]
     assert made["config"]["data"] == {"verify": how}
 
 

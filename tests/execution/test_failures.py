@@ -1,7 +1,5 @@
 """What goes wrong in a run: bad data stop it with exit code 2, all else becomes its status and reason."""
 
-import json
-
 import pytest
 import run_harness as h
 import torch
@@ -9,6 +7,7 @@ import torch
 from physml.cli import main
 from physml.errors import ConfigError, DataError
 from physml.execution.attempt import explained
+from physml.records.record import read
 
 
 def run(overrides, *flags):
@@ -16,7 +15,7 @@ def run(overrides, *flags):
 
 
 def record(overrides):
-    return json.loads(h.spec_of(overrides).record_path.read_text())
+    return read(h.spec_of(overrides).record_path)
 
 
 def test_a_loss_that_is_not_a_number_is_divergence(capsys):

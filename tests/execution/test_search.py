@@ -75,7 +75,7 @@ def test_a_search_to_its_end_and_again(conf, tmp_path, forked, capsys):
     for row in rows:
         assert 1e-3 <= row["point"]["optim.lr"] <= 5e-2 and 0 <= row["point"]["net.dropout"] <= 0.5
         folder = tmp_path / "results" / "runs" / "adhoc" / "search" / ID / f"{row['trial']:03d}"
-        (path,) = folder.glob("*.json")
+        (path,) = folder.glob(record.RUNS)
         made = record.read(path)
         assert made["seed"] == 7 and made["identity"] == row["identity"]
         assert row["value"] == made["metrics"]["best"]["valid"]["rmse"]

@@ -13,6 +13,7 @@ from physml.config import studies
 from physml.config.load import structure
 from physml.errors import ConfigError, DataError, RecordError
 from physml.paths import CONF
+from physml.records.schema import SCHEMA
 from physml.reporting import figure as figures
 from physml.reporting import simulated_figure as simulated_figures
 from physml.reporting.figure import Curve, Figure, collect, state_lines
@@ -67,7 +68,7 @@ def record(folder: Path, experiment: str, seed: int, **changes: Any) -> dict[str
     arrays = {"dt_n": np.linspace(0, 1, 50, dtype=np.float32), "dtbar_n": np.full((5, 10), 0.02)}
     np.savez(folder / f"{stem}.npz", **arrays)  # type: ignore[arg-type]
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "experiment": experiment,
         "identity": IDENTITY + experiment,
         "split": 0,

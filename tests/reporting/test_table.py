@@ -18,6 +18,7 @@ from physml.config import studies
 from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
+from physml.records.schema import SCHEMA
 from physml.reporting import table_spec as tables
 from physml.reporting.document import FORMS, Screen, write
 from physml.reporting.stats import N_FOR_VERDICT
@@ -41,7 +42,7 @@ def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any)
     last128 = None if rmse is None else rmse * 1.01
     metrics = {"best": {"test": {"rmse": rmse, "rmse_last128": last128}}}
     made: dict[str, Any] = {
-        "schema": 1,
+        "schema": SCHEMA,
         "experiment": experiment,
         "protocol": "official",
         "identity": identity(experiment),
@@ -540,7 +541,8 @@ def test_runs_on_unverified_data_are_not_comparable() -> None:
 
 def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     how = {"a.zip": "content", "b.ts": "first seen", "c.gz": "bytes"}
-    runs = [record("t/agrees", k, 0.01, data={"kind": "content-verified", "verified": how}) for k in range(2)]
+    data = {"kind": "content-verified", "files": [{"name": n, "verified": v} for n, v in how.items()]}
+    runs = [record("t/agrees", k, 0.01, data=data) for k in range(2)]
     made = collect(spec(), ids("t/agrees"), runs)
     assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
     lines = fact_lines(made)

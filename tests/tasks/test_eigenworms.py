@@ -1,6 +1,5 @@
 """EigenWorms: the splits, the sub-sampling, the inputs of Morrill et al."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from physml.data.store import Store
 from physml.errors import InputError
 from physml.execution import planning
 from physml.execution.run_spec import spec_of
+from physml.records import record
 from physml.reporting.table_spec import experiments_of, find_table, load_table
 from physml.task.base import Part
 from tasks.eigenworms import EigenWorms, pooled, stratified
@@ -213,5 +213,5 @@ def test_placing_the_two_files_unblocks_the_table(
     short = ("trainer.epochs=1", "trainer.max_steps=1", "tracker=none")
     assert main.main(["run", "experiment=lem/eigenworms-lem", *short]) == 0
     (path,) = tmp_path.rglob("eigenworms-lem/*-seed0.json")
-    data = json.loads(path.read_text())["data"]
+    data = record.read(path)["data"]
     assert data["kind"] == "pinned" and data["sizes"] == {"train": 181, "valid": 39, "test": 39}

@@ -1,0 +1,51 @@
+"""The command `physml records`: files of results/runs brought up to date, packed, made into runs.csv."""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from physml.paths import results_root, shown
+
+DESCRIPTION = """convert: records of an older schema, and their curves, to that of today
+pack: the curves of each setting into one file
+export: runs.csv, a row per run, from the records of tables
+Given several, they are done in this order. All may be stopped and started again."""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "records",
+        help="convert, pack or export the records of results/runs",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("actions", nargs="+", choices=("convert", "pack", "export"), metavar="ACTION")
+    parser.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.records import curves, export
+    from physml.records.convert import convert
+
+    root = results_root()
+    runs = root / "runs"
+    if "convert" in options.actions:
+        paths = export.run_files(root, adhoc=True)
+        changed = sum(convert(path) for path in _tracked(paths, "converting records"))
+        print(f"converted {changed} of {len(paths)} records below {shown(runs)}")
+    if "pack" in options.actions:
+        folders = sorted({path.parent for path in runs.rglob("*.csv.?z")})
+        packed = sum(curves.pack(folder) for folder in _tracked(folders, "packing curves"))
+        print(f"packed the curves of {packed} runs below {shown(runs)}")
+    if "export" in options.actions:
+        print(f"written: {shown(export.write_runs_csv(root))}")
+    return 0
+
+
+def _tracked(paths: list[Path], what: str) -> Iterable[Path]:
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(paths, what, console=console, transient=True, disable=not console.is_terminal)

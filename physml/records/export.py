@@ -1,0 +1,69 @@
+"""runs.csv: a row per run, made from the records of a results root, for pandas and other readers."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from physml import files
+from physml.records import record
+from physml.records.schema import Record
+
+NAME = "runs.csv"
+ADHOC = "adhoc"  # the folder of runs that belong to no table
+
+# Column -> the keys that lead to its value in a record. Columns such as best/test/rmse follow.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    **{key: (key,) for key in ("experiment", "identity", "split", "seed", "status", "reason", "protocol")},
+    **{key: (key,) for key in ("precision", "backend", "short")},
+    "provenance": ("provenance", "kind"),
+    "data": ("data", "kind"),
+    "fingerprint": ("data", "fingerprint"),
+    **{f"selected_{key}": ("selected", key) for key in ("step", "epoch")},
+    **{key: (key,) for key in ("n_steps", "n_epochs", "n_parameters", "n_parameters_printed")},
+    **{key: ("cost", key) for key in ("train_s", "eval_s", "ms_per_step", "peak_memory_mib")},
+    **{key: ("code", key) for key in ("commit", "dirty", "version")},
+    **{key: ("machine", key) for key in ("device", "cpu", "torch")},
+    **{key: (key,) for key in ("started", "ended")},
+}
+
+
+def run_files(root: Path, *, adhoc: bool = False) -> list[Path]:
+    """The files of all runs below a results root, in a fixed order."""
+    paths = (root / "runs").rglob(record.RUNS)
+    own = root / "runs" / ADHOC
+    return sorted(path for path in paths if adhoc or own not in path.parents)
+
+
+def runs_csv(root: Path) -> str:
+    """The content of runs.csv."""
+    rows = [_row(record.read(path)) for path in run_files(root)]
+    rows.sort(key=lambda row: (row["experiment"], row["identity"], row["split"], row["seed"]))
+    metrics = sorted({name for row in rows for name in row} - COLUMNS.keys())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*COLUMNS, *metrics], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write_runs_csv(root: Path) -> Path:
+    files.write_text(root / NAME, runs_csv(root))
+    return root / NAME
+
+
+def _row(made: Record) -> dict[str, Any]:
+    metrics = {
+        f"{which}/{part}/{name}": value
+        for which, parts in (("best", made["metrics"]["best"]), ("last", made["metrics"]["last"]))
+        for part, scores in (parts or {}).items()
+        for name, value in scores.items()
+    }
+    return {column: _value(made, keys) for column, keys in COLUMNS.items()} | metrics
+
+
+def _value(made: Record, keys: tuple[str, ...]) -> Any:
+    value: Any = made
+    for key in keys:
+        value = (value or {}).get(key)
+    return value

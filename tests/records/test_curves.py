@@ -1,0 +1,161 @@
+"""Curves: six digits, thinned, packed by setting, and read the same from either file."""
+
+import gzip
+import lzma
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from physml.errors import RecordError
+from physml.records import curves
+
+IDENTITY = "0123abcd"
+
+
+def rows_of(n: int, test_every: int = 1) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for k in range(1, n + 1):
+        row = {"epoch": k, "step": 1000 * k, "seconds": 0.5, "valid/mse": 1 / (k + 0.123456789)}
+        made.append(row | ({"test/mse": 2 / (k + 0.123456789)} if k % test_every == 0 else {}))
+    return made
+
+
+def of_run(folder: Path, seed: int, identity: str = IDENTITY) -> Any:
+    """The parts of a record by which its curve is found."""
+    stem = f"{identity}-split0-seed{seed}"
+    path = str(folder / f"{stem}.json")
+    return {"identity": identity, "split": 0, "seed": seed, "path": path, "curve": f"{stem}.curve.csv.gz"}
+
+
+def write(folder: Path, seed: int, rows: list[dict[str, Any]]) -> Any:
+    made = of_run(folder, seed)
+    curves.own_path(Path(made["path"])).write_bytes(curves.curve_csv(rows))
+    return made
+
+
+def packed_elsewhere(folder: Path, seed: int, rows: list[dict[str, Any]]) -> None:
+    """A pack of one curve, made on another machine and copied here."""
+    with tempfile.TemporaryDirectory() as there:
+        write(Path(there), seed, rows)
+        curves.pack(Path(there))
+        (file,) = Path(there).iterdir()
+        shutil.copy(file, folder)
+
+
+def steps(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["step"] for row in rows]
+
+
+def test_a_short_curve_keeps_all_rows_and_six_digits(tmp_path: Path) -> None:
+    rows = rows_of(curves.MOST)
+    made = write(tmp_path, 0, rows)
+    text = gzip.decompress((tmp_path / made["curve"]).read_bytes()).decode().splitlines()
+    assert text[:2] == ["epoch,step,seconds,valid/mse,test/mse", "1,1000,0.5,0.89011,1.78022"]
+    at, values = curves.read_curve(made, "valid/mse")
+    assert at.tolist() == steps(rows)
+    np.testing.assert_allclose(values, [row["valid/mse"] for row in rows], rtol=5e-6)
+
+
+def test_a_long_curve_is_thinned_evenly_and_keeps_first_last_and_selected() -> None:
+    rows = rows_of(5000)
+    kept = steps(curves.thinned(rows, selected=1_234_000))
+    assert len(kept) <= curves.MOST
+    assert (kept[0], kept[-1]) == (1000, 5_000_000) and 1_234_000 in kept
+    assert max(np.diff(kept)) <= 2 * 5_000_000 / curves.MOST
+
+
+def test_thinning_again_changes_nothing() -> None:
+    once = curves.thinned(rows_of(5000, test_every=7), selected=1_234_000)
+    assert curves.thinned(once, selected=1_234_000) == once
+
+
+def test_runs_of_one_length_keep_the_same_steps() -> None:
+    first, second = (set(steps(curves.thinned(rows_of(5000), selected=s))) for s in (5_000, 1_234_000))
+    assert len(first ^ second) <= 2
+
+
+def test_rare_test_scores_survive_the_thinning() -> None:
+    kept = curves.thinned(rows_of(5000, test_every=100))
+    assert sum("test/mse" in row for row in kept) == 50
+
+
+def test_a_packed_curve_reads_as_it_did_before(tmp_path: Path) -> None:
+    records = [write(tmp_path, seed, rows_of(40 + seed, test_every=1 + seed)) for seed in range(3)]
+    before = [curves.read_curve(one, "test/mse") for one in records]
+    assert curves.pack(tmp_path) == 3
+    (file,) = tmp_path.iterdir()
+    assert lzma.decompress(file.read_bytes()).startswith(b"split,seed,epoch,step,")
+    for one, (at, values) in zip(records, before, strict=True):
+        packed = curves.read_curve(one, "test/mse")
+        np.testing.assert_array_equal(packed[0], at)
+        np.testing.assert_array_equal(packed[1], values)
+    content = file.read_bytes()
+    assert curves.pack(tmp_path) == 0 and file.read_bytes() == content
+
+
+def test_a_run_made_anew_counts_before_its_packed_curve_and_replaces_it(tmp_path: Path) -> None:
+    for seed in range(2):
+        write(tmp_path, seed, rows_of(5))
+    curves.pack(tmp_path)
+    anew = write(tmp_path, 1, rows_of(9))
+    assert len(curves.read_curve(anew, "test/mse")[0]) == 9
+    assert curves.pack(tmp_path) == 1
+    assert len(list(tmp_path.iterdir())) == 1
+    assert len(curves.read_curve(anew, "test/mse")[0]) == 9
+    assert len(curves.read_curve(of_run(tmp_path, 0), "test/mse")[0]) == 5
+
+
+def test_packs_of_two_machines_are_read_side_by_side_and_joined(tmp_path: Path) -> None:
+    for seed in range(2):
+        packed_elsewhere(tmp_path, seed, rows_of(5 + seed))
+    assert len(curves.packs(tmp_path, IDENTITY)) == 2
+    for count in (2, 1):
+        assert len(curves.packs(tmp_path, IDENTITY)) == count
+        for seed in range(2):
+            assert len(curves.read_curve(of_run(tmp_path, seed), "valid/mse")[0]) == 5 + seed
+        curves.pack(tmp_path)
+
+
+def test_packs_that_disagree_are_named_and_kept(tmp_path: Path) -> None:
+    for n in (5, 6):
+        packed_elsewhere(tmp_path, 0, rows_of(n))
+    with pytest.raises(RecordError, match=r"have different curves of split 0 seed 0\. Delete the file"):
+        curves.pack(tmp_path)
+    assert len(curves.packs(tmp_path, IDENTITY)) == 2
+
+
+def test_a_damaged_curve_stops_its_packing_and_is_kept(tmp_path: Path) -> None:
+    whole, cut = write(tmp_path, 0, rows_of(5)), write(tmp_path, 1, rows_of(5))
+    path = tmp_path / cut["curve"]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(RecordError, match=rf"{path.name} can't be read"):
+        curves.pack(tmp_path)
+    assert (tmp_path / whole["curve"]).exists() and path.exists()
+    path.write_bytes(gzip.compress(b"epoch,step,test/mse\n1,10,low\n"))
+    with pytest.raises(RecordError, match=rf"{path.name} can't be read: could not convert"):
+        curves.pack(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no xz", lzma.compress(b"split,step\n,1\n"), lzma.compress(b"\xff")]
+)
+def test_a_damaged_pack_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / f"{IDENTITY}-00000000.curves.csv.xz"
+    file.write_bytes(content)
+    with pytest.raises(RecordError, match=r"curves\.csv\.xz can't be read"):
+        curves.read_curve(of_run(tmp_path, 0), "test/mse")
+
+
+def test_a_curve_that_is_nowhere_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"seed0\.curve\.csv\.gz can't be read: .*No such file"):
+        curves.read_curve(of_run(tmp_path, 0), "test/mse")
+
+
+def test_a_curve_without_a_finite_value_says_so(tmp_path: Path) -> None:
+    made = write(tmp_path, 0, [{"step": 1, "test/mse": float("nan")}])
+    with pytest.raises(RecordError, match="has no finite value of test/mse"):
+        curves.read_curve(made, "test/mse")

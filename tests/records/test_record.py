@@ -1,0 +1,227 @@
+"""Records: a run's file joined with its setting's, older schemas, and files that cannot be used."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from physml.cli import main
+from physml.errors import RecordError
+from physml.records import record
+from physml.records.convert import convert
+from physml.records.schema import SCHEMA
+
+IDENTITY = "0123abcd"
+
+
+def made(**changes: Any) -> dict[str, Any]:
+    """A small record of today, whole."""
+    return {
+        "schema": SCHEMA,
+        "experiment": "t/a",
+        "identity": IDENTITY,
+        "split": 0,
+        "seed": 3,
+        "status": "finished",
+        "reason": None,
+        "metrics": {"best": {"test": {"mse": 0.25}}, "last": {"test": {"mse": 0.5}}},
+        "selected": {"rule": "min valid/mse", "step": 10, "epoch": 1},
+        "data": {
+            "version": 1,
+            "sizes": {"test": 8},
+            "files": [{"name": "a.zip", "sha256": "0f", "verified": "bytes"}],
+        },
+        "config": {"seed": 3, "split": 0, "profile": "full", "model": {"dt": 0.1}},
+        "hashed": {"model": {"dt": 0.1}},
+        "curve": None,
+    } | changes
+
+
+def first_schema(**changes: Any) -> dict[str, Any]:
+    """The same as one file of schema 1."""
+    data = {"version": 1, "sizes": {"test": 8}, "sha256": {"a.zip": "0f"}, "verified": {"a.zip": "bytes"}}
+    return made(schema=1, data=data) | changes
+
+
+def path_of(folder: Path, seed: int = 3) -> Path:
+    return folder / f"{IDENTITY}-split0-seed{seed}.json"
+
+
+def setting_of(folder: Path) -> Path:
+    (path,) = folder.glob("*.setting.json")
+    return path
+
+
+def change(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    record.write(path_of(tmp_path), made())
+    assert record.read(path_of(tmp_path)) == made()
+
+
+def test_runs_of_a_setting_share_one_file(tmp_path: Path) -> None:
+    for seed in range(4):
+        record.write(path_of(tmp_path, seed), made(seed=seed, config=made()["config"] | {"seed": seed}))
+    assert len(list(tmp_path.iterdir())) == 5
+    assert "config" not in json.loads(path_of(tmp_path).read_text())
+    assert [record.read(path_of(tmp_path, k))["config"]["seed"] for k in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_run_that_differs_in_what_is_shared_has_a_setting_of_its_own(tmp_path: Path) -> None:
+    other = made(seed=4, config=made()["config"] | {"seed": 4, "tracker": "wandb"})
+    record.write(path_of(tmp_path), made())
+    record.write(path_of(tmp_path, 4), other)
+    assert len(list(tmp_path.glob("*.setting.json"))) == 2
+    assert [record.read(path_of(tmp_path, k)) for k in (3, 4)] == [made(), other]
+
+
+def test_a_damaged_setting_is_mended_by_the_next_run(tmp_path: Path) -> None:
+    record.write(path_of(tmp_path), made())
+    setting_of(tmp_path).write_text("{")
+    with pytest.raises(RecordError, match=r"setting\.json is damaged"):
+        record.read(path_of(tmp_path))
+    record.write(path_of(tmp_path, 4), made(seed=4))
+    assert record.read(path_of(tmp_path)) == made()
+
+
+def test_not_a_number_becomes_null(tmp_path: Path) -> None:
+    assert record.finite({"a": [float("nan"), float("inf"), 1.5]}) == {"a": [None, None, 1.5]}
+    record.write(path_of(tmp_path), made(metrics={"best": {"test": {"mse": float("nan")}}, "last": None}))
+    assert record.read(path_of(tmp_path))["metrics"] == {"best": {"test": {"mse": None}}, "last": None}
+
+
+# ---------------------------------------------------------------------------- the older schema
+
+
+def test_schema_1_reads_as_that_of_today(tmp_path: Path) -> None:
+    path_of(tmp_path).write_text(json.dumps(first_schema()))
+    assert record.read(path_of(tmp_path)) == made()
+
+
+def test_converting_changes_the_files_and_not_the_record(tmp_path: Path) -> None:
+    path = path_of(tmp_path)
+    path.write_text(json.dumps(first_schema()))
+    before = record.read(path)
+    assert convert(path)
+    assert record.schema_of(path) == SCHEMA and record.read(path) == before
+    files = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    assert not convert(path)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == files
+
+
+# ---------------------------------------------------------------------------- what cannot be used
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schema": "one"}, "its schema is 'one'"),
+        ({"schema": True}, "its schema is True"),
+        ({"schema": 3}, f"has schema 3; this physml reads up to {SCHEMA}"),
+        ({"seed": "3"}, "its seed is '3', not a whole number"),
+        ({"seed": None}, "its seed is None, not a whole number"),
+        ({"split": True}, "its split is True, not a whole number"),
+        ({"status": "done"}, "its status is 'done', not one of finished"),
+        ({"metrics": []}, r"its metrics is \[\], not a mapping"),
+        ({"metrics": {"best": None}}, "its metrics has no last"),
+        ({"metrics": {"best": {"test": {"mse": "low"}}, "last": None}}, r"metrics\.best\.test\.mse is 'low'"),
+        ({"cost": {"train_s": 1}}, "its cost has no eval_s, ms_per_step, peak_memory_mib"),
+        ({"curve": ["a"]}, r"its curve is \['a'\], not a text"),
+        ({"identity": "../../x"}, r"its identity is '../../x'"),
+        ({"setting": "../../../x"}, r"its setting is '../../../x'"),
+        ({"setting": None}, "its setting is None"),
+        ({"note": json.loads("[" * 100 + "]" * 100)}, "nested more than 32 levels"),
+    ],
+    ids=str,
+)
+def test_a_value_of_the_wrong_kind_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    record.write(path_of(tmp_path), made())
+    change(path_of(tmp_path), **changes)
+    with pytest.raises(RecordError, match=said) as caught:
+        record.read(path_of(tmp_path))
+    assert path_of(tmp_path).name in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_files_of_schema_1_are_checked_too(tmp_path: Path) -> None:
+    path_of(tmp_path).write_text(json.dumps(first_schema(data={"sizes": [1]})))
+    with pytest.raises(RecordError, match=r"its data\.sizes is \[1\], not a mapping"):
+        record.read(path_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"schema": 2, "seed"', "is damaged"),
+        (b"", "is damaged"),
+        (b"\xff\xfe", "is damaged"),
+        (b'{"a": ' * 100_000, "is damaged"),
+        (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
+        (b'{"seed": ' + b"1" * 5000 + b"}", "is damaged"),
+        (b"[1, 2]", r"it is \[1, 2\], not a mapping"),
+        (b'{"schema": 1, "seed": 0}', "it has no experiment, identity, split, status, metrics, config"),
+        (b'{"seed": 0}', "it has no schema"),
+    ],
+    ids=["cut", "empty", "no text", "deep and cut", "deep", "digits", "a list", "keys missing", "no schema"],
+)
+def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    path_of(tmp_path).write_bytes(content)
+    with pytest.raises(RecordError, match=said) as caught:
+        record.read(path_of(tmp_path))
+    assert path_of(tmp_path).name in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"seed3\.json cannot be read: No such file"):
+        record.read(path_of(tmp_path))
+    with pytest.raises(RecordError, match=r"cannot be read: Is a directory"):
+        record.read(tmp_path)
+
+
+def test_a_run_without_its_setting_names_it(tmp_path: Path) -> None:
+    record.write(path_of(tmp_path), made())
+    setting = setting_of(tmp_path)
+    setting.unlink()
+    with pytest.raises(
+        RecordError, match=r"seed3\.json belongs to the setting .*setting\.json, which cannot"
+    ):
+        record.read(path_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"identity": "ffffffff"}, "not what its name says: it has identity ffffffff"),
+        ({"config": {"model": {"dt": 0.2}}}, "not what its name says: it has identity 0123abcd and hash"),
+        ({"config": 1}, "is not a setting of physml"),
+    ],
+    ids=["another identity", "another dt", "no config"],
+)
+def test_a_setting_that_was_changed_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    record.write(path_of(tmp_path), made())
+    change(setting_of(tmp_path), **changes)
+    with pytest.raises(RecordError, match=rf"setting\.json is {said}|setting\.json {said}"):
+        record.read(path_of(tmp_path))
+
+
+# ---------------------------------------------------------------------------- diff
+
+
+def test_diff_joins_runs_with_their_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = copy.deepcopy(made(seed=4))
+    other["config"] |= {"seed": 4, "model": {"dt": 0.2}}
+    other["data"]["files"][0]["verified"] = "content"
+    record.write(path_of(tmp_path), made())
+    record.write(path_of(tmp_path, 4), other)
+    assert main.main(["diff", str(path_of(tmp_path)), str(path_of(tmp_path, 4))]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "config.model.dt: 0.1 | 0.2",
+        "config.seed: 3 | 4",
+        "data.files.a.zip.verified: 'bytes' | 'content'",
+        "seed: 3 | 4",
+    ]
+    setting_of_first = record.split(made())[0]
+    assert setting_of_first["config"] == {"profile": "full", "model": {"dt": 0.1}}

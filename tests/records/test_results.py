@@ -1,0 +1,97 @@
+"""The records of the repository can be read, runs.csv is up to date, the README reads it rightly."""
+
+import csv
+import importlib.util
+import io
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from physml.cli import main
+from physml.paths import OWN_RESULTS, ROOT
+from physml.records import export, record
+from physml.records.schema import SCHEMA
+from physml.reporting.table_spec import find_table, load_table
+
+TIDY = "Run: physml records convert pack export"
+
+
+def test_runs_csv_is_up_to_date() -> None:
+    """Reads every record, too."""
+    assert (OWN_RESULTS / export.NAME).read_text(encoding="utf-8") == export.runs_csv(OWN_RESULTS), TIDY
+
+
+def test_curves_are_packed_and_every_setting_is_one_of_a_run() -> None:
+    runs = export.run_files(OWN_RESULTS)
+    own = [path for path in (OWN_RESULTS / "runs").rglob("*.curve.csv.gz") if "adhoc" not in path.parts]
+    assert not own, TIDY
+    assert {record.schema_of(path) for path in runs} == {SCHEMA}, TIDY
+    named = {(path.parent, json.loads(path.read_text(encoding="utf-8"))["setting"]) for path in runs}
+    found = [path for path in (OWN_RESULTS / "runs").rglob("*.setting.json") if "adhoc" not in path.parts]
+    assert {(path.parent, path.name.removesuffix(".setting.json")[-8:]) for path in found} == named
+
+
+def _readme() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("readme_commands", ROOT / "scripts" / "readme_commands.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pandas_of_the_readme_gives_the_numbers_of_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pandas")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = [b for b in _readme().blocks(text) if b.language == "python" and "pandas" in b.lines[0]]
+    monkeypatch.chdir(ROOT)
+    exec("\n".join(block.lines), {})
+    printed = dict(re.findall(r"^(lem/\S+) +(\S+ +\S+ +\d+)$", capsys.readouterr().out, re.MULTILINE))
+    table = (OWN_RESULTS / "tables" / "lem-4.md").read_text(encoding="utf-8").partition("all 1024")[0]
+    spec = load_table(find_table("lem-4"))
+    for row in spec.rows:
+        line = next(line for line in table.splitlines() if line.startswith(f"| {row.label} |"))
+        ours, runs = (cell.strip() for cell in line.split("|")[3:5])
+        mean, sd, n = printed[spec.cell(row, spec.columns[0]).experiment].split()
+        assert (f"{float(mean):.3f} ± {float(sd):.3f}", f"{n}/{n}") == (ours, runs), row.label
+
+
+# ---------------------------------------------------------------------------- the command
+
+
+def write(root: Path, folder: str, seed: int, mse: float) -> Path:
+    path = root / "runs" / folder / f"0123abcd-split0-seed{seed}.json"
+    made = {"schema": SCHEMA, "experiment": folder, "identity": "0123abcd", "split": 0, "seed": seed}
+    made |= {"status": "finished", "metrics": {"best": {"test": {"mse": mse}}, "last": None}}
+    record.write(path, made | {"config": {"seed": seed, "split": 0}, "code": {"commit": "c", "dirty": False}})
+    return path
+
+
+def test_export_has_a_row_per_run_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    for folder, seed in (("t/b", 0), ("t/a", 10), ("t/a", 2), ("adhoc/t/a", 5)):
+        write(tmp_path, folder, seed, 0.1 + seed)
+    assert main.main(["records", "export"]) == 0
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
+    assert [(row["experiment"], row["seed"]) for row in rows] == [("t/a", "2"), ("t/a", "10"), ("t/b", "0")]
+    assert [float(row["best/test/mse"]) for row in rows] == [2.1, 10.1, 0.1]
+    assert rows[0]["commit"] == "c" and rows[0]["dirty"] == "False" and rows[0]["train_s"] == ""
+
+
+def test_a_record_that_cannot_be_read_stops_the_export_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    path = write(tmp_path, "t/a", 0, 0.1)
+    path.write_text("{")
+    assert main.main(["records", "convert", "export"]) == 2
+    error = capsys.readouterr().err
+    assert str(path) in error and "is damaged" in error and error.count("\n") == 1
+    assert not (tmp_path / "runs.csv").exists()
+    with pytest.raises(SystemExit):
+        main.main(["records", "compress"])
+    assert "there is no compress" in capsys.readouterr().err
