@@ -4,7 +4,7 @@ from collections.abc import Collection
 from numbers import Integral
 from typing import TYPE_CHECKING, Protocol
 
-from physml.errors import InputError, near
+from physml.errors import InputError, suggest
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,7 @@ def within(name: str, value: float, low: float, high: float) -> None:
 
 def one_of(name: str, value: str, options: Collection[str]) -> None:
     if value not in options:
-        hint = near(str(value), options)
+        hint = suggest(str(value), options)
         raise InputError(
             f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}."
             + (f" {hint}" if hint.startswith("Did") else "")

@@ -83,11 +83,11 @@ def needed_by(purpose: str) -> Iterator[None]:
 MANY = 100  # names that a message can hold
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """A hint: the known names close to `name`, else all of them, or the first of very many.
 
     Example:
-        >>> near("lme", ["lem", "lstm"])
+        >>> suggest("lme", ["lem", "lstm"])
         'Did you mean lem?'
     """
     known = sorted(known)

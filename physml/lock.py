@@ -7,7 +7,7 @@ from pathlib import Path
 
 from physml import files
 from physml.errors import Busy, DataError
-from physml.paths import shown, work_variable
+from physml.paths import display_path, work_variable
 from physml.records.provenance import host
 
 PATIENCE_S = 0.5  # `is_held` holds the lock too, for a moment
@@ -23,11 +23,11 @@ def held(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             holder = path.read_bytes()[:200].decode(errors="replace").strip() or "another process"
             raise Busy(
-                f"{holder} works on {shown(folder)}. Wait for it, or stop it and start again."
+                f"{holder} works on {display_path(folder)}. Wait for it, or stop it and start again."
             ) from error
         except OSError as error:
             raise DataError(
-                f"{shown(folder)} cannot be written: {error.strerror}. "
+                f"{display_path(folder)} cannot be written: {error.strerror}. "
                 f"Free space, or set {work_variable()} to another folder."
             ) from error
         with contextlib.suppress(OSError):  # the name is for the message alone; a full disk must not matter

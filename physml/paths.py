@@ -61,7 +61,7 @@ def data_root() -> Path | None:
     return expanded(data) if data else None
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """The path as a person in the working folder would type it."""
     try:
         return str(path.relative_to(Path.cwd()))

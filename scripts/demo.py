@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from physml import files
-from physml.paths import results_root, results_roots, shown, work_root
+from physml.paths import display_path, results_root, results_roots, work_root
 from physml.records import record
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
@@ -58,10 +58,10 @@ def _demo(overrides: list[str], table_flags: list[str]) -> int:
     print(flush=True)
     if code := _physml("table", TABLE, "--no-run", "--yours", str(path), *table_flags):
         return code
-    print(f"\nYour run:  {shown(path)}")
+    print(f"\nYour run:  {display_path(path)}")
     curve = record.read(path).get("curve")
     if curve:
-        print(f"Its curve: {shown(path.with_name(Path(curve).name))}")
+        print(f"Its curve: {display_path(path.with_name(Path(curve).name))}")
     if overrides:
         print("Both were made at tiny size, to see that everything works, and are removed now.")
     else:
@@ -87,7 +87,7 @@ def _record_of(seed: int) -> Path:
     folder = results_root() / "runs" / "adhoc" / EXPERIMENT
     found = sorted(folder.glob(f"*-split0-seed{seed}.json"), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise SystemExit(f"the run ended, but left no record of seed {seed} in {shown(folder)}.")
+        raise SystemExit(f"the run ended, but left no record of seed {seed} in {display_path(folder)}.")
     return found[-1]
 
 

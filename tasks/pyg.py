@@ -16,7 +16,7 @@ from physml.data import graphs
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
 from physml.data.splits import held_out
 from physml.data.store import Store
-from physml.errors import DataError, InputError, near, needed_by
+from physml.errors import DataError, InputError, needed_by, suggest
 from physml.task.nodes import NodeClasses
 
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
@@ -79,7 +79,7 @@ def _class(name: str) -> type:
 
     known = {n: c for n, c in vars(datasets).items() if inspect.isclass(c) and issubclass(c, Dataset)}
     if name not in known:
-        raise InputError(f"torch_geometric.datasets has no data set {name}. {near(name, known)}")
+        raise InputError(f"torch_geometric.datasets has no data set {name}. {suggest(name, known)}")
     return known[name]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from physml import check, errors
-from physml.errors import InputError, near
+from physml.errors import InputError, suggest
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_wrong_input_is_a_value_error_for_those_who_use_physml_from_python() -> 
     ],
 )
 def test_near_names(name: str, known: list[str], says: str) -> None:
-    assert near(name, known) == says
+    assert suggest(name, known) == says
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, float("nan")])

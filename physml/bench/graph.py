@@ -33,7 +33,7 @@ from physml.errors import PhysmlError, RunFailed
 from physml.execution import resources
 from physml.execution.processes import environment
 from physml.execution.run_spec import RunSpec, checked_specs
-from physml.paths import shown
+from physml.paths import display_path
 from physml.records import record
 
 GOAL = 3.0  # times as many runs per hour
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     files.write_json(path, result)
     files.write_text(path.with_suffix(".md"), markdown(result))
-    print(f"written: {shown(path)}, {shown(path.with_suffix('.md'))}")
+    print(f"written: {display_path(path)}, {display_path(path.with_suffix('.md'))}")
     return 0
 
 

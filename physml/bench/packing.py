@@ -23,7 +23,7 @@ from physml.errors import PhysmlError, RunFailed
 from physml.execution import planning, resources, scheduler
 from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec, checked_specs
-from physml.paths import shown
+from physml.paths import display_path
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
 WAYS: dict[str, int | None] = {"one at a time": 1, "auto": None}
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = store.path_of(f"packing-{store.machine_class(result['machine'])}")
     files.write_json(path, result)
     print(text(result))
-    print(f"written: {shown(path)}")
+    print(f"written: {display_path(path)}")
     return 0
 
 

@@ -13,9 +13,9 @@ from physml.bench import accuracy, gemm, growth, memory, plot, report, store, ta
 from physml.bench.rounds import Samples, interleave, reason
 from physml.bench.variants import VARIANTS, Step
 from physml.bench.workloads import WORKLOADS, Workload
-from physml.errors import InputError, PhysmlError, near
+from physml.errors import InputError, PhysmlError, suggest
 from physml.ops.backend import BACKENDS
-from physml.paths import shown
+from physml.paths import display_path
 
 PASSES = ("time", "threads", "memory", "errors", "growth")
 TINY = {"T": 20, "B": 4, "D": 3, "H": 16}  # of --quick, and which workloads are tried
@@ -45,7 +45,7 @@ def chosen(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     names = known if text == "all" else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            raise InputError(f"{what} must be among {', '.join(known)}; got {name!r}. {near(name, known)}")
+            raise InputError(f"{what} must be among {', '.join(known)}; got {name!r}. {suggest(name, known)}")
     return tuple(name for name in known if name in names)
 
 
@@ -201,7 +201,7 @@ def _say(result: dict[str, Any], path: Path | None, options: argparse.Namespace)
         return
     print("\n" + "\n".join(report.target_table(rows)))
     if path is not None:
-        print(f"\nWritten: {shown(path)}, and the same with .md and .png.")
+        print(f"\nWritten: {display_path(path)}, and the same with .md and .png.")
     else:
         print("\nNothing was written: only a run of all variants is a result.")
 

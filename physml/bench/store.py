@@ -12,7 +12,7 @@ import torch
 
 from physml import files
 from physml.errors import RecordError
-from physml.paths import results_root, shown
+from physml.paths import display_path, results_root
 from physml.records.provenance import code, cpu_model, now
 
 SCHEMA = 1
@@ -69,11 +69,11 @@ def read(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RecordError(
-            f"{shown(path)} is no JSON: {error}. Restore or delete it, and run again."
+            f"{display_path(path)} is no JSON: {error}. Restore or delete it, and run again."
         ) from error
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise RecordError(
-            f"{shown(path)}: a result of schema {SCHEMA} was expected. Delete it, and run again."
+            f"{display_path(path)}: a result of schema {SCHEMA} was expected. Delete it, and run again."
         )
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.paths import shown, work_root
+from physml.paths import display_path, work_root
 
 if TYPE_CHECKING:
     from physml.execution.planning import Planned
@@ -95,7 +95,7 @@ def terminal_width(otherwise: int) -> int:
 def describe(made: dict[str, Any]) -> str:
     """A run's end for a person: what came out, and where the files are."""
     path = Path(made["path"])
-    lines = [f"{made['status']}{' already' if made.get('skipped') else ''}: {shown(path)}"]
+    lines = [f"{made['status']}{' already' if made.get('skipped') else ''}: {display_path(path)}"]
     if made["reason"]:
         lines.append(f"  reason: {made['reason']}")
     best = (made["metrics"] or {}).get("best")
@@ -103,7 +103,7 @@ def describe(made: dict[str, Any]) -> str:
         numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
         lines.append(f"  test, {made['selected']['rule']} (epoch {made['selected']['epoch']}): {numbers}")
     if made.get("weights"):
-        lines.append(f"  weights: {shown(work_root() / made['weights'])}; physml.load reads them")
+        lines.append(f"  weights: {display_path(work_root() / made['weights'])}; physml.load reads them")
     if made.get("skipped"):
         lines.append("  --force trains it again")
     return "\n".join(lines)

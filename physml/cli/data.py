@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from physml.cli.options import add_verify
-from physml.paths import shown
+from physml.paths import display_path
 
 if TYPE_CHECKING:
     from physml.cli.console import Line
@@ -62,4 +62,4 @@ def _lines(rows: "Sequence[DataRow]") -> "Iterator[Line | str]":
         about = ": ".join(filter(None, (row.file, row.note)))
         yield Line((f"  {row.state}", size_text(row.size).rjust(widest), about))
         if row.path is not None and str(row.path) not in row.note:
-            yield Line(("", "", f"at {shown(row.path)}"), whole=True)
+            yield Line(("", "", f"at {display_path(row.path)}"), whole=True)

@@ -13,7 +13,7 @@ from physml.cli.options import (
     run_options,
     smoke_roots,
 )
-from physml.paths import shown
+from physml.paths import display_path
 
 
 def add(commands: Any) -> None:
@@ -51,5 +51,5 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     print("\n".join(state_lines(made)))
     with results_folder("figures", options.smoke) as folder:
         file = write_figure(made, folder)
-    print(f"written: {shown(file)}")
+    print(f"written: {display_path(file)}")
     return code

@@ -15,7 +15,7 @@ from physml.cli.console import Line, aligned, terminal_width
 from physml.config import studies
 from physml.config.class_source import read_class
 from physml.config.load import read_yaml
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
 _OPEN = "???"  # a value that the user must give
@@ -81,7 +81,7 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
     Errors: ConfigError for an unknown kind, and where no name fits, with near names.
     """
     if kind not in KINDS:
-        raise ConfigError(f"there is no list of {kind}. {near(kind, KINDS)}")
+        raise ConfigError(f"there is no list of {kind}. {suggest(kind, KINDS)}")
     if settings and kind != "experiments":
         raise ConfigError(f"--settings is for experiments alone; got {kind}.")
     found = experiments(named) if kind == "experiments" else KINDS[kind]()
@@ -89,7 +89,7 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
     fitting = [entry for entry in found if all(fnmatchcase(entry.name, f"*{w}*") for w in words)]
     if named is not None and not fitting:
         found = KINDS[kind]()
-        hint = near(named, [entry.name for entry in found])
+        hint = suggest(named, [entry.name for entry in found])
         raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")
     if settings:
         return [replace(entry, below=_settings(entry.name)) for entry in fitting]

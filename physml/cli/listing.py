@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from physml.cli.options import add_verify
-from physml.errors import ConfigError, DataError, near
+from physml.errors import ConfigError, DataError, suggest
 
 
 def add(commands: Any) -> None:
@@ -44,7 +44,7 @@ def _measure(kind: str, names: list[str], verify: str) -> int:
     known = [entry.name for entry in inventory.tasks() if entry.target]
     for name in names:
         if name not in known:
-            raise ConfigError(f"there is no task {name}. {near(name, known)}")
+            raise ConfigError(f"there is no task {name}. {suggest(name, known)}")
     code = 0
     for name in names or known:
         try:

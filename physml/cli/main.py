@@ -13,7 +13,7 @@ from typing import NoReturn
 from physml import __version__
 from physml.cli import data, diff, doctor, figure, listing, records, run, search, table
 from physml.cli.console import write_what_the_terminal_can
-from physml.errors import InputError, PhysmlError, near
+from physml.errors import InputError, PhysmlError, suggest
 
 EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
 environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders)"""
@@ -93,7 +93,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if match := re.search(r"invalid choice: '(.+?)' \(choose from (.+)\)", message):
             typed, known = match.group(1), re.findall(r"[\w-]+", match.group(2))
-            message = f"{message[: match.start()]}there is no {typed}. {near(typed, known)}"
+            message = f"{message[: match.start()]}there is no {typed}. {suggest(typed, known)}"
         super().error(message)
 
 

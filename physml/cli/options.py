@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.errors import ConfigError, DataError
-from physml.paths import results_root, shown
+from physml.paths import display_path, results_root
 
 if TYPE_CHECKING:
     from physml.execution.requested_runs import RunOptions
@@ -103,7 +103,7 @@ def results_folder(kind: str, smoke: bool) -> Iterator[Path]:
         yield folder
     except OSError as error:
         raise DataError(
-            f"{shown(folder)} cannot be written: {error.strerror or error}. "
+            f"{display_path(folder)} cannot be written: {error.strerror or error}. "
             "Free space, or set PHYSML_RESULTS to another folder."
         ) from error
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from physml.paths import results_root, shown
+from physml.paths import display_path, results_root
 
 DESCRIPTION = """convert: records of an older schema, and their curves, to that of today
 pack: the curves of each setting into one file
@@ -33,13 +33,13 @@ def _run(options: argparse.Namespace) -> int:
     if "convert" in options.actions:
         paths = export.run_files(root, adhoc=True)
         changed = sum(convert(path) for path in _tracked(paths, "converting records"))
-        print(f"converted {changed} of {len(paths)} records below {shown(runs)}")
+        print(f"converted {changed} of {len(paths)} records below {display_path(runs)}")
     if "pack" in options.actions:
         folders = sorted({path.parent for path in runs.rglob("*.csv.?z")})
         packed = sum(curves.pack(folder) for folder in _tracked(folders, "packing curves"))
-        print(f"packed the curves of {packed} runs below {shown(runs)}")
+        print(f"packed the curves of {packed} runs below {display_path(runs)}")
     if "export" in options.actions:
-        print(f"written: {shown(export.write_runs_csv(root))}")
+        print(f"written: {display_path(export.write_runs_csv(root))}")
     return 0
 
 

@@ -16,7 +16,7 @@ from physml.cli.options import (
     smoke_roots,
 )
 from physml.errors import ConfigError
-from physml.paths import shown
+from physml.paths import display_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ def _show(document: "Document", smoke: bool, keep: bool = True) -> None:
         with results_folder("tables", smoke) as folder:
             files = write(document, folder)
         for file in files:
-            print(f"written: {shown(file)}")
+            print(f"written: {display_path(file)}")
 
 
 def _all_with_state(paper: str) -> int:

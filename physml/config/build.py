@@ -10,7 +10,7 @@ from typing import Any
 
 from physml.config.load import Unbuilt, coerce
 from physml.config.resolve import from_plugin, is_module, resolve
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def check(
         if key == "_target_":
             continue
         if key not in settable:
-            hint = near(str(key), [*settable, *beside])
+            hint = suggest(str(key), [*settable, *beside])
             raise ConfigError(f"{where}.{key}: {cls.__name__} has no such argument. {hint}")
         at = f"{where}.{key}"
         values[key] = coerce(_with_nodes(value, at, plugins), hints.get(key, Any), at)
@@ -248,7 +248,7 @@ def groups_by_factor(parts: Parts, net: Any) -> dict[float, list[Any]]:
     if unused:
         raise ConfigError(
             f"optim.lr_factors: no parameter is left for {', '.join(unused)}. "
-            f"{near(next(iter(unused)), [n for n, _ in named])}"
+            f"{suggest(next(iter(unused)), [n for n, _ in named])}"
         )
     if len(groups) > 1 and "lr" not in parts.optim.values:
         raise ConfigError("optim.lr_factors multiply optim.lr, which is not set. Add optim.lr=VALUE.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from physml.errors import ConfigError, DataError, near
+from physml.errors import ConfigError, DataError, suggest
 from physml.paths import PACKAGE, TASKS
 
 OWN_PACKAGES = ("physml", "tasks")
@@ -45,7 +45,7 @@ def module_file(module: str) -> Path:
         if file.is_file():
             return file
     siblings = [f"{module.rpartition('.')[0]}.{p.stem}" for p in path.parent.glob("[a-z]*.py")]
-    raise ConfigError(f"there is no module {module}. {near(module, siblings)}")
+    raise ConfigError(f"there is no module {module}. {suggest(module, siblings)}")
 
 
 def read_class(target: str) -> ClassSource:
@@ -68,7 +68,7 @@ def read_class_in(file: Path, name: str) -> ClassSource:
     except (OSError, ValueError) as error:  # gone, not UTF-8, or with zero bytes
         raise ConfigError(f"{file} cannot be read: {error}.") from error
     if name not in classes:
-        raise ConfigError(f"{file} has no class {name}. {near(name, classes)}")
+        raise ConfigError(f"{file} has no class {name}. {suggest(name, classes)}")
     node = classes[name]
     return ClassSource(
         file,

@@ -11,7 +11,7 @@ from typing import Any
 from physml.config import studies
 from physml.config.load import kept_yaml, read_yaml
 from physml.config.studies import Experiment, merge
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF, expanded
 
 PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
@@ -132,7 +132,7 @@ def _as_read(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _file(group: str, name: str) -> dict[str, Any]:
     if not is_name(group, name):
-        raise ConfigError(f"there is no config {group}/{name}. {near(name, names(group))}")
+        raise ConfigError(f"there is no config {group}/{name}. {suggest(name, names(group))}")
     return kept_yaml(CONF / group / f"{name}.yaml", _as_read)
 
 
@@ -145,7 +145,7 @@ def _overridden(content: Mapping[str, Any]) -> dict[str, str]:
             if match is None:
                 raise ConfigError(f"`{key}: {name}` in defaults must be `override /GROUP: NAME`.")
             if match[1] not in (*PARTS, "profile"):
-                raise ConfigError(f"there is no config group {match[1]}. {near(match[1], GROUPS)}")
+                raise ConfigError(f"there is no config group {match[1]}. {suggest(match[1], GROUPS)}")
             found[match[1]] = str(name)
     return found
 
@@ -194,7 +194,7 @@ def _apply(node: Any, text: str) -> None:
             f"{text}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
         )
     if override.package is not None or "/" in key:
-        raise ConfigError(f"there is no config group {text.partition('=')[0]}. {near(key, GROUPS)}")
+        raise ConfigError(f"there is no config group {text.partition('=')[0]}. {suggest(key, GROUPS)}")
     value, parent = override.value(), _parent(node, key)
     there = None if parent is None else OmegaConf.select(node, key, throw_on_missing=False)
     if override.is_add() and there is not None and not isinstance(value, dict | list):
@@ -242,7 +242,7 @@ def _no_key(node: Any, key: str) -> str:
         if not OmegaConf.is_dict(node):
             break
         if part not in node.keys():  # noqa: SIM118
-            hint = near(part, map(str, node))
+            hint = suggest(part, map(str, node))
             break
         node = node._get_node(part)
     if key.startswith(("model.", "net.", "task.", "optim.", "trainer.s")):
@@ -258,7 +258,7 @@ def _resolved(composed: Any, choices: Mapping[str, str | None]) -> dict[str, Any
     for group in ("model", "task"):
         if OmegaConf.is_dict(composed[group]) and OmegaConf.is_missing(composed[group], "_target_"):
             wanted = [n for n in names(group) if n != "own"]
-            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {near('', wanted)}")
+            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', wanted)}")
     try:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
@@ -312,7 +312,7 @@ def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str,
         for name in smoke:
             if name not in node:
                 raise ConfigError(
-                    f"{key}.smoke.{name}: {key} has no such key. {near(str(name), map(str, node))}"
+                    f"{key}.smoke.{name}: {key} has no such key. {suggest(str(name), map(str, node))}"
                 )
         if config.get("profile") == "smoke":
             node |= {name: value for name, value in smoke.items() if f"{key}.{name}" not in typed}
@@ -333,7 +333,9 @@ def _datasets(given: Any) -> tuple[str, ...]:
         raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {given!r}.")
     for name in given:
         if not is_name("dataset", name):
-            raise ConfigError(f"task.datasets: there is no data set {name}. {near(name, names('dataset'))}")
+            raise ConfigError(
+                f"task.datasets: there is no data set {name}. {suggest(name, names('dataset'))}"
+            )
     return tuple(given)
 
 
@@ -380,7 +382,7 @@ def _known(override: str) -> tuple[str, str]:
     if "," in value:
         raise ConfigError(f"{override}: a list of configs needs -m: physml run -m {override}.")
     known = [*names(key), *(["null"] if key == "experiment" else [])]
-    raise ConfigError(f"there is no {key} named {value}. {near(value, known)}")
+    raise ConfigError(f"there is no {key} named {value}. {suggest(value, known)}")
 
 
 def _first_line(error: Exception) -> str:

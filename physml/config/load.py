@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 
-from physml.errors import ConfigError, InputError, near
+from physml.errors import ConfigError, InputError, suggest
 
 T = TypeVar("T")
 MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as they stand there
@@ -208,7 +208,7 @@ def structure(cls: type[T], data: Any, where: str) -> T:
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in data:
         if key not in fields:
-            raise ConfigError(f"{where}: there is no key {key}. {near(str(key), fields)}")
+            raise ConfigError(f"{where}: there is no key {key}. {suggest(str(key), fields)}")
     for name, field in fields.items():
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if needed and name not in data:
@@ -244,7 +244,7 @@ def _may_be(value: Any, kind: type) -> bool:
 
 
 def _near_text(value: Any, options: Collection[Any]) -> str:
-    hint = near(str(value), map(str, options))
+    hint = suggest(str(value), map(str, options))
     return hint if hint.startswith("Did you mean") else ""
 
 

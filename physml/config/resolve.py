@@ -15,7 +15,7 @@ from typing import Any
 
 from physml.config.class_source import file_sha256, module_file
 from physml.config.identity import FIRST_NAMES
-from physml.errors import ConfigError, near, needed_by
+from physml.errors import ConfigError, needed_by, suggest
 from physml.paths import TASKS
 
 MODULE = "torch.nn.modules.module.Module"
@@ -73,7 +73,7 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     if found is None:
         held = {n: v for n, v in vars(module).items() if inspect.isclass(v)}
         classes = [n for n, v in held.items() if _bases(v.__module__, own_files) is not None]
-        raise ConfigError(f"{module_name} has no class {name}. {near(name, classes)}")
+        raise ConfigError(f"{module_name} has no class {name}. {suggest(name, classes)}")
     if not inspect.isclass(found):
         raise ConfigError(f"_target_={target} must be a class; it is a {type(found).__name__}.")
     bases = _bases(found.__module__, own_files)

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_type_hints
 from physml.config.build import Parts, parts_of
 from physml.config.load import coerce
 from physml.config.resolve import refuse_foreign
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _section(
     known = [f.name for f in fields(keys)]
     for key in values:
         if key not in known:
-            raise ConfigError(f"there is no config key {where}{key}. {near(key, known)}")
+            raise ConfigError(f"there is no config key {where}{key}. {suggest(key, known)}")
     missing = [k for k in known if k not in values and k not in optional]
     if missing:
         raise ConfigError(f"config key {where}{missing[0]} is missing.")

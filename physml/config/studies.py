@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.config.load import kept_yaml, structure
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
 SEARCHED = ".searched.yaml"
@@ -131,7 +131,7 @@ def _study(content: dict[str, Any], path: Path) -> Study:
             folder = path.parents[2] / group
             if not (folder / f"{chosen}.yaml").is_file():
                 known = [file.stem for file in folder.glob("*.yaml")]
-                raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {near(chosen, known)}")
+                raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {suggest(chosen, known)}")
     return made
 
 
@@ -169,7 +169,9 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
         base = made.base if "/" in made.base else f"{study}-{made.base}"
         if not is_name(base, conf):
             known = [*content.rows, *(names(conf) if "/" in base else ())]
-            raise ConfigError(f"{path}: rows.{row}.base: there is no {made.base}. {near(made.base, known)}")
+            raise ConfigError(
+                f"{path}: rows.{row}.base: there is no {made.base}. {suggest(made.base, known)}"
+            )
         below = experiment(base, conf, (*above, name))
     settings = merge(below.settings, made.set)
     provenance = below.settings["provenance"] | made.provenance
@@ -186,7 +188,7 @@ def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
     """Study and row of an experiment."""
     match = _NAME.fullmatch(name)
     if match is None or not is_name(name, conf):
-        raise ConfigError(f"there is no experiment {name}. {near(name, names(conf))}")
+        raise ConfigError(f"there is no experiment {name}. {suggest(name, names(conf))}")
     return match[1], match[2]
 
 
@@ -240,4 +242,4 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
 def _known(given: Iterator[str] | Mapping[str, Any] | list[str], known: Any, where: str) -> None:
     for key in given:
         if key not in known:
-            raise ConfigError(f"{where} {key}. {near(str(key), known)}")
+            raise ConfigError(f"{where} {key}. {suggest(str(key), known)}")

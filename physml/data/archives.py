@@ -15,7 +15,7 @@ from typing import IO, cast
 
 from physml import files
 from physml.data.limits import CHUNK, LARGEST, Bounded, most, read_bytes, refuse_bomb, size_of
-from physml.errors import DataError, near
+from physml.errors import DataError, suggest
 
 Member = tuple[str, bytes | None]
 
@@ -49,7 +49,7 @@ class Tree(ABC):
 
     def missing(self, name: str) -> DataError:
         known = [n for n in self.names() if PurePosixPath(n).name == PurePosixPath(name).name] or self.names()
-        hint = near(name, known[:1000]) if len(known) <= 1000 else ""
+        hint = suggest(name, known[:1000]) if len(known) <= 1000 else ""
         return DataError(f"{self.path} has no member {name}. {hint} Get it again: `physml data get`.")
 
 

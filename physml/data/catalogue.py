@@ -16,7 +16,7 @@ from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.readers import reader
 from physml.data.store import Store
-from physml.errors import ConfigError, DataError, MissingExtra, near
+from physml.errors import ConfigError, DataError, MissingExtra, suggest
 from physml.paths import CONF
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def choose(names: Sequence[str]) -> Chosen:
             found |= dict.fromkeys(of_task[name])
             generating |= {} if of_task[name] else {name: None}
         else:
-            raise ConfigError(f"there is no data set or task {name}. {near(name, {*datasets, *of_task})}")
+            raise ConfigError(f"there is no data set or task {name}. {suggest(name, {*datasets, *of_task})}")
     return Chosen(tuple(found), tuple(generating))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from physml.config.load import load
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Upstream:
             if file.name == name:
                 return file
         raise ConfigError(
-            f"data set {self.name} has no file {name}. {near(name, [f.name for f in self.files])}"
+            f"data set {self.name} has no file {name}. {suggest(name, [f.name for f in self.files])}"
         )
 
     def members(self, archive: DataFile) -> list[DataFile]:
@@ -125,7 +125,7 @@ def upstream(name: str) -> Upstream:
     """The contents of conf/dataset/<name>.yaml. ConfigError, with near names, where there is no such file."""
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"there is no data set {name}. {near(name, dataset_names())}")
+        raise ConfigError(f"there is no data set {name}. {suggest(name, dataset_names())}")
     found = load(Upstream, path, name=name)
     names = [file.name for file in found.files]
     for file in found.files:

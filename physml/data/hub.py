@@ -14,7 +14,7 @@ from typing import Any
 from physml import files
 from physml.data import hash_cache
 from physml.data.cache import Cache
-from physml.errors import DataError, near, needed_by
+from physml.errors import DataError, needed_by, suggest
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -86,7 +86,7 @@ def rows(repository: Repository, commit: str | None, store: Cache) -> Mapping[st
 
 def column(split: Any, name: str, where: str) -> Any:
     if name not in split.column_names:
-        raise DataError(f"{where} has no column {name}. {near(name, split.column_names)}")
+        raise DataError(f"{where} has no column {name}. {suggest(name, split.column_names)}")
     return split[name]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.errors import DataError, near
+from physml.errors import DataError, suggest
 
 FOLDER = Path(__file__).parent / "index"
 SUMS = FOLDER / "SHA256SUMS"
@@ -20,7 +20,7 @@ def load_index(name: str) -> np.ndarray:
     lines = [line.split("  ", 1) for line in SUMS.read_text(encoding="utf-8").splitlines()]
     sums = {file: sha256 for sha256, file in lines}
     if f"{name}.npy" not in sums:
-        raise DataError(f"there is no index {name}. {near(name, [n.removesuffix('.npy') for n in sums])}")
+        raise DataError(f"there is no index {name}. {suggest(name, [n.removesuffix('.npy') for n in sums])}")
     path = FOLDER / f"{name}.npy"
     try:
         content = path.read_bytes()

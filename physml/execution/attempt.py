@@ -14,7 +14,7 @@ from physml.errors import DataError, PhysmlError, Preempted, RunFailed
 from physml.execution import run_record, saved_model, tracker
 from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec
-from physml.paths import shown
+from physml.paths import display_path
 from physml.records import curves, record
 from physml.records.provenance import now
 from physml.training import checkpoint
@@ -192,7 +192,7 @@ class Attempt:
     def _write(self, status: str, reason: str | None) -> dict[str, Any]:
         path = self.spec.record_path
         if status == "failed" and path.exists() and record.read(path)["status"] in DONE:
-            raise RunFailed(f"{reason}. The earlier record {shown(path)} is kept.")
+            raise RunFailed(f"{reason}. The earlier record {display_path(path)} is kept.")
         made = run_record.of_run(self.spec, status, reason, self.started, self.tracker.id)
         rows = []
         if self.trainer:
@@ -208,8 +208,8 @@ class Attempt:
             record.write(path, made)
         except OSError as error:
             raise RunFailed(
-                f"the record {shown(path)} could not be written: {error.strerror}. Free space and start the "
-                f"same command again: it goes on from the checkpoint in {shown(self.spec.work_folder)}."
+                f"the record {display_path(path)} could not be written: {error.strerror}. Free space and start the "
+                f"same command again: it goes on from the checkpoint in {display_path(self.spec.work_folder)}."
             ) from error
         if status in DONE:
             checkpoint.remove(self.spec.work_folder)

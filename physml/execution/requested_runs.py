@@ -13,7 +13,7 @@ from physml.execution.processes import output_lines
 from physml.execution.progress import tracked
 from physml.execution.run_spec import RunSpec, checked_specs, folder_of
 from physml.lock import is_held
-from physml.paths import shown, work_root
+from physml.paths import display_path, work_root
 from physml.records import record
 from physml.records.record import Place
 from physml.records.schema import Record
@@ -173,4 +173,4 @@ class RequestedRuns:
 def last_error(spec: RunSpec) -> str:
     """The error that a run's process ended with."""
     errors = [line.removeprefix("error: ") for line in output_lines(spec) if line.startswith("error: ")]
-    return errors[-1] if errors else f"see {shown(spec.output_file)}"
+    return errors[-1] if errors else f"see {display_path(spec.output_file)}"

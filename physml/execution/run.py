@@ -13,7 +13,7 @@ from physml.errors import DataError, RunFailed
 from physml.execution.attempt import DONE, Attempt
 from physml.execution.run_spec import RunSpec
 from physml.lock import held
-from physml.paths import results_roots, shown
+from physml.paths import display_path, results_roots
 from physml.records import record
 from physml.records.schema import Record
 from physml.training import checkpoint
@@ -32,7 +32,7 @@ def existing(spec: RunSpec) -> Record | None:
             found: Record = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(
-                    f"{shown(path)} has the same identity but another config. Move it away and report this."
+                    f"{display_path(path)} has the same identity but another config. Move it away and report this."
                 )
             unverified = found.get("data", {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":
@@ -78,7 +78,7 @@ def writable(spec: RunSpec) -> None:
         (folder / ".probe").unlink(missing_ok=True)
     except OSError as error:
         raise DataError(
-            f"{shown(folder)} cannot be written: {error.strerror}. "
+            f"{display_path(folder)} cannot be written: {error.strerror}. "
             "Free space, or set PHYSML_RESULTS to another folder."
         ) from error
 

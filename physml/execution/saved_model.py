@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from physml import files
 from physml.errors import DataError, RecordError
 from physml.execution.run_spec import RunSpec
-from physml.paths import shown, work_root
+from physml.paths import display_path, work_root
 from physml.records import record
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def load(run: str | Path | Mapping[str, Any], *, plugins: Sequence[str | Path] =
         path = path_of(record.read(Path(run)))
     if not path.is_file():
         raise DataError(
-            f"{shown(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train the run "
+            f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train the run "
             "again with runtime.save_model=true and --force."
         )
     return _built(path, [str(Path(p).expanduser().absolute()) for p in plugins])
@@ -91,12 +91,12 @@ def _built(path: Path, plugins: list[str]) -> "nn.Module":
         config, vectors = {**about["config"], "plugins": plugins}, about["vectors"]
         sizes = {name: about["sizes"][name] for name in SIZES}
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{shown(path)} is not a network that physml has kept: {error}.") from error
+        raise RecordError(f"{display_path(path)} is not a network that physml has kept: {error}.") from error
     task = SimpleNamespace(**sizes, vectors=None if vectors is None else torch.zeros(vectors))
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         net = build.build_net(build.parts_of(config), task)
     try:
         load_model(net, path)
     except (RuntimeError, SafetensorError) as error:
-        raise RecordError(f"{shown(path)} does not fit the network of its config: {error}.") from error
+        raise RecordError(f"{display_path(path)} does not fit the network of its config: {error}.") from error
     return net.eval()

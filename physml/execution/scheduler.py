@@ -25,7 +25,7 @@ from physml.execution.progress import many
 from physml.execution.resources import CONTEXT, GROWTH, MIB, Capacity, Count, Machine, Resources, Slot
 from physml.execution.run_spec import RunSpec
 from physml.lock import is_held
-from physml.paths import shown
+from physml.paths import display_path
 
 SMOKE = 1024  # MiB, for a run at tiny size whose memory is unknown
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
@@ -232,7 +232,7 @@ def _why(spec: RunSpec, code: int) -> str:
         hint = ": perhaps out of memory" if code == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-code).name}{hint}; the same command goes on"
     lines = output_lines(spec)
-    return f"{lines[-1] if lines else 'no output'} (exit {code}; {shown(spec.output_file)})"
+    return f"{lines[-1] if lines else 'no output'} (exit {code}; {display_path(spec.output_file)})"
 
 
 def _progress(spec: RunSpec) -> tuple[int, int]:

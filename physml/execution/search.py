@@ -19,13 +19,13 @@ from physml.config import studies
 from physml.config.compose import compose
 from physml.config.load import read_yaml, structure
 from physml.config.studies import Found, Search
-from physml.errors import ConfigError, InputError, RunFailed, near, needed_by
+from physml.errors import ConfigError, InputError, RunFailed, needed_by, suggest
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
 from physml.lock import held
-from physml.paths import CONF, INSTALLED, results_root, shown, work_root
+from physml.paths import CONF, INSTALLED, display_path, results_root, work_root
 from physml.records.record import Place
 
 KEYS = ("metric", "better", "trials", "seed", "trial", "space")
@@ -65,7 +65,7 @@ def load_search(name: str) -> SearchSpec:
     if experiment not in ids.values():
         if studies.is_name(experiment, CONF):
             studies.search_of(experiment, CONF)  # it has none: the error names what to do
-        raise ConfigError(f"there is no search {name}. {near(name, [*ids, *ids.values()])}")
+        raise ConfigError(f"there is no search {name}. {suggest(name, [*ids, *ids.values()])}")
     ident = next(ident for ident, of in ids.items() if of == experiment)
     spec = SearchSpec(**vars(studies.search_of(experiment, CONF)), id=ident, experiment=experiment)
     if spec.better not in ("lower", "higher"):
@@ -113,14 +113,14 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     keep(spec, rows)
     scored = [row for row in rows if row["value"] is not None]
     if not scored:
-        raise RunFailed(f"no trial of {name} gave a number; see {shown(path)}.")
+        raise RunFailed(f"no trial of {name} gave a number; see {display_path(path)}.")
     best = min(scored, key=lambda row: row["value"] if spec.better == "lower" else -row["value"])
     written = write_found(spec, best, len(scored))
     for row in rows:
         result = row["status"] if row["value"] is None else row["value"]
         print(f"  {row['trial']:3d}  {result}  {row['point']}")
     print(f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}")
-    print(f"written: {shown(written)}, {shown(path)}")
+    print(f"written: {display_path(written)}, {display_path(path)}")
     return 0
 
 
@@ -141,7 +141,7 @@ def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
 
     better = build_task(first.config).better
     if spec.metric not in better:
-        raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {near(spec.metric, better)}")
+        raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {suggest(spec.metric, better)}")
     if spec.better != better[spec.metric]:
         raise ConfigError(f"search {spec.id}: {better[spec.metric]} {spec.metric} is better, says the task.")
 

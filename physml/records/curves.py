@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from physml import files
-from physml.errors import MissingExtra, RecordError, near
-from physml.paths import shown
+from physml.errors import MissingExtra, RecordError, suggest
+from physml.paths import display_path
 from physml.records.record import finite
 from physml.records.schema import Record
 
@@ -42,7 +42,9 @@ def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
     for record in records:
         scores = (record["metrics"]["best"] or {}).get(part, {})
         if (score := scores.get(name)) is None:
-            raise RecordError(f"{shown(Path(record['path']))} has no {metric}. {near(name, scores)}")
+            raise RecordError(
+                f"{display_path(Path(record['path']))} has no {metric}. {suggest(name, scores)}"
+            )
         values.append(float(score))
     return np.array(values)
 
@@ -53,18 +55,18 @@ def read_array(record: Record, name: str) -> np.ndarray:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if name not in arrays:
-                raise RecordError(f"{shown(path)} has no array {name}. {near(name, arrays.files)}")
+                raise RecordError(f"{display_path(path)} has no array {name}. {suggest(name, arrays.files)}")
             return np.asarray(arrays[name]).ravel()
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, RecordError):
             raise
-        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
 def _beside(record: Record, name: str | None, key: str) -> Path:
     """A file that a record names, which lies beside it."""
     if not name:
-        raise RecordError(f"the record {shown(Path(record['path']))} has no {key} file")
+        raise RecordError(f"the record {display_path(Path(record['path']))} has no {key} file")
     return Path(record["path"]).parent / Path(name).name
 
 
@@ -78,14 +80,14 @@ def read_curve(record: Record, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """
     path, (heads, rows) = curve_of(record)
     if metric not in heads:
-        raise RecordError(f"{shown(path)} has no column {metric}. {near(metric, heads)}")
+        raise RecordError(f"{display_path(path)} has no column {metric}. {suggest(metric, heads)}")
     try:
         pairs = [(float(row["step"]), float(row[metric])) for row in rows if row[metric]]
     except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
     table = np.array([pair for pair in pairs if math.isfinite(pair[1])])
     if not len(table):
-        raise RecordError(f"{shown(path)} has no finite value of {metric}")
+        raise RecordError(f"{display_path(path)} has no finite value of {metric}")
     return table[:, 0], table[:, 1]
 
 
@@ -111,7 +113,7 @@ def read_table(path: Path) -> Table:
         reader = csv.DictReader(io.StringIO(_content(path).decode(), newline=""))
         return list(reader.fieldnames or ()), list(reader)
     except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
-        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
 def _content(path: Path) -> bytes:
@@ -143,7 +145,7 @@ def _packed(path: Path, stamp: int) -> tuple[list[str], dict[tuple[int, int], li
         for row in rows:
             runs.setdefault((int(row.pop("split")), int(row.pop("seed"))), []).append(row)
     except (KeyError, ValueError, TypeError) as error:
-        raise RecordError(f"{shown(path)} can't be read: a row without split or seed") from error
+        raise RecordError(f"{display_path(path)} can't be read: a row without split or seed") from error
     return [head for head in heads if head not in ("split", "seed")], runs
 
 
@@ -202,7 +204,7 @@ def _rounded(path: Path) -> Table:
     try:
         return heads, [{name: _number(text) for name, text in row.items()} for row in rows]
     except (ValueError, TypeError, AttributeError) as error:
-        raise RecordError(f"{shown(path)} can't be read: {error}") from error
+        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
 def _number(text: str) -> str:
@@ -240,7 +242,7 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
         for at, rows in packed.items():
             if runs.setdefault(at, rows) != rows:
                 raise RecordError(
-                    f"{shown(source[at])} and {shown(path)} have different curves of split {at[0]} "
+                    f"{display_path(source[at])} and {display_path(path)} have different curves of split {at[0]} "
                     f"seed {at[1]}. Delete the file that is wrong."
                 )
             source[at] = path

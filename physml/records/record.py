@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from physml import files
 from physml.errors import RecordError
-from physml.paths import results_roots, shown
+from physml.paths import display_path, results_roots
 from physml.records import schema
 from physml.records.schema import SCHEMA, Record
 
@@ -67,7 +67,7 @@ def _read(path: Path) -> tuple[dict[str, Any], int]:
         raise _foreign(path, f"its schema is {found!r}")
     if isinstance(found, int) and found > SCHEMA:
         raise RecordError(
-            f"{shown(path)} has schema {found}; this physml reads up to {SCHEMA}. Update physml."
+            f"{display_path(path)} has schema {found}; this physml reads up to {SCHEMA}. Update physml."
         )
     record = content
     if found is not None:
@@ -78,19 +78,19 @@ def _read(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _foreign(path: Path, what: str) -> RecordError:
-    return RecordError(f"{shown(path)} is not a record of physml: {what}. Move it away.")
+    return RecordError(f"{display_path(path)} is not a record of physml: {what}. Move it away.")
 
 
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RecordError(f"{shown(path)} cannot be read: {error.strerror}.") from error
+        raise RecordError(f"{display_path(path)} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # no JSON, no UTF-8, a number of thousands of digits
-        raise RecordError(f"{shown(path)} is damaged: {error}. Delete it and run again.") from error
+        raise RecordError(f"{display_path(path)} is damaged: {error}. Delete it and run again.") from error
     except RecursionError as error:
         raise RecordError(
-            f"{shown(path)} is damaged: it is nested too deeply. Delete it and run again."
+            f"{display_path(path)} is damaged: it is nested too deeply. Delete it and run again."
         ) from error
 
 
@@ -104,7 +104,7 @@ def _joined(path: Path, run: dict[str, Any]) -> dict[str, Any]:
         stamp = file.stat().st_mtime_ns
     except OSError as error:
         raise RecordError(
-            f"{shown(path)} belongs to the setting {shown(file)}, which cannot be read: {error.strerror}. "
+            f"{display_path(path)} belongs to the setting {display_path(file)}, which cannot be read: {error.strerror}. "
             "Put that file beside the record again."
         ) from error
     shared = _setting(file, stamp)
@@ -126,10 +126,10 @@ def _setting(path: Path, stamp: int) -> dict[str, Any]:
         or schema.too_deep(content)
         or not isinstance(content.get("config"), dict)
     ):
-        raise RecordError(f"{shown(path)} is not a setting of physml. Put the right file there.")
+        raise RecordError(f"{display_path(path)} is not a setting of physml. Put the right file there.")
     if content.get("identity") != identity or _digest(content) != digest:
         raise RecordError(
-            f"{shown(path)} is not what its name says: it has identity {content.get('identity')} and hash "
+            f"{display_path(path)} is not what its name says: it has identity {content.get('identity')} and hash "
             f"{_digest(content)}. Put the right file there."
         )
     return content

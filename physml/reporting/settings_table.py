@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from physml.config import studies
 from physml.config.load import load, read_yaml
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 from physml.reporting.state import State
 
@@ -88,7 +88,7 @@ class SettingsSpec:
         for row in self.rows:
             for key in row.cells:
                 if key not in keys:
-                    raise ConfigError(f"row {row.label}: there is no column {key}. {near(key, keys)}")
+                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
             for column in self.columns:
                 if self.cell(row, column).setting is None:
                     raise ConfigError(
@@ -186,7 +186,7 @@ class Files:
         found: list[str] = []
         for pattern in patterns:
             if not (matching := fnmatch.filter(sorted(self.ids), pattern)):
-                raise ConfigError(f"there is no search {pattern}. {near(pattern, self.ids)}")
+                raise ConfigError(f"there is no search {pattern}. {suggest(pattern, self.ids)}")
             found += matching
         return list(dict.fromkeys(found))
 

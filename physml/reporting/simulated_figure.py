@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from physml.config.class_source import module_file
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.reporting.figure_spec import FigureSpec, Panel, Series
 
 SIMULATIONS = ("tasks.", "physml.simulate.")  # where a function that a config names may stand
@@ -85,5 +85,5 @@ def function_of(target: str) -> Callable[..., Any]:
     spec.loader.exec_module(loaded)
     functions = {n: f for n, f in vars(loaded).items() if inspect.isfunction(f) and f.__module__ == spec.name}
     if name not in functions:
-        raise ConfigError(f"{module} has no function {name}. {near(name, functions)}")
+        raise ConfigError(f"{module} has no function {name}. {suggest(name, functions)}")
     return functions[name]

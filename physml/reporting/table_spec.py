@@ -9,7 +9,7 @@ from typing import Literal
 
 from physml.check import non_negative
 from physml.config.load import coerce, load, read_yaml
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 from physml.reporting.stats import Published
 
@@ -128,12 +128,12 @@ class TableSpec:
         for row in self.rows:
             for key in row.cells:
                 if key not in keys:
-                    raise ConfigError(f"row {row.label}: there is no column {key}. {near(key, keys)}")
+                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
         for label, key in _claimed(self.claim):
             if label not in labels:
-                raise ConfigError(f"claim: there is no row {label}. {near(label, labels)}")
+                raise ConfigError(f"claim: there is no row {label}. {suggest(label, labels)}")
             if key not in keys:
-                raise ConfigError(f"claim: there is no column {key!r}. {near(key, keys)}")
+                raise ConfigError(f"claim: there is no column {key!r}. {suggest(key, keys)}")
 
     def cell(self, row: Row, column: Column) -> Cell:
         """The cell as it counts: what it leaves out is taken from its row."""
@@ -197,7 +197,7 @@ def find_id(name: str, known: Sequence[str], aliases: Mapping[str, str], paper: 
     for option in (bare, f"thesis-{bare}"):
         if option in aliases:
             return aliases[option]
-    raise ConfigError(f"there is no {what} {name!r}. {near(bare, [*known, *aliases])}")
+    raise ConfigError(f"there is no {what} {name!r}. {suggest(bare, [*known, *aliases])}")
 
 
 def find_table(name: str, paper: str = "lem", folder: Path | None = None) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from physml import files
 from physml.errors import DataError
-from physml.paths import shown
+from physml.paths import display_path
 
 MAGIC = b"physml-checkpoint-1\n"
 NAMES = ("last.pt", "previous.pt")
@@ -54,7 +54,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(
-            f"{shown(path)} cannot be read: {error.strerror}. Remove it and start again."
+            f"{display_path(path)} cannot be read: {error.strerror}. Remove it and start again."
         ) from error
     digest, body = data[len(MAGIC) : len(MAGIC) + 32], data[len(MAGIC) + 32 :]
     if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != digest:
@@ -83,4 +83,4 @@ def _files(folder: Path) -> Iterator[Path]:
         if path.is_file():
             yield path
         elif path.exists():
-            raise DataError(f"{shown(path)} must be a file, a checkpoint. Remove it and start again.")
+            raise DataError(f"{display_path(path)} must be a file, a checkpoint. Remove it and start again.")

@@ -7,7 +7,7 @@ it too, the learning rate as the schedule has left it.
 import math
 from typing import Any, ClassVar, Protocol
 
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 
 Row = dict[str, Any]
 
@@ -219,5 +219,5 @@ class LowRate:
 def lower_is_better(metric: str, better: dict[str, str], where: str) -> bool:
     """The task's direction of a metric; ConfigError, naming the config key, if it has none of that name."""
     if metric not in better:
-        raise ConfigError(f"{where}.metric: no metric {metric}. {near(metric, better)}")
+        raise ConfigError(f"{where}.metric: no metric {metric}. {suggest(metric, better)}")
     return better[metric] == "lower"

@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 
 from physml.data.datasets import DataSet
-from physml.errors import ConfigError, near
+from physml.errors import ConfigError, suggest
 
 
 def reader(name: str) -> DataSet:
@@ -15,5 +15,5 @@ def reader(name: str) -> DataSet:
             if isinstance(value, DataSet):
                 known[value.name] = value
     if name not in known:
-        raise ConfigError(f"no module of {__name__} reads the data set {name}. {near(name, known)}")
+        raise ConfigError(f"no module of {__name__} reads the data set {name}. {suggest(name, known)}")
     return known[name]

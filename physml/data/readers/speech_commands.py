@@ -15,7 +15,7 @@ import numpy as np
 from physml.data.archives import Tree
 from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.errors import DataError, near, needed_by
+from physml.errors import DataError, needed_by, suggest
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"
 NOISE = "_background_noise_"
@@ -82,7 +82,7 @@ def _names(tree: Tree) -> list[str]:
     wanted = {*WORDS, NOISE}
     for folder in sorted(folders - wanted):
         raise DataError(
-            f"{tree.path}: folder {folder} is no word of Speech Commands. {near(folder, wanted)} {_AGAIN}"
+            f"{tree.path}: folder {folder} is no word of Speech Commands. {suggest(folder, wanted)} {_AGAIN}"
         )
     for folder in sorted(wanted - folders):
         raise DataError(

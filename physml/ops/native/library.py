@@ -20,7 +20,7 @@ import torch
 
 from physml.errors import InputError
 from physml.files import locked
-from physml.paths import cache_root, shown
+from physml.paths import cache_root, display_path
 
 HEADERS = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
@@ -75,14 +75,14 @@ def _loaded(source: Path, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
                     _compile([*compiler, *flags, str(source)], path)
     except OSError as error:
         raise Unavailable(
-            f"the folder for compiled code, {shown(path.parent)}, can't be used ({error.strerror}); "
+            f"the folder for compiled code, {display_path(path.parent)}, can't be used ({error.strerror}); "
             "free space, or set PHYSML_CACHE to another folder"
         ) from error
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise Unavailable(
-            f"compiled code can't be loaded ({error}); if files in {shown(path.parent)} may not be executed, "
+            f"compiled code can't be loaded ({error}); if files in {display_path(path.parent)} may not be executed, "
             "set PHYSML_CACHE to another folder"
         ) from error
 
