@@ -287,7 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         print(
-            "This check needs a CUDA GPU, and torch sees none. On a CPU: python -m physml.bench.check_backends"
+            "This check needs a CUDA GPU, and torch sees none. "
+            "On a CPU: python -m physml.bench.check_backends"
         )
         return 2
     workloads = [w for w in WORKLOADS if not options.workload or w.name in options.workload]

@@ -76,7 +76,11 @@ class Content:
 
 @dataclass(frozen=True)
 class Mirror:
-    """The same content as Parquet on the Hugging Face hub. revision: a commit; null: the one first used here."""
+    """The same content as Parquet on the Hugging Face hub.
+
+    Args:
+        revision: a commit; null: the one first used here.
+    """
 
     repository: str
     config: str | None = None
@@ -170,13 +174,17 @@ class Places:
 class DataSet:
     """How a data set is read.
 
-    name: of conf/dataset/<name>.yaml. version: raised when `read` returns other arrays for the same files.
-    read: parses and validates; DataError, naming file and line, for anything that cannot be right. What it
-    returns is cached, so it may be slow. fixture: writes a tiny set in the upstream format below a folder,
-    always the same one, in less than a second. items: the parts of the content, for a fingerprint that does
-    not depend on their order; needed where conf/dataset has one. about: in place of conf/dataset/<name>.yaml,
-    for one set of a family, whose name the user gives. rebuild: writes the files below a folder from the splits
-    of the mirror.
+    Args:
+        name: of conf/dataset/<name>.yaml.
+        version: raised when `read` returns other arrays for the same files.
+        read: parses and validates; DataError, naming file and line, for anything that cannot be right. What
+            it returns is cached, so it may be slow.
+        fixture: writes a tiny set in the upstream format below a folder, always the same one, in less than a
+            second.
+        items: the parts of the content, for a fingerprint that does not depend on their order; needed where
+            conf/dataset has one.
+        about: in place of conf/dataset/<name>.yaml, for one set of a family, whose name the user gives.
+        rebuild: writes the files below a folder from the splits of the mirror.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """A data set from its Parquet mirror on the Hugging Face hub, when no address of its files answers.
 
-The files are written again in their own form. Their bytes are others than published, so the content is compared
-before they get their names, and runs read them under `--verify content`.
+The files are written again in their own form. Their bytes are others than published, so the content is
+compared before they get their names, and runs read them under `--verify content`.
 """
 
 import tempfile

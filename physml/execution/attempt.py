@@ -208,8 +208,9 @@ class Attempt:
             record.write(path, made)
         except OSError as error:
             raise RunFailed(
-                f"the record {display_path(path)} could not be written: {error.strerror}. Free space and start the "
-                f"same command again: it goes on from the checkpoint in {display_path(self.spec.work_folder)}."
+                f"the record {display_path(path)} could not be written: {error.strerror}. "
+                "Free space and start the same command again: it goes on from the checkpoint in "
+                f"{display_path(self.spec.work_folder)}."
             ) from error
         if status in DONE:
             checkpoint.remove(self.spec.work_folder)

@@ -32,7 +32,8 @@ def existing(spec: RunSpec) -> Record | None:
             found: Record = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(
-                    f"{display_path(path)} has the same identity but another config. Move it away and report this."
+                    f"{display_path(path)} has the same identity but another config. "
+                    "Move it away and report this."
                 )
             unverified = found.get("data", {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":

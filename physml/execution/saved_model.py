@@ -72,8 +72,8 @@ def load(run: str | Path | Mapping[str, Any], *, plugins: Sequence[str | Path] =
         path = path_of(record.read(Path(run)))
     if not path.is_file():
         raise DataError(
-            f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train the run "
-            "again with runtime.save_model=true and --force."
+            f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train "
+            "the run again with runtime.save_model=true and --force."
         )
     return _built(path, [str(Path(p).expanduser().absolute()) for p in plugins])
 

@@ -1,9 +1,9 @@
 """Values derived from a tensor, cached for as long as that tensor lives unchanged.
 
 A change is one that torch counts: an assignment or an operation in place. One through `.numpy()` or `.data`
-is not seen. Keys by content would see it, but a CRC-32 of the edge list at each of the two look-ups of a GCN
-layer takes 6 to 11 % of its forward pass (one thread: 2 x 4.5 of 81 us on a graph of the size of Texas, 2 x 85
-of 2,800 us on that of Cora, 2 x 11 of 214 ms with 1.2 million edges).
+is not seen. Keys by content would see it, but a CRC-32 of the edge list at each of the two look-ups of a
+GCN layer takes 6 to 11 % of its forward pass (one thread: 2 x 4.5 of 81 us on a graph of the size of Texas,
+2 x 85 of 2,800 us on that of Cora, 2 x 11 of 214 ms with 1.2 million edges).
 """
 
 import weakref

@@ -56,8 +56,8 @@ def csr(start: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) ->
 def sorted_edges(edge_index: Tensor, n: int) -> Edges:
     """The edges as stored, sorted once per edge list.
 
-    They are a copy. A change of `edge_index` through NumPy or `.data` is not seen, and sums still belong to the
-    edges as they were: pass a clone after one.
+    They are a copy. A change of `edge_index` through NumPy or `.data` is not seen, and sums still belong to
+    the edges as they were: pass a clone after one.
     """
     return cached("edges", edge_index, (n,), lambda: Edges(edge_index[0].clone(), edge_index[1].clone(), n))
 

@@ -242,7 +242,8 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
         for at, rows in packed.items():
             if runs.setdefault(at, rows) != rows:
                 raise RecordError(
-                    f"{display_path(source[at])} and {display_path(path)} have different curves of split {at[0]} "
+                    f"{display_path(source[at])} and {display_path(path)} have different curves of "
+                    f"split {at[0]} "
                     f"seed {at[1]}. Delete the file that is wrong."
                 )
             source[at] = path

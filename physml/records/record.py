@@ -104,8 +104,8 @@ def _joined(path: Path, run: dict[str, Any]) -> dict[str, Any]:
         stamp = file.stat().st_mtime_ns
     except OSError as error:
         raise RecordError(
-            f"{display_path(path)} belongs to the setting {display_path(file)}, which cannot be read: {error.strerror}. "
-            "Put that file beside the record again."
+            f"{display_path(path)} belongs to the setting {display_path(file)}, which cannot be "
+            f"read: {error.strerror}. Put that file beside the record again."
         ) from error
     shared = _setting(file, stamp)
     own = {key: value for key, value in run.items() if key != "setting"}
@@ -129,8 +129,8 @@ def _setting(path: Path, stamp: int) -> dict[str, Any]:
         raise RecordError(f"{display_path(path)} is not a setting of physml. Put the right file there.")
     if content.get("identity") != identity or _digest(content) != digest:
         raise RecordError(
-            f"{display_path(path)} is not what its name says: it has identity {content.get('identity')} and hash "
-            f"{_digest(content)}. Put the right file there."
+            f"{display_path(path)} is not what its name says: it has identity "
+            f"{content.get('identity')} and hash {_digest(content)}. Put the right file there."
         )
     return content
 

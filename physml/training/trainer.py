@@ -71,7 +71,8 @@ class Trainer:
         if self.selector.needs_test and not self.scores_test:
             raise ConfigError(
                 f"trainer.select={type(self.selector).__name__} looks at test data, which "
-                "runtime.score_test=false forbids. Set trainer.select._target_=physml.training.selection.BestValid."
+                "runtime.score_test=false forbids. Set "
+                "trainer.select._target_=physml.training.selection.BestValid."
             )
         self.stopper = parts.stop.make() if parts.stop else None
         if self.stopper:

@@ -1,7 +1,7 @@
 """Numbers that must not change in silence: identities of all experiments, first losses of all models.
 
-`python tests/conf/test_golden.py` rewrites tests/golden/identities.json and first_losses.json; with names such as
-experiment=lem/adding-500-lem it computes only the losses of these and of what is new. Look at the diff
+`python tests/conf/test_golden.py` rewrites tests/golden/identities.json and first_losses.json; with names
+such as experiment=lem/adding-500-lem it computes only the losses of these and of what is new. Look at the diff
 before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
 """
 

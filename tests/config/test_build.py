@@ -372,7 +372,8 @@ NAMES = (
     "lem",
     "tempfile",
 )
-STUB = "import sys\nfrom physml.cli.main import main\nsys.exit(main())\n"  # what pip writes for the console script
+# The console script, as pip writes it.
+STUB = "import sys\nfrom physml.cli.main import main\nsys.exit(main())\n"
 
 
 @pytest.fixture

@@ -131,7 +131,8 @@ case "$*" in
     "-c import sys;"*) exit {unfit} ;;
     "-c import ensurepip"*) exit {bare} ;;
     "-m venv "*) rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
-    "-m pip install --quiet -c"*) if [ -e {slow} ]; then sleep 2; fi; if [ -e {fail} ]; then exit "$(cat {fail})"; fi ;;
+    "-m pip install --quiet -c"*) if [ -e {slow} ]; then sleep 2; fi
+        if [ -e {fail} ]; then exit "$(cat {fail})"; fi ;;
 esac
 """
 

@@ -116,8 +116,8 @@ def test_a_run_ends_before_an_epoch_of_a_rate_that_is_too_low(monkeypatch):
         h.odd(
             "trainer.epochs=5",
             "optim.lr=0.01",
-            "trainer.schedule={_target_: physml.training.schedules.CumulativePlateau, mode: min, factor: 0.5, "
-            "patience: 1, start: 1}",
+            "trainer.schedule={_target_: physml.training.schedules.CumulativePlateau, mode: min, "
+            "factor: 0.5, patience: 1, start: 1}",
             "trainer.stop={_target_: physml.training.selection.LowRate, below: 0.003, worst: null, "
             "start: 1, metric: null}",
         )

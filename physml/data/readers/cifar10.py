@@ -109,7 +109,7 @@ def rebuild(root: Path, splits: Mapping[str, Any]) -> None:
 
 
 def _place(entry: dict[str, Any]) -> int:
-    """Of a training batch among the published ones, by its first image; behind all, where it is none of them."""
+    """Position of a training batch among the published ones, by its first image; 5 for any other."""
     first = hashlib.sha256(entry["data"][0].tobytes()).hexdigest()[:16]
     return FIRST_IMAGES.index(first) if first in FIRST_IMAGES else len(FIRST_IMAGES)
 

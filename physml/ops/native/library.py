@@ -82,7 +82,8 @@ def _loaded(source: Path, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise Unavailable(
-            f"compiled code can't be loaded ({error}); if files in {display_path(path.parent)} may not be executed, "
+            f"compiled code can't be loaded ({error}); if files in {display_path(path.parent)} may not be "
+            "executed, "
             "set PHYSML_CACHE to another folder"
         ) from error
 
