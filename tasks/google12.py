@@ -28,8 +28,8 @@ class Google12(Labelled):
     """Twelve classes of Google Speech Commands v0.02: ten words, unknown (0) and silence (1).
 
     Input (B, 126, 80): log-mel features, see `physml.data.spectrograms`. Target (B,): position in
-    CLASSES. The parts are those of the lists in the data set, which keep the clips of a speaker together. Loss:
-    cross entropy. Metrics: accuracy over all items of a part, and cross_entropy.
+    CLASSES. The parts are those of the lists in the data set, which keep the clips of a speaker together.
+    Loss: cross entropy. Metrics: accuracy over all items of a part, and cross_entropy.
 
     Protocols, which differ in what is counted as unknown and as silence:
 

@@ -21,6 +21,7 @@ SAMPLE = 25  # `--quick` takes one in so many of each slow family
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--grid", action="store_true", help="every model on every task, not one of each")
     parser.addoption("--quick", action="store_true", help=f"one in {SAMPLE} of the tests in slow families")
 
 
@@ -44,8 +45,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = family(item)
         if name:
             item.add_marker(name)
-        sampled = zlib.crc32(item.nodeid.encode()) % SAMPLE == 0
-        (kept if sampled or not (name or item.get_closest_marker("slow")) else left).append(item)
-    if config.getoption("quick"):
-        config.hook.pytest_deselected(items=left)
-        items[:] = kept
+        (kept if _is_wanted(item, name is not None, config) else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
+def _is_wanted(item: pytest.Item, slow: bool, config: pytest.Config) -> bool:
+    if item.get_closest_marker("grid") and not config.getoption("grid"):
+        return False
+    if not config.getoption("quick"):
+        return True
+    sampled = zlib.crc32(item.nodeid.encode()) % SAMPLE == 0
+    return sampled or not (slow or item.get_closest_marker("slow"))

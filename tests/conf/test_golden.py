@@ -1,8 +1,8 @@
 """Numbers that must not change in silence: identities of all experiments, first losses of all models.
 
 `python tests/conf/test_golden.py` rewrites tests/golden/identities.json and first_losses.json; with names
-such as experiment=lem/adding-500-lem it computes only the losses of these and of what is new. Look at the diff
-before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
+such as experiment=lem/adding-500-lem it computes only the losses of these and of what is new. Look at the
+diff before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
 """
 
 import csv
@@ -109,7 +109,6 @@ def test_golden_losses_are_of_what_is_in_conf() -> None:
     assert set(written("first_losses.json")) == set(RUNS), REWRITE
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("own_roots")
 @pytest.mark.parametrize("name", RUNS)
 def test_no_first_loss_has_changed(name: str) -> None:
