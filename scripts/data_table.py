@@ -27,7 +27,9 @@ def table() -> str:
 
 def _size(about: Upstream) -> str:
     """Of what must be got; archives that merely stand in for files are not counted."""
-    wanted = [file for file in about.files if not file.optional] or list(about.files[:1])
+    served = {file.name for file in about.files if file.urls}
+    needed = [file for file in about.files if not file.optional and file.inside not in served]
+    wanted = needed or list(about.files[:1])
     if any(file.size is None for file in wanted):
         return "not known"
     total = sum(file.size or 0 for file in wanted) / 1e6

@@ -57,3 +57,11 @@ def _is_wanted(item: pytest.Item, slow: bool, config: pytest.Config) -> bool:
         return True
     sampled = zlib.crc32(item.nodeid.encode()) % SAMPLE == 0
     return sampled or not (slow or item.get_closest_marker("slow"))
+
+
+@pytest.fixture
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes of fixtures are accepted under every way to verify."""
+    from physml.data import verify
+
+    monkeypatch.setattr(verify.FoundFiles, "small", True)

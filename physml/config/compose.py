@@ -51,16 +51,20 @@ def compose(overrides: list[str]) -> Composed:
 
     In this order, the last counts most: conf/run.yaml, the chosen file of each group, the experiment, the
     profile, the overrides. A part that names its class replaces what is there, with all its keys:
-    `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`.
+    `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`. `~net=sequence` leaves the keys of that
+    file out, so that `+net._target_=my_net.MyNet` starts from none.
 
     Errors: ConfigError for an unknown group, name or key, with near names.
     """
     chosen: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     typed = []
     for text in overrides:
         key, value = _known(text)
         if key in GROUPS:
             chosen[key] = value
+        elif key[1:] in PARTS:
+            left_out[key[1:]] = value
         else:
             typed.append(text)
     name: str | None = chosen.pop("experiment", None)
@@ -69,6 +73,10 @@ def compose(overrides: list[str]) -> Composed:
     try:
         experiment = _from_file(outside) if outside else studies.experiment(name, CONF) if name else None
         merged, choices = _merged(experiment or Experiment({}, {}), chosen)
+        for group, value in left_out.items():
+            if (there := choices[group]) != value:
+                raise ConfigError(f"~{group}={value}: {group} is {there}. To leave it out: ~{group}={there}.")
+            merged[group], choices[group] = {}, None
         raw = _resolved(_with_typed(merged, typed), choices)
     except ConfigError as error:
         if outside:
@@ -187,6 +195,11 @@ def _apply(node: Any, text: str) -> None:
     """One override by Hydra's grammar: KEY=VALUE changes, +KEY=VALUE adds, ++ does either, ~ deletes."""
     from omegaconf import OmegaConf, open_dict
 
+    if plain := re.fullmatch(
+        r"(seed|split)=(\d{1,18})", text
+    ):  # of every run of a table, which needs no more grammar
+        OmegaConf.update(node, plain[1], int(plain[2]))
+        return
     override = _parsed(text)
     key = override.key_or_group
     if override.is_sweep_override():
@@ -374,6 +387,8 @@ def _known(override: str) -> tuple[str, str]:
     bare = key.lstrip("+~")
     if bare.partition(".")[0].partition("/")[0] == "hydra":
         raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
+    if key[0] == "~" and bare in PARTS and is_name(bare, value):
+        return key, value
     if bare in GROUPS and bare != key:
         raise ConfigError(f"{override}: a config of a group is chosen by {bare}=NAME. Leave out {key[0]}.")
     outside = key == "experiment" and value.endswith((".yaml", ".yml"))

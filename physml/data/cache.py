@@ -54,6 +54,7 @@ def read_arrays(path: Path, asked: str) -> Arrays:
     import numpy as np
 
     try:
+        path.stat()  # that nothing is there is no damage
         ZipTree(path)  # refuses what would unpack to more than it may
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

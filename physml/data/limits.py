@@ -39,6 +39,8 @@ def irregular(path: Path) -> str | None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "a link to nothing" if path.is_symlink() else None
+    except NotADirectoryError:
+        return None
     except OSError as error:
         return f"unreadable ({error.strerror})"
     return next((kind for is_kind, kind in KINDS.items() if is_kind(mode)), None)

@@ -1,7 +1,7 @@
 """The fork server's side: imports what every run needs, once, and turns a fork into a worker.
 
-multiprocessing's fork server imports this module before it forks; the variable PHYSML_PRELOAD then names the
-classes of the planned runs. The server computes nothing: a fork of it is a fresh process after its imports.
+multiprocessing's fork server imports this module before it forks; PHYSML_FORK_PRELOAD then names the classes
+of the planned runs. The server computes nothing: a fork of it is a fresh process after its imports.
 """
 
 import gc
@@ -18,7 +18,7 @@ from typing import NoReturn
 from physml import files
 from physml.paths import ROOT
 
-VARIABLE = "PHYSML_PRELOAD"  # set in the fork server alone: targets, separated by spaces
+VARIABLE = "PHYSML_FORK_PRELOAD"  # set in the fork server alone: targets, separated by spaces
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # blocked in the server; runs take them
 
 

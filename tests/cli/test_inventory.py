@@ -101,7 +101,8 @@ def test_a_table_without_a_title_is_refused(own_conf: Path) -> None:
 
 
 def test_nothing_there_is_said(own_conf: Path) -> None:
-    assert inventory.text(inventory.figures()) == "none yet"
+    with pytest.raises(ConfigError, match=r"no configs in .*figure: physml is not whole"):
+        inventory.figures()
 
 
 def test_an_unknown_kind_gets_a_near_name() -> None:

@@ -5,8 +5,6 @@ such as experiment=lem/adding-500-lem it computes only the losses of these and o
 diff before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
 """
 
-import csv
-import gzip
 import json
 import os
 import sys
@@ -79,8 +77,8 @@ def first_losses(overrides: tuple[str, ...]) -> list[float]:
     spec = spec_of(Composed(checked(composed.config)[0], composed.choices), adhoc=True)  # where is no matter
     made = perform(spec, Silent(), force=True)
     assert made["status"] == "finished"
-    with gzip.open(Path(made["path"]).with_name(made["curve"]), "rt") as file:
-        return [float(row["train/loss"]) for row in csv.DictReader(file)]
+    rows = (spec.work_folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()  # all digits
+    return [json.loads(row)["train/loss"] for row in rows]
 
 
 def written(name: str) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from physml.config.compose import HEADER, compose
 from physml.config.load import load
 from physml.config.schema import checked
 from physml.errors import ConfigError, InputError
-from physml.execution import search
 from physml.reporting.figure_spec import load_figure
 from physml.reporting.settings_table import load_settings
 from physml.reporting.simulated_figure import function_of
 from physml.reporting.table_spec import load_table
 
-STARTER = "physml.execution.starter.Nursery"  # starts a process when it is built
-NURSERY = {"_target_": STARTER, "targets": [], "environment": {}}
+STARTER = "physml.execution.processes.ForkServer"  # starts a process when it is built
+NODE = {"_target_": STARTER, "targets": [], "environment": {}}
 
 
 def run_config(*overrides: str) -> dict[str, Any]:
@@ -54,7 +53,7 @@ PLACES = [
 @pytest.mark.parametrize("wrapped", ["plain", "list", "mapping"])
 @pytest.mark.parametrize("where", PLACES)
 def test_a_class_that_starts_processes_is_refused_wherever_it_stands(where: str, wrapped: str) -> None:
-    value: Any = {"plain": NURSERY, "list": [[NURSERY]], "mapping": {"a": {"b": NURSERY}}}[wrapped]
+    value: Any = {"plain": NODE, "list": [[NODE]], "mapping": {"a": {"b": NODE}}}[wrapped]
     with pytest.raises(ConfigError, match=rf"_target_={STARTER} is not allowed"):
         checked(put(run_config(), where, value))
 
@@ -62,7 +61,7 @@ def test_a_class_that_starts_processes_is_refused_wherever_it_stands(where: str,
 @pytest.mark.parametrize(
     "target",
     [
-        "physml.execution.starter.Nursery",
+        STARTER,
         "physml.execution.search.SearchSpec",
         "physml.config.build.Node",
         "physml.training.trainer.Trainer",
@@ -148,7 +147,7 @@ def test_no_process_is_started_by_a_config_that_is_only_looked_at(
     node = f"{{_target_: {STARTER}, targets: [], environment: {{BROWSER: 'touch {tmp_path}/ran'}}}}"
     arguments = ["run", "model=lem", "task=adding", "profile=smoke", f"{where}={node}", flag]
     assert main.main(arguments) == 2
-    assert "Nursery is not allowed" in capsys.readouterr().err
+    assert "ForkServer is not allowed" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
 
 
@@ -162,9 +161,9 @@ def test_a_row_of_a_table_starts_no_process(
         f"model: {{d_hidden: {{_target_: {STARTER}, targets: [], environment: {{}}}}}}\n"
     )
     row = f"label=Mine,experiment={file}"
-    assert main.main(["table", "lem-4", "--smoke", "--seeds", "0", "--row", row, "--plan"]) == 2
+    assert main.main(["table", "lem-4", "--seeds", "0", "--row", row, "--plan"]) == 2
     shown = capsys.readouterr()
-    assert "Nursery is not allowed" in shown.out + shown.err
+    assert "ForkServer is not allowed" in shown.out + shown.err
 
 
 # ---------------------------------------------------------------------------- what only constructors know
@@ -213,14 +212,6 @@ def test_an_id_in_a_file_is_refused(read: Any, tmp_path: Path) -> None:
     path.write_text(f"id: ../../x\nkind: {kind}\ntitle: T\n")
     with pytest.raises(ConfigError, match=r"lem-4\.yaml: id must not be a key: it is lem-4"):
         read(path)
-
-
-def test_an_id_in_a_search_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "CONF", tmp_path)
-    (tmp_path / "search").mkdir()
-    (tmp_path / "search" / "mine.yaml").write_text("id: ../../x\nexperiment: lem/x\n")
-    with pytest.raises(ConfigError, match=r"mine\.yaml: id must not be a key: it is mine"):
-        search.load_search("mine")
 
 
 @pytest.mark.parametrize("name", ["tasks.{}.f", "physml.simulate.{}.f", "tasks.../x.f"])

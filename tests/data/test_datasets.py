@@ -420,9 +420,9 @@ def test_members_with_an_md5_are_compared_and_others_are_not_read(store, monkeyp
 def test_a_check_of_absent_files_fails_where_they_are_named(
     names: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    from physml.cli.commands import data
+    from physml.cli.main import main
 
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
-    assert data("check", names) == code
-    assert data("list", names) == 0
+    assert main(["data", "check", *names]) == code
+    assert main(["data", "list", *names]) == 0

@@ -27,11 +27,12 @@ import json
 from pathlib import Path
 from physml.records.record import read, write
 from physml.reporting.table import collect
-from physml.reporting.table_formats import FORMS
+from physml.reporting.document import FORMS
 from physml.reporting.table_spec import load_table
+from physml.reporting.table_text import document
 given = json.load(sys.stdin)
 table = collect(load_table(given["table"]), given["identities"], given["records"])
-print(json.dumps({form: render(table) for form, render in FORMS.items()}))
+print(json.dumps({form: render(document(table)) for form, render in FORMS.items()}))
 """
 
 

@@ -87,7 +87,11 @@ def test_a_file_with_the_name_of_a_table_does_not_hide_it(tmp_path: Path) -> Non
 
 
 def test_tests_demo_lint_and_smoke() -> None:
-    assert expanded("test", "ARGS=-k lem") == [".venv/bin/python -m pytest -k lem"]
+    assert expanded("test", "ARGS=-k lem") == [
+        ".venv/bin/python -m pytest -n logical --dist worksteal -k lem"
+    ]
+    *lint, quick = expanded("check", "CORES=1")
+    assert len(lint) == 4 and quick == ".venv/bin/python -m pytest --quick -n 1 --dist worksteal"
     assert expanded("bench-graph", "ARGS=--runs 4") == [".venv/bin/python -m physml.bench.graph --runs 4"]
     assert expanded("bench", "DEVICE=cuda", "ARGS=--quick") == [
         ".venv/bin/python -m physml.bench --device cuda --quick"

@@ -196,6 +196,7 @@ def test_wrong_arguments_are_refused(given: dict[str, Any], says: str, store: St
         made(store, **given)
 
 
+@pytest.mark.usefixtures("small_data")
 @pytest.mark.parametrize("folder", [".", "EigenWorms"])
 def test_placing_the_two_files_unblocks_the_table(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -38,7 +38,12 @@ def make(store, **changes) -> IMDB:
 
 
 class Files:
-    """A folder or archive as a reader gets it."""
+    """A folder or archive as a reader gets it, in which the sizes of a fixture will do."""
+
+    small = True
+
+    def sizes(self, published: int, fixture: int) -> tuple[int, ...]:
+        return published, fixture
 
     def __init__(self, path: Path) -> None:
         self.found = path

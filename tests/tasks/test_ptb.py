@@ -75,6 +75,8 @@ def test_the_reader_gives_the_text_back(store, tmp_path):
 )
 def test_a_text_that_cannot_be_right_is_refused(name, damage, says, tmp_path):
     class Files:
+        small = True
+
         def path(self, name: str) -> Path:
             return tmp_path / name
 
@@ -91,6 +93,8 @@ def test_other_bytes_are_refused(tmp_path):
     path.write_bytes(b"\xff\xfe")
 
     class Files:
+        small = True
+
         def path(self, name: str) -> Path:
             return tmp_path / name
 

@@ -283,7 +283,7 @@ def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*overrides: str) -> int:
-    return main(["run", "model=lem", "task=smnist", *overrides, "profile=smoke", "tracker=none"]) or 0
+    return main.main(["run", "model=lem", "task=smnist", *overrides, "profile=smoke", "tracker=none"]) or 0
 
 
 def the_record(tmp_path: Path) -> dict[str, Any]:

@@ -154,11 +154,9 @@ def test_a_run_without_averaging_keeps_its_identity():
     ],
 )
 def test_an_average_that_cannot_be(arguments, says):
-    spec = h.spec_of(
-        h.odd(*NET, f"trainer.average={{_target_: physml.training.averaging.Triggered, {arguments}}}")
-    )
+    rule = f"trainer.average={{_target_: physml.training.averaging.Triggered, {arguments}}}"
     with pytest.raises(ConfigError, match=says):
-        trainer_of(spec)
+        h.spec_of(h.odd(*NET, rule))
 
 
 def test_another_class_is_refused():
