@@ -126,7 +126,7 @@ def pairs() -> Iterator[Any]:
                 yield pytest.param(model, task, marks=[] if tried else pytest.mark.grid)
 
 
-@pytest.mark.parametrize(("model", "task"), pairs())
+@pytest.mark.parametrize(("model", "task"), list(pairs()))
 def test_every_model_takes_a_step_on_every_task_of_its_kind(model: str, task: str, store: Store) -> None:
     of_ids = resolve(build_node("task", task)["_target_"]).tokens
     embedding = ["net.embedding=5"] if of_ids else []

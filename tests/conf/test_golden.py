@@ -5,6 +5,7 @@ such as experiment=lem/adding-500-lem it computes only the losses of these and o
 diff before you commit it: a new identity makes old records stale, a new loss asks for a raised `version`.
 """
 
+import functools
 import json
 import os
 import sys
@@ -21,14 +22,18 @@ from torch import nn
 from physml import files
 from physml.config import build
 from physml.config.build import passes_messages
-from physml.config.compose import Composed, compose, names
+from physml.config.compose import compose, names
 from physml.config.identity import identity
 from physml.config.load import read_yaml
 from physml.config.resolve import resolve
 from physml.config.schema import checked
-from physml.execution.run import perform
-from physml.execution.run_spec import spec_of
+from physml.data.store import store_of
+from physml.execution.attempt import flush_denormals
+from physml.ops import backend
 from physml.paths import CONF
+from physml.task.base import Task
+from physml.training.interrupt import Interrupt
+from physml.training.trainer import Trainer
 
 NEAR = 1e-5  # a relative difference that is none
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -68,17 +73,32 @@ class Silent:
     def close(self, *_: Any) -> None: ...
 
 
-def first_losses(overrides: tuple[str, ...]) -> list[float]:
-    """The mean training losses of three tiny epochs, by the real loop on the CPU in float32.
+@functools.lru_cache(maxsize=8)  # experiments of one study stand side by side, and mostly share their data
+def loaded(parts_and_split: str) -> Task:
+    """The task of a config, with the data of its fixtures."""
+    config = json.loads(parts_and_split)
+    task = build.check(config["task"], "task").make()
+    task.load(store_of({"data": {"verify": "bytes"}, "profile": "smoke"}), config["split"])
+    return task
 
-    They are computed, also where an earlier call has left its record.
-    """
-    composed = compose([*overrides, *TINY])
-    spec = spec_of(Composed(checked(composed.config)[0], composed.choices), adhoc=True)  # where is no matter
-    made = perform(spec, Silent(), force=True)
-    assert made["status"] == "finished"
-    rows = (spec.work_folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()  # all digits
-    return [json.loads(row)["train/loss"] for row in rows]
+
+def first_losses(overrides: tuple[str, ...]) -> list[float]:
+    """The mean training losses of three tiny epochs, by the real loop on the CPU in float32."""
+    config, parts = checked(compose([*overrides, *TINY]).config)
+    task = loaded(json.dumps({"task": config["task"], "split": config["split"]}))
+    torch.set_num_threads(config["runtime"]["threads"])
+    rows: list[dict[str, Any]] = []
+    with backend.running(config["runtime"]["backend"]), flush_denormals():
+        trainer = Trainer(
+            *(config, parts, task, "cpu"),
+            report=Silent(),
+            save=lambda _: None,
+            stop=Interrupt(),
+            on_row=rows.append,
+        )
+        trainer.check_data()
+        trainer.fit()
+    return [row["train/loss"] for row in rows]
 
 
 def written(name: str) -> dict[str, Any]:
