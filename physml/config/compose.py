@@ -1,5 +1,6 @@
 """From overrides to one plain config. Takes the grammar of overrides from hydra, never imports torch."""
 
+import copy
 import itertools
 import re
 from collections.abc import Iterator, Mapping
@@ -77,7 +78,7 @@ def compose(overrides: list[str]) -> Composed:
             if (there := choices[group]) != value:
                 raise ConfigError(f"~{group}={value}: {group} is {there}. To leave it out: ~{group}={there}.")
             merged[group], choices[group] = {}, None
-        raw = _resolved(_with_typed(merged, typed), choices)
+        raw = _plain(merged, typed) or _resolved(_with_typed(merged, typed), choices)
     except ConfigError as error:
         if outside:
             raise ConfigError(f"{outside}: {error}") from error
@@ -175,6 +176,25 @@ def _from_file(path: Path) -> Experiment:
     return Experiment(choices | _overridden({"defaults": defaults}), settings)
 
 
+SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a table: it needs no more grammar
+
+
+def _plain(merged: dict[str, Any], typed: list[str]) -> dict[str, Any] | None:
+    """The config at once, where nothing is interpolated or missing, and seed and split alone are typed."""
+    matches = [SEED_OR_SPLIT.fullmatch(text) for text in typed]
+    if not all(matches) or any(key in text for text in _texts(merged) for key in ("${", "???")):
+        return None
+    return copy.deepcopy(merged) | {match[1]: int(match[2]) for match in matches if match}
+
+
+def _texts(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, dict | list):
+        for value in node.values() if isinstance(node, dict) else node:
+            yield from _texts(value)
+
+
 def _with_typed(merged: dict[str, Any], typed: list[str]) -> Any:
     """An OmegaConf node with the overrides of the command line in it."""
     from omegaconf import OmegaConf
@@ -195,9 +215,7 @@ def _apply(node: Any, text: str) -> None:
     """One override by Hydra's grammar: KEY=VALUE changes, +KEY=VALUE adds, ++ does either, ~ deletes."""
     from omegaconf import OmegaConf, open_dict
 
-    if plain := re.fullmatch(
-        r"(seed|split)=(\d{1,18})", text
-    ):  # of every run of a table, which needs no more grammar
+    if plain := SEED_OR_SPLIT.fullmatch(text):
         OmegaConf.update(node, plain[1], int(plain[2]))
         return
     override = _parsed(text)

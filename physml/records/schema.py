@@ -144,6 +144,8 @@ def _mismatch(value: Any, kind: Any, where: str) -> str | None:
     if origin is dict or hasattr(kind, "__required_keys__"):
         if not isinstance(value, dict):
             return _wrong(value, "a mapping", where)
+        if inner and inner[1] is Any:
+            return None
         hints = dict.fromkeys(value, inner[1]) if inner else _HINTS[kind]
         missing = (
             [] if inner else [key for key in hints if key in kind.__required_keys__ and key not in value]

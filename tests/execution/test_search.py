@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import types
-from typing import Any
 
 import optuna
 import pytest
@@ -185,9 +184,12 @@ def test_other_rows_of_the_searched_file_stay(conf):
         ({"space": {"optim.lr": {"low": 1.0e-3}}}, "optim.lr: the key high is missing"),
         (
             {"space": {"optim.lr": {"low": 2, "high": 1}}},
-            "low must not be above high; got low 2.0 and high 1.0",
+            "low must not be above high; got 2.0 and 1.0",
         ),
-        ({"space": {"optim.lr": {"low": 0, "high": 1, "log": True}}}, "low must be positive on a log scale"),
+        (
+            {"space": {"optim.lr": {"low": 0, "high": 1, "log": True}}},
+            "low must be positive for a logarithmic range",
+        ),
         ({"space": {"optim.lr": []}}, "optim.lr: an empty list"),
         ({"space": {"optim.lr": 3}}, "optim.lr must be a mapping; got 3"),
         (
@@ -230,20 +232,3 @@ def test_all_searches_of_the_repository_are_sound():
         made = search.trial_spec(spec, 0, first)
         search._check_metric(spec, made)
         assert made.config["runtime"]["score_test"] is False and h.is_held(made) is False
-
-
-@pytest.mark.parametrize(
-    ("space", "says"),
-    [
-        ({"low": 2, "high": 1}, "search s: optim.lr: low must not be above high; got 2.0 and 1.0"),
-        (
-            {"low": 0, "high": 1, "log": True},
-            "optim.lr: low must be positive for a logarithmic range; got 0.0",
-        ),
-        ([], "search s: optim.lr must have at least one value to choose from"),
-    ],
-)
-def test_a_range_that_nothing_can_be_drawn_from_is_refused(space: Any, says: str) -> None:
-    spec = search.SearchSpec("s", "p/e", "mse", "lower", 1, 0, {}, {"optim.lr": space})
-    with pytest.raises(ConfigError, match=says):
-        search.draw(spec)

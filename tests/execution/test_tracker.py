@@ -17,6 +17,7 @@ from wandb.proto import wandb_internal_pb2 as pb
 
 from physml.execution import tracker
 from physml.records import record
+from physml.reporting import plot
 
 OFFLINE = "tracker.kind=wandb"
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
@@ -123,12 +124,12 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
             raise wandb.errors.CommError("no service")
         return Faulty()
 
-    def plot(*_):
+    def full_disk(*_):
         raise OSError("No space left on device")
 
     monkeypatch.setattr(wandb, "init", init)
     if moment == "plot":
-        monkeypatch.setattr(plot, "plot_rows", plot)
+        monkeypatch.setattr(plot, "plot_rows", full_disk)
     caplog.set_level(logging.WARNING)
     made = h.make(h.spec_of(h.odd(OFFLINE)))
     assert h.numbers(made) == h.numbers(want)

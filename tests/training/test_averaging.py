@@ -156,7 +156,7 @@ def test_a_run_without_averaging_keeps_its_identity():
 def test_an_average_that_cannot_be(arguments, says):
     rule = f"trainer.average={{_target_: physml.training.averaging.Triggered, {arguments}}}"
     with pytest.raises(ConfigError, match=says):
-        h.spec_of(h.odd(*NET, rule))
+        trainer_of(h.spec_of(h.odd(*NET, rule)))
 
 
 def test_another_class_is_refused():
