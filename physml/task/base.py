@@ -67,7 +67,7 @@ class Task(ABC):
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """The scalar to minimise."""
 
-    def aside(self, output: Tensor, batch: Batch) -> Metrics:
+    def train_step_metrics(self, output: Tensor, batch: Batch) -> Metrics:
         """Validation metrics computed from the training-mode output, by name. Default: none.
 
         They belong to the row that the epoch ends with, and stand in `better`.

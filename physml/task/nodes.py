@@ -133,7 +133,7 @@ class NodeClasses(OneGraph):
             "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
         }
 
-    def aside(self, output: Tensor, batch: Batch) -> Metrics:
+    def train_step_metrics(self, output: Tensor, batch: Batch) -> Metrics:
         nodes = self._nodes["valid"]
         return {"noisy_cross_entropy": F.cross_entropy(output[nodes], batch.target[nodes]).item()}
 

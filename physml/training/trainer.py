@@ -90,7 +90,7 @@ class Trainer:
         self.step_in_epoch = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.state: State = None
-        self.aside: Metrics = {}  # of the last step
+        self.step_metrics: Metrics = {}  # of the last step
         self.rows: list[dict[str, Any]] = []
         self.kept: dict[str, Any] | None = None
         self.stopped_early = False
@@ -194,7 +194,7 @@ class Trainer:
         with torch.autocast(kind, torch.bfloat16, enabled=self.config["precision"] == "bf16"):
             output, state = apply(self.net, batch, self.state if batch.carry else None)
             loss = self.task.loss(output, batch)
-        self.aside = self.task.aside(output.detach(), batch)
+        self.step_metrics = self.task.train_step_metrics(output.detach(), batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.keys["clip_norm"]:
@@ -242,7 +242,7 @@ class Trainer:
             "lr": self._rate(),
             "train/loss": loss,
         }
-        row |= named("valid", {**self.metrics("valid", epoch), **self.aside})
+        row |= named("valid", {**self.metrics("valid", epoch), **self.step_metrics})
         every = self.keys["test_every"]
         for_curve = every and (epoch % every == 0 or self.step >= self.total_steps)
         if self.scores_test and (self.selector.needs_test or for_curve):
@@ -346,7 +346,7 @@ class Trainer:
 
 
 PLAIN_STATE = (
-    *("epoch", "step", "step_in_epoch", "state", "aside", "rows", "kept", "stopped_early"),
+    *("epoch", "step", "step_in_epoch", "state", "step_metrics", "rows", "kept", "stopped_early"),
     *("train_s", "eval_s"),
 )
 

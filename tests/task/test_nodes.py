@@ -92,7 +92,7 @@ def test_metrics_are_of_all_nodes_of_a_part(store: Store) -> None:
 
 def test_the_output_of_a_training_step_tells_the_noisy_loss_of_valid(store: Store) -> None:
     task, output = loaded(store), torch.randn(N, C)
-    (name,) = told = task.aside(output, whole(task, "train"))
+    (name,) = told = task.train_step_metrics(output, whole(task, "train"))
     assert task.better[name] == "lower"
     clean = task.finish(task.score(output, whole(task, "valid")))["cross_entropy"]
     assert told[name] == pytest.approx(clean, rel=1e-6)  # the same outputs give the same number

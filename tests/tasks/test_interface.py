@@ -113,7 +113,7 @@ def answer(task: Task, batch: Batch) -> Tensor:
 def measured(task: Task) -> set[str]:
     """The metrics that scores tell; some are told by a training step in passing."""
     batch = next(task.batches("train", 3, rng()))
-    return set(task.better) - set(task.aside(answer(task, batch), batch))
+    return set(task.better) - set(task.train_step_metrics(answer(task, batch), batch))
 
 
 def test_declares_what_it_is(task):

@@ -1,4 +1,4 @@
-"""Runs on one graph: what a training step says aside, rules that read it, and stops in between."""
+"""Runs on one graph: metrics of a training step, rules that read it, and stops in between."""
 
 import os
 import signal
@@ -70,12 +70,12 @@ def test_selection_and_stop_by_what_a_step_says_aside():
 
 
 def test_it_is_the_loss_of_the_weights_before_the_step():
-    """Without dropout: what an epoch says aside is the validation loss that the epoch before ended with."""
+    """Without dropout: the metric of the training step is the validation loss that the epoch before ended with."""
     spec = h.spec_of(texas("net.input_dropout=0", "trainer.stop=null", "trainer.epochs=5"))
     h.make(spec)
     rows = h.curve(spec)
-    aside, clean = ([float(row[f"valid/{name}"]) for row in rows] for name in (NOISY, "cross_entropy"))
-    assert aside[1:] == pytest.approx(clean[:-1], rel=1e-5)
+    of_step, clean = ([float(row[f"valid/{name}"]) for row in rows] for name in (NOISY, "cross_entropy"))
+    assert of_step[1:] == pytest.approx(clean[:-1], rel=1e-5)
 
 
 @pytest.mark.parametrize("where", ["between step and evaluation", "in a step", "by the checkpoint"])
@@ -116,7 +116,7 @@ def test_a_stopped_run_ends_with_the_same_bits(where, monkeypatch, tmp_path):
     assert saved
     state = saved["trainer"]
     if where == "between step and evaluation":
-        assert (state["step"], state["epoch"]) == (5, 4) and NOISY in state["aside"]
+        assert (state["step"], state["epoch"]) == (5, 4) and NOISY in state["step_metrics"]
     assert stopped and 0 < state["step"] < want[0]["n_steps"]
     record = h.make(spec)
     assert (h.numbers(record), h.curve(spec)) == want
