@@ -70,7 +70,7 @@ def test_selection_and_stop_by_what_a_step_says_aside():
 
 
 def test_it_is_the_loss_of_the_weights_before_the_step():
-    """Without dropout: the metric of the training step is the validation loss that the epoch before ended with."""
+    """Without dropout: the step's metric is the validation loss that the epoch before ended with."""
     spec = h.spec_of(texas("net.input_dropout=0", "trainer.stop=null", "trainer.epochs=5"))
     h.make(spec)
     rows = h.curve(spec)
