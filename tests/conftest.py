@@ -14,8 +14,9 @@ sys.path.insert(0, str(HERE / "harness"))
 
 # Slow families, by where a test stands.
 FAMILIES = {
-    "matrix": ("conf/", "tasks/test_interface.py", "models/test_sequence_model.py"),
-    "process": ("execution/", "training/", "repository/", "bench/", "cli/test_outside.py"),
+    "matrix": ("conf/", "tasks/", "data/", "task/", "models/test_sequence_model.py"),
+    "process": ("execution/", "training/", "repository/", "bench/", "cli/", "records/", "test_extras.py"),
+    "native": ("ops/", "simulate/", "models/", "reporting/test_figure.py", "test_library.py"),
 }
 SAMPLE = 25  # `--quick` takes one in so many of each slow family
 
@@ -26,17 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def family(item: pytest.Item) -> str | None:
-    """The slow family of a test: `matrix`, `process`, `native` (C for other vector widths), or none."""
+    """The slow family of a test, or none."""
     place = item.path.relative_to(HERE).as_posix()
     for name, places in FAMILIES.items():
         if place.startswith(places):
             return name
-    parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return (
-        "native"
-        if place.startswith("ops/") and (parameters.get("flags") or parameters.get("width"))
-        else None
-    )
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
