@@ -32,7 +32,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class References:
-    """What trivial predictions score on the same data: lines of a name and a score for each column."""
+    """Scores of trivial predictions on the same data: lines of a name and a score for each column."""
 
     columns: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]

@@ -20,7 +20,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Summary:
-    """What n runs say about one number.
+    """Statistics of one number over n runs.
 
     `sd` has n - 1 in its denominator and is None for a single run, as is the interval. `low` and `high`
     bound the 95 % t-interval of the mean: mean ± t_{0.975, n-1} sd / sqrt(n).
@@ -124,7 +124,7 @@ def summarise_runs(values: dict[tuple[int, int], float], better: Better, spread:
 
 
 def tolerance(published: Published, margin: float = 0.0, relative_margin: float = 0.0) -> float:
-    """How far from the printed value is still the printed value, in its unit.
+    """The distance from the printed value that still counts as equal, in its unit.
 
     Half the last printed digit, plus the paper's own 95 % t-interval where it prints sd and n, else plus the
     margin declared for the metric: `margin`, or `relative_margin` times the printed value.
