@@ -30,9 +30,11 @@ Reads = Literal["value", "use", "range", "distribution"]
 class SettingColumn:
     """One kind of setting.
 
-    setting: where ours stands in a config, as `model.dt`, or `model.dt.1` of a list; a row or cell may say
-    another. reads: its value; `use`, YES where it is set and NO where it is null or false; of searches its
-    range, or the distribution that it is drawn from.
+    Args:
+        setting: key of our value in a config, as `model.dt`, or `model.dt.1` of a list; a row or cell may
+            override it.
+        reads: `value`; `use`, YES where the key is set and NO where it is null or false; `range` of a search,
+            or `distribution` that it is drawn from.
     """
 
     key: str
@@ -47,9 +49,15 @@ class SettingColumn:
 
 @dataclass(frozen=True)
 class SettingCell:
-    """printed: as in the paper, as text: digits count. code: what the official code has, where it differs
-    from the paper or the paper prints nothing. differs: why ours is another. By default `experiment` and
-    `setting` are those of the row."""
+    """One setting of a row, as the paper prints it.
+
+    Args:
+        printed: the value in the paper, as text, since its digits count.
+        code: the value in the official code, if it differs from the paper or the paper prints nothing.
+        experiment: by default that of the row.
+        setting: by default that of the row, else of the column.
+        differs: the reason why our value differs.
+    """
 
     printed: str | None = None
     code: str | None = None

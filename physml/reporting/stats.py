@@ -42,8 +42,13 @@ class Summary:
 class Published:
     """A printed number, in the unit of its column.
 
-    value: as printed; digits: how many digits stand after the point; sd, n: as printed, else None;
-    statistic: what the paper says the number is. Source: where it was read, if elsewhere than the table's.
+    Args:
+        value: as printed.
+        digits: number of digits after the point.
+        sd: as printed, else None.
+        n: as printed, else None.
+        statistic: the kind of number according to the paper.
+        source: where it was read, if not in the source of the table.
     """
 
     value: float
