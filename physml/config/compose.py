@@ -251,7 +251,7 @@ def _parsed(text: str) -> Any:
     try:
         return OverridesParser.create().parse_override(text)
     except HydraException as error:
-        raise ConfigError(f"{text}: {_first_line(error)}.") from error
+        raise ConfigError(f"{text}: {_first_line(error)}. Check its brackets and quotes.") from error
 
 
 def _parent(node: Any, key: str) -> Any:

@@ -264,7 +264,7 @@ MNIST_CASES = {
     "too few labels": (idx("labels", lambda y: y[:-1]), r"train-labels.*59 labels for 60 images"),
     "images of another size": (idx("images", lambda x: x[:, :27]), r"train-images.*28 x 28"),
     "a file is missing": (drop(LABELS), r"train-labels.* is missing"),
-    "half a download": (part(IMAGES), r"Half a download lies at .*train-images.*\.part"),
+    "half a download": (part(IMAGES), r"Part of a download is at .*train-images.*\.part"),
 }
 
 ARCHIVE = r"speech_commands_v0\.02\.tar\.gz"
