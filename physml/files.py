@@ -50,7 +50,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def sync(path: Path) -> None:
-    """What was written to a file is on the disk."""
+    """Wait until the content of a file is on the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 

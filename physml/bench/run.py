@@ -24,7 +24,9 @@ THREADS_FROM = 128  # hidden units: below, two threads only get in each other's 
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="python -m physml.bench", description=__doc__)
+    p = argparse.ArgumentParser(
+        prog="python -m physml.bench", description="Time and memory of the recurrences."
+    )
     p.add_argument(
         "--workload", default="all", help=f"all, or some of: {', '.join(w.name for w in WORKLOADS)}"
     )

@@ -71,7 +71,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     options, rest = top.parse_known_args(arguments)
     name = next((name for name in ("overrides", "ids", "names") if hasattr(options, name)), None)
     if strange := [word for word in rest if word.startswith("-") or name is None]:
-        top.error(f"unrecognized arguments: {' '.join(strange)}. See physml COMMAND --help")
+        settings = "Settings are written KEY=VALUE, such as model=lem. " if name == "overrides" else ""
+        top.error(f"unrecognized arguments: {' '.join(strange)}. {settings}See physml COMMAND --help")
     if name and rest:
         setattr(options, name, [*getattr(options, name), *rest])
     return options

@@ -40,16 +40,20 @@ def add_plan(command: Any) -> None:
         "--plan", action="store_true", help="show the runs, with ms per step and hours where known, and stop"
     )
     command.add_argument("--probe", action="store_true", help="with --plan: time a few steps of the others")
-    command.add_argument("--force", action="store_true", help="train again what is done")
+    command.add_argument("--force", action="store_true", help="train finished runs again")
 
 
 def add_published(command: Any) -> None:
     """The options of tables and figures."""
     command.add_argument("--paper", default="lem", help="the paper that a bare number belongs to")
-    command.add_argument("--seeds", default=None, help="0,1,2 or n5; default: those of the config")
-    command.add_argument("--no-run", action="store_true", help="render what is there")
+    command.add_argument(
+        "--seeds", default=None, help="0,1,2, or n5 for the first five; default: those of the config"
+    )
+    command.add_argument(
+        "--no-run", action="store_true", help="print or draw existing records, train nothing"
+    )
     command.add_argument("--smoke", action="store_true", help="tiny sizes, records in a temporary folder")
-    command.add_argument("--device", default=None, help="auto, cpu, cuda")
+    command.add_argument("--device", type=_device, default=None, help="auto, cpu or cuda")
     add_plan(command)
     add_jobs(command)
     add_verify(command)
@@ -116,6 +120,13 @@ def _count(text: str) -> int:
 
 def _jobs(text: str) -> int | None:
     return None if text == "auto" else _count(text)
+
+
+def _device(text: str) -> str:
+    """A kind of device that torch may have here; a run says whether it has it."""
+    if text.partition(":")[0] not in ("auto", "cpu", "cuda", "mps", "xpu"):
+        raise argparse.ArgumentTypeError(f"must be auto, cpu or cuda; got {text!r}")
+    return text
 
 
 def _hours(text: str) -> float:

@@ -7,10 +7,10 @@ from typing import Any
 
 from physml.paths import display_path, results_root
 
-DESCRIPTION = """convert: records of an older schema, and their curves, to that of today
-pack: the curves of each setting into one file
-export: runs.csv, a row per run, from the records of tables
-Given several, they are done in this order. All may be stopped and started again."""
+DESCRIPTION = """convert: rewrite records of an older schema, and their curves, in the present one
+pack: join the curves of each setting in one file
+export: write runs.csv, a row per run, from the records of tables
+Several actions are done in this order. Each can be stopped and started again."""
 
 
 def add(commands: Any) -> None:

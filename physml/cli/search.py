@@ -7,9 +7,9 @@ from physml.cli.options import add_jobs, add_verify, each
 
 
 def add(commands: Any) -> None:
-    search = commands.add_parser("search", help="random search on validation data; writes an experiment file")
+    search = commands.add_parser("search", help="random search on validation data for a row of a study")
     search.add_argument(
-        "ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn"
+        "ids", nargs="+", metavar="ID", help="experiments that name a search, e.g. lem/fitzhugh_nagumo-cornn"
     )
     add_jobs(search)
     add_verify(search)

@@ -38,7 +38,7 @@ class ClassSource:
 def module_file(module: str) -> Path:
     """The file of one of our own modules; ConfigError with near names if there is none."""
     if not all(part.isidentifier() for part in module.split(".")):  # `tasks./tmp/x` would leave the folder
-        raise ConfigError(f"{module!r} is no name of a module.")
+        raise ConfigError(f"{module!r} is not a module name.")
     package, *parts = module.split(".")
     path = (TASKS if package == "tasks" else PACKAGE.with_name(package)).joinpath(*parts)
     for file in (path.with_suffix(".py"), path / "__init__.py"):

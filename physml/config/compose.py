@@ -100,7 +100,7 @@ def expand(overrides: list[str]) -> list[list[str]]:
         try:
             override = parser.parse_override(text)
         except HydraException as error:
-            raise ConfigError(f"{text}: {_first_line(error)}.") from error
+            raise ConfigError(f"{text}: {_first_line(error)}. Check its brackets and quotes.") from error
         if not override.is_sweep_override():
             choices.append([text])
         elif override.is_discrete_sweep():
@@ -251,7 +251,7 @@ def _parsed(text: str) -> Any:
     try:
         return OverridesParser.create().parse_override(text)
     except HydraException as error:
-        raise ConfigError(f"{text}: {_first_line(error)}.") from error
+        raise ConfigError(f"{text}: {_first_line(error)}. Check its brackets and quotes.") from error
 
 
 def _parent(node: Any, key: str) -> Any:
@@ -401,7 +401,9 @@ def _known(override: str) -> tuple[str, str]:
     """Key and value of an override; ConfigError where the name of a config is unknown."""
     key, equals, value = override.partition("=")
     if not equals or not key:
-        raise ConfigError(f"an override must be KEY=VALUE; got `{override}`.")
+        meant = " or ".join(f"{group}={override}" for group in GROUPS if is_name(group, override))
+        hint = f" Did you mean {meant}?" if meant else ""
+        raise ConfigError(f"an override must be KEY=VALUE; got `{override}`.{hint}")
     bare = key.lstrip("+~")
     if bare.partition(".")[0].partition("/")[0] == "hydra":
         raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")

@@ -56,7 +56,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is nested too deeply, or holds too many values.") from error
     # PyYAML's constructors raise the others for dates such as 2001-99-99, `!!int x` and the like.
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+        said = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
+        raise ConfigError(f"{path} is not valid YAML: {said}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold keys and values; got {type(data).__name__}.")
     _refuse_endless(data, path)
@@ -117,7 +118,7 @@ class _Loader(_Safe):  # type: ignore[misc, valid-type]
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key} stands there twice", key_node.start_mark
+                    None, None, f"the key {key} appears twice", key_node.start_mark
                 )
             seen.add(key)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)

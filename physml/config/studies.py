@@ -160,7 +160,7 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
     study, row = row_of(name, conf)
     path = conf / "study" / f"{study}.yaml"
     if name in above:
-        raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a circle. Change a `base`.")
+        raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a cycle. Change a `base`.")
     content = load(study, conf)
     made = content.rows[row]
     if made.base is None:

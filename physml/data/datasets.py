@@ -134,7 +134,7 @@ def upstream(name: str) -> Upstream:
     names = [file.name for file in found.files]
     for file in found.files:
         if names.count(file.name) > 1:
-            raise ConfigError(f"conf/dataset/{name}.yaml: the file {file.name} stands there twice.")
+            raise ConfigError(f"conf/dataset/{name}.yaml: the file {file.name} appears twice.")
         if file.inside is not None and file.inside not in names:
             raise ConfigError(
                 f"conf/dataset/{name}.yaml: {file.inside}, which {file.name} is inside of, is no file of it."

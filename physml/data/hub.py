@@ -99,7 +99,8 @@ def _commit(repository: Repository) -> str:
     except Exception as error:
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         raise DataError(
-            f"there is no folder {repository.name}, and the Hugging Face hub gives no such data set: {said}"
+            f"there is no folder {repository.name}, and the Hugging Face hub gives no such data set: {said}. "
+            "Check the name and the network, or name a folder of Parquet files."
         ) from error
 
 

@@ -88,17 +88,17 @@ def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
         if kind := irregular(path):
             said = f"{file.name} must be a file, but {path} is {kind}."
     if part := half(file, places):
-        said += f" Half a download lies at {part}."
+        said += f" Part of a download is at {part}."
     if places.data is not None and (hint := other_root(file, places.data)):
         said += f" {hint}"
         if "set PHYSML_DATA=" in hint:
             return DataError(said)
-    get = "Go on with it" if part else "Get it"
+    get = "Resume it" if part else "Get it"
     source = f" (from {file.urls[0]})" if file.urls else ""
     root = f"PHYSML_DATA ({places.data})" if places.data else "PHYSML_DATA, which is not set,"
     checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
     return DataError(
-        f"{said} {get} by `physml data get {dataset}`. Without network, put it there{source}, or "
+        f"{said} {get} with `physml data get {dataset}`. Without network, put it there{source}, or "
         f"set {root} to a folder that has it. sha256: {checksum}."
     )
 
@@ -325,7 +325,7 @@ def read(dataset: DataSet, store: Cache) -> Arrays:
     except OSError as error:  # of a file, or of the disk
         raise DataError(
             f"{error.filename or dataset.name} cannot be read: {error.strerror or error}. "
-            "Mend that, or put the files elsewhere and set PHYSML_DATA."
+            "Fix that, or put the files elsewhere and set PHYSML_DATA."
         ) from error
 
 

@@ -20,7 +20,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Summary:
-    """What n runs say about one number.
+    """Statistics of one number over n runs.
 
     `sd` has n - 1 in its denominator and is None for a single run, as is the interval. `low` and `high`
     bound the 95 % t-interval of the mean: mean ± t_{0.975, n-1} sd / sqrt(n).
@@ -42,8 +42,13 @@ class Summary:
 class Published:
     """A printed number, in the unit of its column.
 
-    value: as printed; digits: how many digits stand after the point; sd, n: as printed, else None;
-    statistic: what the paper says the number is. Source: where it was read, if elsewhere than the table's.
+    Args:
+        value: as printed.
+        digits: number of digits after the point.
+        sd: as printed, else None.
+        n: as printed, else None.
+        statistic: the kind of number according to the paper.
+        source: where it was read, if not in the source of the table.
     """
 
     value: float
@@ -124,7 +129,7 @@ def summarise_runs(values: dict[tuple[int, int], float], better: Better, spread:
 
 
 def tolerance(published: Published, margin: float = 0.0, relative_margin: float = 0.0) -> float:
-    """How far from the printed value is still the printed value, in its unit.
+    """The distance from the printed value that still counts as equal, in its unit.
 
     Half the last printed digit, plus the paper's own 95 % t-interval where it prints sd and n, else plus the
     margin declared for the metric: `margin`, or `relative_margin` times the printed value.

@@ -60,7 +60,7 @@ class ClaimPart:
 
 @dataclass(frozen=True)
 class Facts:
-    """Where the numbers come from: what stands below the table. Each a sorted list of what occurs."""
+    """The provenance printed below the table. Each field is a sorted list of the values that occur."""
 
     commits: tuple[str, ...] = ()
     dirty: int = 0  # how many runs were made on uncommitted code
@@ -98,12 +98,14 @@ def collect(
     yours: Sequence[Record] = (),
     blocked: Mapping[str, str] | None = None,
 ) -> Table:
-    """What the records say about a table.
+    """The rows and cells of a table, from its records.
 
-    identities: experiment -> the identity that its runs must have now, None if it can't be composed.
-    records: of any experiments; one counts if its identity is the wanted one and its split and seed are
-    wanted. running: the runs (experiment, split, seed) that a process works on. yours: records shown on
-    lines of their own. blocked: experiment -> why it can't be run here (missing data, missing extra).
+    Args:
+        identities: experiment -> the identity that its runs must have now, None if it can't be composed.
+        records: of any experiments; one counts if identity, split and seed are the wanted ones.
+        running: the runs (experiment, split, seed) that a process works on.
+        yours: records shown on lines of their own.
+        blocked: experiment -> the reason why it can't be run here (missing data, missing extra).
     """
     records = list(records)
     blocked = blocked or {}
@@ -296,7 +298,7 @@ def _state(
 
 
 def _incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
-    """Why finished runs may not be held against the paper."""
+    """The reason why finished runs may not be compared with the paper, or None."""
     name = column.metric.partition("/")[2]
     for record in runs.finished.values():
         data = record.get("data") or {}

@@ -67,7 +67,7 @@ def document(table: Table) -> Document:
 
 
 def decimals(table: Table, column: Column) -> int:
-    """How many digits after the point: two more than the paper prints in this column, or in this unit."""
+    """The digits after the point: two more than the paper prints in this column, or in this unit."""
     if column.decimals is not None:
         return column.decimals
     alike = [c.key for c in table.spec.columns if c.unit == column.unit]

@@ -146,7 +146,7 @@ WRONG = [
     ),
     (
         ("table", "lem-4", "--no-run", "--row", "label=LEM,experiment=./a.yaml"),
-        "the row LEM stands there twice",
+        "the row LEM appears twice",
     ),
     (("table", "lem-4", "--no-run", "--yours", "nothing.json"), "nothing.json cannot be read: No such file"),
     (("figure", "lem-fig-44"), "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),

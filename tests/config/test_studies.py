@@ -157,9 +157,9 @@ FOUND = {"trial": 1, "set": {}, "note": "n", "search": "results/search/x.json"}
     [
         (
             {"rows": {"a": {"base": "b"}, "b": {"base": "c"}, "c": {"base": "b"}}},
-            r"-b -> some/adding-c -> some/adding-b is a circle",
+            r"-b -> some/adding-c -> some/adding-b is a cycle",
         ),
-        ({"rows": {"a": {"base": "a"}}}, r"some/adding-a -> some/adding-a is a circle"),
+        ({"rows": {"a": {"base": "a"}}}, r"some/adding-a -> some/adding-a is a cycle"),
         (
             {"rows": {"a": {"base": "lemm"}, "lem": ROW}},
             r"rows\.a\.base: there is no lemm\. Did you mean lem",
@@ -183,8 +183,8 @@ FOUND = {"trial": 1, "set": {}, "note": "n", "search": "results/search/x.json"}
         ({"rows": {"a": ROW}, "row": {}}, r"there is no key row\. Did you mean rows"),
         ({"task": "adding"}, r"the key rows is missing"),
         ({"rows": [1]}, r"rows must hold keys and values; got \[1\]"),
-        ("rows:\n  a: {}\n  a: {}\n", r"the key a stands there twice.*line 3"),
-        ("rows: {a: [}\n", r"is no valid YAML"),
+        ("rows:\n  a: {}\n  a: {}\n", r"the key a appears twice.*line 3"),
+        ("rows: {a: [}\n", r"is not valid YAML"),
         ("[]", r"must hold keys and values; got list"),
     ],
 )

@@ -136,7 +136,7 @@ def test_half_a_download_is_told(roots: Path) -> None:
     part.parent.mkdir(parents=True)
     part.write_bytes(b"half")
     store = Store(roots / "data", roots / "cache")
-    said = f"Half a download lies at {part}. Go on with it by `physml data get mnist`."
+    said = f"Part of a download is at {part}. Resume it with `physml data get mnist`."
     assert said in refusal(store)
     rows = catalogue.list_data(catalogue.choose(["mnist"]), store)
     assert "0.0 KiB of it downloaded" in rows[0].note and "downloaded" not in rows[1].note
