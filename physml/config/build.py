@@ -124,7 +124,7 @@ def _with_nodes(value: Any, where: str, plugins: Sequence[str]) -> Any:
     return value
 
 
-NET_GIVEN = ("layer", "d_in", "d_out", "readout", "tokens", "vectors")
+OF_TASK = ("d_in", "d_out", "readout", "tokens", "vectors")  # facts of a task that a network is built with
 LAYER = ("forward", "parameters")
 TASK = ("load", "batches", "loss", "score")
 OPTIMIZER = ("step", "zero_grad")
@@ -166,7 +166,7 @@ def parts_of(config: dict[str, Any]) -> Parts:
             raise ConfigError(f"optim.lr_factors.{pattern} must not be negative; got {factor}.")
     parts = Parts(
         model=check(config["model"], "model", plugins, ("d_in",), LAYER),
-        net=check(config["net"], "net", plugins, NET_GIVEN, LAYER),
+        net=check(config["net"], "net", plugins, ("layer", *OF_TASK), LAYER),
         task=check(config["task"], "task", plugins, needs=TASK),
         optim=check(optim, "optim", plugins, ("params",), OPTIMIZER, beside=("lr_factors",)),
         lr_factors=factors,
@@ -190,8 +190,7 @@ def build_task(config: dict[str, Any]) -> Any:
 
 def build_net(parts: Parts, task: Any) -> Any:
     """The whole network for a task: layers made by a factory, wrapped by the `net` node."""
-    given = {"d_in": task.d_in, "d_out": task.d_out, "readout": task.readout, "tokens": task.tokens}
-    given["vectors"] = task.vectors
+    given = {name: getattr(task, name) for name in OF_TASK}
     _refuse_mismatch(parts.net.cls, parts.model.cls, task)
 
     def layer(d_in: int) -> Any:

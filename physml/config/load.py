@@ -85,22 +85,6 @@ def _refuse_endless(data: Any, path: Path) -> None:
         level = [value for values in inner for value in values]
 
 
-_kept: dict[Path, tuple[tuple[int, ...], Any]] = {}
-
-
-def kept_yaml(path: Path, make: Callable[[dict[str, Any], Path], T]) -> T:
-    """`make` of the mapping in a YAML file, made again only once the file has changed. Not to be altered."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return make(read_yaml(path), path)
-    stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-    if path not in _kept or _kept[path][0] != stamp:
-        _kept[path] = stamp, make(read_yaml(path), path)
-    made: T = _kept[path][1]
-    return made
-
-
 # The parser in C reads a long table ten times as fast; PyYAML may have been built without it.
 _Safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -129,6 +113,9 @@ _Loader.add_implicit_resolver(
     re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
     list("-+0123456789"),
 )
+
+
+WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 
 
 class Unbuilt:
@@ -166,9 +153,8 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
         if value is not None:
             raise ConfigError(f"{where} must be null; got {value!r}.")
         return None
-    simple = {float: _float, int: _int, bool: _bool, str: _str}
-    if hint in simple:
-        return simple[hint](value, where)
+    if hint in WORDS:
+        return _coerce_simple(value, hint, where)
     if dataclasses.is_dataclass(hint):
         return structure(hint, value, where)  # type: ignore[arg-type]
     kind = origin or hint
@@ -268,10 +254,9 @@ def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
 
 
 def _called(hint: Any) -> str:
-    words = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
     if (get_origin(hint) or hint) in (list, tuple, Sequence):
         return "a list"
-    return words.get(hint) or str(getattr(hint, "__name__", hint))
+    return WORDS.get(hint) or str(getattr(hint, "__name__", hint))
 
 
 def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], where: str) -> Any:
@@ -284,36 +269,24 @@ def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], whe
     return tuple(items) if kind is tuple else items
 
 
-def _float(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where} must be a number; got {value!r}.{_said_otherwise(value)}")
-    if not math.isfinite(value):
-        raise ConfigError(f"{where} must be finite; got {value!r}.")
-    return float(value)
-
-
-def _int(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where} must be a whole number; got {value!r}.{_said_otherwise(value)}")
-    if not math.isfinite(value) or value != int(value):
-        raise ConfigError(f"{where} must be a whole number; got {value!r}.")
-    return int(value)
+def _coerce_simple(value: Any, kind: type, where: str) -> Any:
+    """A number, true, false or text. A whole float is a whole number too; true is no number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    wanted = f"{where} must be {WORDS[kind]}; got {value!r}."
+    if kind is float or kind is int:
+        if not is_number:
+            raise ConfigError(wanted + _said_otherwise(value))
+        if kind is float and not math.isfinite(value):
+            raise ConfigError(f"{where} must be finite; got {value!r}.")
+        if kind is int and not float(value).is_integer():
+            raise ConfigError(wanted)
+    elif not isinstance(value, kind):
+        in_quotes = kind is str and isinstance(value, int | float)
+        raise ConfigError(wanted + (" Put it in quotes if it is meant." if in_quotes else ""))
+    return kind(value)
 
 
 def _said_otherwise(value: Any) -> str:
     if value is None:
         return " It must have a value."
     return " Write null for none." if str(value).lower() in ("none", "nil", "false") else ""
-
-
-def _bool(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{where} must be true or false; got {value!r}.")
-    return value
-
-
-def _str(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        hint = " Put it in quotes if it is meant." if isinstance(value, int | float) else ""
-        raise ConfigError(f"{where} must be text; got {value!r}.{hint}")
-    return value

@@ -1,6 +1,6 @@
 """The keys of a run's config. Checked after composition, because Hydra merges unknown keys silently."""
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, get_type_hints
 
 from physml.config.build import Parts, parts_of
@@ -52,8 +52,8 @@ class TrackerKeys:
 class ProvenanceKeys:
     kind: Literal["paper", "official-code", "searched-here", "own"]
     source: str
-    note: str | None
-    search: str | None
+    note: str | None = None
+    search: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
     config = _section(config, RunKeys, "")
     for name, keys in SECTIONS.items():
         if config[name] is not None:
-            config[name] = _section(config[name], keys, f"{name}.", optional=("note", "search"))
+            config[name] = _section(config[name], keys, f"{name}.")
     for key in ("seed", "split"):
         if config[key] < 0:
             raise ConfigError(f"{key} must not be negative; got {config[key]}.")
@@ -117,17 +117,14 @@ def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
     return config, parts
 
 
-def _section(
-    values: dict[str, Any], keys: type, where: str, optional: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def _section(values: dict[str, Any], keys: type, where: str) -> dict[str, Any]:
     hints = get_type_hints(keys)
-    known = [f.name for f in fields(keys)]
     for key in values:
-        if key not in known:
-            raise ConfigError(f"there is no config key {where}{key}. {suggest(key, known)}")
-    missing = [k for k in known if k not in values and k not in optional]
-    if missing:
-        raise ConfigError(f"config key {where}{missing[0]} is missing.")
+        if key not in hints:
+            raise ConfigError(f"there is no config key {where}{key}. {suggest(key, hints)}")
+    for field in fields(keys):
+        if field.name not in values and field.default is MISSING:
+            raise ConfigError(f"config key {where}{field.name} is missing.")
     out = {k: coerce(v, hints[k], f"{where}{k}") for k, v in values.items()}
     for key in POSITIVE:
         if key in out and out[key] is not None and not out[key] > 0:
