@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.bench.rounds import reason
+from physml.bench.rounds import not_run
 from physml.bench.variants import Step
 from physml.bench.workloads import Workload
 
@@ -22,7 +22,7 @@ def errors(workload: Workload, variants: Sequence[str], device: str) -> dict[str
         try:
             found[variant] = worst(Step(workload, variant, device).gradients(), wanted)
         except Exception as error:  # one that fails must not take the others with it
-            found[variant] = {"not_run": reason(error)}
+            found[variant] = not_run(error)
     return found
 
 

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.bench.rounds import Samples
-
 Shape = tuple[int, int, int]
 Step = Callable[[], object]
 
@@ -73,12 +71,12 @@ def _address(x: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(x.data_ptr())
 
 
-def rates(samples: Mapping[tuple[str, Shape], Samples | str]) -> dict[str, Any]:
+def rates(timed: Mapping[tuple[str, Shape], Mapping[str, Any]]) -> dict[str, Any]:
     """Per library the rate of each shape, in GFLOP/s of the median, and the best one."""
     found: dict[str, Any] = {}
-    for (library, (m, n, k)), s in samples.items():
-        if isinstance(s, Samples):
-            rate = round(2 * m * n * k / s.facts()["ms"] / 1e6, 1)
+    for (library, (m, n, k)), facts in timed.items():
+        if "ms" in facts:
+            rate = round(2 * m * n * k / facts["ms"] / 1e6, 1)
             entry = found.setdefault(library, {"best_gflops": 0.0, "shapes": {}})
             entry["shapes"][f"{m}x{n}x{k}"] = rate
             entry["best_gflops"] = max(rate, entry["best_gflops"])

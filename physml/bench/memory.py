@@ -86,13 +86,13 @@ def _status(key: str) -> float:
 
 
 def main() -> None:
-    from physml.bench.rounds import reason
+    from physml.bench.rounds import not_run
 
     workload = Workload(**json.loads(sys.argv[1]))
     try:
         found: dict[str, Any] = {"mib": round(peak_mib(workload, sys.argv[2], sys.argv[3]), 1)}
     except Exception as error:  # told to the parent, which goes on with the next
-        found = {"not_run": reason(error)}
+        found = not_run(error)
     print(json.dumps(found))
 
 

@@ -10,8 +10,8 @@ import torch
 
 from physml import files
 from physml.bench import accuracy, gemm, growth, memory, plot, report, store, targets
-from physml.bench.rounds import Samples, interleave, reason
-from physml.bench.variants import VARIANTS, Step
+from physml.bench.rounds import interleave
+from physml.bench.variants import VARIANTS, Step, steps_of
 from physml.bench.workloads import WORKLOADS, Workload
 from physml.errors import InputError, PhysmlError, suggest
 from physml.ops.backend import BACKENDS
@@ -55,38 +55,24 @@ def timed(
     """The pass `time` of one workload: every variant, and plain products to compare with, interleaved."""
     torch.set_num_threads(threads)
     run = store.moment(device, threads)
-    refused, steps = _steps(workload, variants, device)
+    steps, refused = steps_of(workload, variants, device)
     products = gemm.steps(device)
-    everyone: dict[str, Callable[[], object]] = {**steps, **{str(k): step for k, step in products.items()}}
+    everyone: dict[Any, Callable[[], object]] = {**steps, **products}
     found = interleave(everyone, rounds=rounds, budget_s=budget_s, device=device)
     run["load_after"] = store.load()
-    rates = gemm.rates({key: found.pop(str(key)) for key in products})
-    measured = {v: s.facts() if isinstance(s, Samples) else {"not_run": s} for v, s in found.items()}
     return {
         "sizes": workload.sizes,
         "flops": workload.flops,
         "run": run,
-        "gemm": rates,
-        "variants": {v: {**measured, **refused}[v] for v in variants},
+        "gemm": gemm.rates({key: found[key] for key in products}),
+        "variants": {v: refused.get(v) or found[v] for v in variants},
     }
-
-
-def _steps(
-    workload: Workload, variants: Sequence[str], device: str
-) -> tuple[dict[str, dict[str, str]], dict[str, Step]]:
-    refused, steps = {}, {}
-    for variant in variants:
-        try:
-            steps[variant] = Step(workload, variant, device)
-        except Exception as error:  # no compiler, no such backend, no GPU: told, and the others go on
-            refused[variant] = {"not_run": reason(error)}
-    return refused, steps
 
 
 def threaded(workload: Workload, variants: Sequence[str], *, rounds: int, budget_s: float) -> dict[str, Any]:
     """One thread and two in turn, by the wall clock."""
     run = store.moment("cpu", 2)
-    _, steps = _steps(workload, variants, "cpu")
+    steps, _ = steps_of(workload, variants, "cpu")
 
     def with_threads(n: int, step: Step) -> Callable[[], None]:
         def call() -> None:
@@ -95,16 +81,12 @@ def threaded(workload: Workload, variants: Sequence[str], *, rounds: int, budget
 
         return call
 
-    both = {f"{v} {n}": with_threads(n, step) for v, step in steps.items() for n in (1, 2)}
+    both = {(v, n): with_threads(n, step) for v, step in steps.items() for n in (1, 2)}
     # The first call with another number of threads is not timed: the system spreads them over the cores.
     found = interleave(both, rounds=rounds, budget_s=budget_s / 2, settle=True)
     torch.set_num_threads(1)
-    cells: dict[str, dict[str, Any]] = {v: {} for v in steps}
-    for key, samples in found.items():
-        variant, n = key.split()
-        cells[variant][n] = samples.facts() if isinstance(samples, Samples) else {"not_run": samples}
     run["load_after"] = store.load()
-    return {"run": run, "variants": cells}
+    return {"run": run, "variants": {v: {str(n): found[v, n] for n in (1, 2)} for v in steps}}
 
 
 def grown(options: argparse.Namespace, device: str) -> dict[str, Any]:

@@ -1,9 +1,12 @@
 """Who is timed: a layer in several implementations, and one batch for it. Axes: B, T, D, H, L."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from physml.bench.official import OfficialLoop
+from physml.bench.rounds import not_run
 from physml.bench.workloads import Workload
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
@@ -68,6 +71,19 @@ class Step:
     def gradients(self) -> dict[str, Tensor]:
         self()
         return {name: p.grad for name, p in self.module.named_parameters() if p.grad is not None}
+
+
+def steps_of(
+    workload: Workload, variants: Sequence[str], device: str
+) -> tuple[dict[str, Step], dict[str, dict[str, str]]]:
+    """A step for each variant; for the others why there is none: no compiler, no such backend, no GPU."""
+    steps, refused = {}, {}
+    for variant in variants:
+        try:
+            steps[variant] = Step(workload, variant, device)
+        except Exception as error:  # one that fails must not take the others with it
+            refused[variant] = not_run(error)
+    return steps, refused
 
 
 def batch(workload: Workload) -> tuple[Tensor, Tensor]:
