@@ -1,5 +1,6 @@
 """How far float32 gradients are from those of the reference loop in float64: same weights, same batch."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,9 +28,12 @@ def errors(workload: Workload, variants: Sequence[str], device: str) -> dict[str
 
 
 def worst(gradients: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Any]:
-    distances = {
-        name: float(torch.linalg.norm(gradients[name].double() - exact) / torch.linalg.norm(exact))
-        for name, exact in wanted.items()
-    }
+    distances = {name: relative_error(gradients[name], exact) for name, exact in wanted.items()}
     name = max(distances, key=lambda key: distances[key])
     return {"error": float(f"{distances[name]:.2g}"), "parameter": name}
+
+
+def relative_error(x: Tensor, exact: Tensor) -> float:
+    """|x - exact| / |exact| of a whole tensor; infinite where something is not a number."""
+    ratio = float(torch.linalg.norm(x.double() - exact) / torch.linalg.norm(exact))
+    return ratio if math.isfinite(ratio) else math.inf

@@ -12,7 +12,6 @@ import gc
 import importlib
 import importlib.util
 import json
-import math
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +24,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from physml.bench.accuracy import relative_error
+from physml.bench.variants import layer
 from physml.bench.workloads import WORKLOADS, Workload
-from physml.ops.backend import BACKENDS
-
-MODULES = {"torch": "autograd"}  # of a recurrence, where it is not called like the backend
+from physml.ops.backend import BACKENDS, Op
 
 # A backend's float32 differs from float64 by rounding that the steps add up. UnICORNN on EigenWorms amplifies
 # it: the plain loop itself, in float32, is off by up to 1e-3. TF32 and bfloat16 keep 11 and 8 bits.
@@ -64,31 +63,16 @@ def draw(workload: Workload, device: str, rounded: torch.dtype) -> Tensors:
     """Weights as the layers draw them, normal inputs and states; numbers of dtype `rounded`, in float64."""
     rng = torch.Generator().manual_seed(1)
     B, D, H = workload.B, workload.D, workload.H
-
-    def uniform(*shape: int, k: float, low: float | None = None) -> Tensor:
-        return torch.empty(*shape, dtype=torch.double).uniform_(-k if low is None else low, k, generator=rng)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=torch.double, generator=rng)
-
-    tensors = {"u": normal(B, workload.T, D or H)}
+    tensors = {"u": torch.randn(B, workload.T, D or H, generator=rng)}
     for n in range(workload.L):
-        tensors |= {f"y{n}": normal(B, H) / 2, f"z{n}": normal(B, H) / 2}
-        if workload.recurrence == "unicornn":
-            tensors |= {f"w{n}": uniform(H, k=1, low=0), f"c{n}": uniform(H, k=0.1)}
-            if D:
-                k = (6 / (65 * (H if n else D))) ** 0.5
-                tensors |= {f"V{n}": uniform(H, H if n else D, k=k), f"b{n}": uniform(H, k=k)}
-            else:
-                tensors["step"] = workload.settings["dt"] * tensors.pop("c0").sigmoid()
-    if workload.recurrence == "lem":
-        k = H**-0.5
-        tensors |= {"W": uniform(3 * H, H, k=k), "Wy": uniform(H, H, k=k)}
-        tensors |= {"V": uniform(4 * H, D, k=k), "b": uniform(4 * H, k=k)}
-    elif workload.recurrence == "cornn":
-        k = (D + 2 * H) ** -0.5
-        tensors |= {"W": uniform(H, H, k=k), "Wcal": uniform(H, H, k=k)}
-        tensors |= {"V": uniform(H, D, k=k), "b": uniform(H, k=k)}
+        y, z = torch.randn(2, B, H, generator=rng) / 2
+        tensors |= {f"y{n}": y, f"z{n}": z}
+    for name, weight in layer(replace(workload, D=D or 1), "reference").named_parameters():
+        *stack, last = name.split(".")  # layers.0.w is w0 here
+        tensors[last + "".join(stack[1:])] = weight.detach()
+    if not D:
+        tensors["step"] = workload.settings["dt"] * tensors.pop("c0").sigmoid()
+        del tensors["V0"], tensors["b0"]
     return {name: x.to(rounded).double().to(device) for name, x in tensors.items()}
 
 
@@ -107,10 +91,11 @@ def compute(workload: Workload, function: Function, tensors: Tensors) -> Tensors
             result |= {f"last y{n}": y, f"last z{n}": z}
         return {"outputs": path, **result}
     settings.pop("init", None)
-    weights = ("W", "Wy", "V", "b") if workload.recurrence == "lem" else ("W", "Wcal", "V", "b")
-    extra = {"clip": None} if workload.recurrence == "lem" else {"damping": "explicit"}
-    arguments = (x["u"], x["y0"], x["z0"], *(x[name] for name in weights))
-    outputs, y, z = function(*arguments, **settings, **extra)
+    if workload.recurrence == "lem":
+        second, settings["clip"] = x["Wy"], None
+    else:
+        second, settings["damping"] = x["Wcal"], "explicit"
+    outputs, y, z = function(x["u"], x["y0"], x["z0"], x["W"], second, x["V"], x["b"], **settings)
     return {"outputs": outputs, "last y0": y, "last z0": z}
 
 
@@ -126,32 +111,16 @@ def everything(workload: Workload, function: Function, tensors: Tensors, dtype: 
     }
 
 
-def error(x: Tensor, exact: Tensor) -> float:
-    """|x - exact| / |exact|; infinite where something is not a number."""
-    ratio = float(torch.linalg.norm(x.double() - exact) / torch.linalg.norm(exact))
-    return ratio if math.isfinite(ratio) else math.inf
-
-
-def find(recurrence: str, backend: str) -> Any:
-    """The module of a backend."""
-    name = f"physml.ops.{recurrence}.{MODULES.get(backend, backend)}"
-    if importlib.util.find_spec(name) is None:
-        raise Refused(f"there is no backend {backend} for {recurrence}")
-    return importlib.import_module(name)
-
-
 def function_of(workload: Workload, backend: str) -> Function:
-    """The backend's function, which raises `Refused` where the backend refuses its arguments."""
-    module = find(workload.recurrence, backend)
-    function: Function = getattr(module, workload.recurrence)
-    refusal = getattr(module, "refusal", None)
+    """The op with that backend, which raises `Refused` where the backend refuses its arguments."""
+    op: Op[tuple[Tensor, Tensor, Tensor]] = importlib.import_module(f"physml.ops.{workload.recurrence}").OP
 
-    def asked(*tensors: Tensor, **constants: Any) -> tuple[Tensor, Tensor, Tensor]:
-        if refusal is not None and (reason := refusal(*tensors)):
+    def computed(*tensors: Tensor, **constants: Any) -> tuple[Tensor, Tensor, Tensor]:
+        if reason := op.refusal(backend, tensors):
             raise Refused(reason)
-        return function(*tensors, **constants)
+        return op(*tensors, backend=backend, **constants)
 
-    return asked
+    return computed
 
 
 def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, exact: Tensors) -> Row:
@@ -168,7 +137,7 @@ def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, 
             repeats = all(torch.equal(x, again[name]) for name, x in found.items())
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    errors = {name: error(x, exact[name]) for name, x in found.items()}
+    errors = {name: relative_error(x, exact[name]) for name, x in found.items()}
     worst = max((name for name in errors if name.startswith("d ")), key=lambda name: errors[name])
     tolerance = max(TOLERANCE[precision], SENSITIVE.get(workload.name, 0.0))
     output = max(value for name, value in errors.items() if not name.startswith("d "))
@@ -221,7 +190,7 @@ def scan_memory() -> dict[str, int]:
 
     A stored state every SEGMENT steps, and a few of single states; twice that, and 1 MiB for the allocator.
     """
-    gpu = find("unicornn", "triton")
+    gpu = importlib.import_module("physml.ops.unicornn.triton")
     B, T, H = 8, 16384, 256
     push = torch.randn(B, T, H, device="cuda", requires_grad=True)
     y, z = torch.zeros(2, B, H, device="cuda")
@@ -243,8 +212,7 @@ def scan_memory() -> dict[str, int]:
 
 def smaller(workload: Workload) -> Workload:
     """The same in a second: few steps, sequences and units."""
-    T, B, H = (min(workload.sizes[name], size) for name, size in QUICK.items())
-    return replace(workload, T=T, B=B, H=H)
+    return workload.with_sizes({name: min(workload.sizes[name], size) for name, size in QUICK.items()})
 
 
 HEAD = f"{'workload':<25} {'backend':<9} {'numbers':<8} {'output':>8} {'gradient':>9} of    allowed"
@@ -260,12 +228,11 @@ def line(row: Row) -> str:
 
 def about(device: str) -> dict[str, Any]:
     """The facts that the numbers depend on."""
-    on_gpu = device == "cuda"
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "triton": version("triton") if importlib.util.find_spec("triton") else None,
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
     }
 

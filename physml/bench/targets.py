@@ -99,18 +99,20 @@ def quotient(above: float | None, below: float | None) -> float | None:
 def value(target: Target, result: Result, device: str) -> float | None:
     """The ratio reached; None where one of its two sides did not run."""
     kernel, loop = fast(device), loop_of(result)
-    if target.kind in ("loop", "lstm", "torch"):
-        slow = "lstm" if target.kind == "lstm" else loop
-        return quotient(time_of(result, slow), time_of(result, "torch" if target.kind == "torch" else kernel))
-    if target.kind in ("share", "share_best"):
-        library = "torch" if target.kind == "share" else None
-        return quotient(limit(result, library), time_of(result, kernel))
-    if target.kind == "threads":
-        times = result.get("threads", {}).get("variants", {}).get(kernel, {})
-        return quotient(times.get("1", {}).get("wall_ms"), times.get("2", {}).get("wall_ms"))
-    peaks = result.get("memory", {}).get("variants", {})
-    other = "lstm" if target.kind == "memory_lstm" else loop
-    return quotient(peaks.get(kernel, {}).get("mib"), peaks.get(other, {}).get("mib"))
+    fast_ms, loop_ms = time_of(result, kernel), time_of(result, loop)
+    walls = result.get("threads", {}).get("variants", {}).get(kernel, {})
+    peaks = {v: facts.get("mib") for v, facts in result.get("memory", {}).get("variants", {}).items()}
+    sides: dict[Kind, tuple[float | None, float | None]] = {
+        "loop": (loop_ms, fast_ms),
+        "lstm": (time_of(result, "lstm"), fast_ms),
+        "share": (limit(result, "torch"), fast_ms),
+        "share_best": (limit(result), fast_ms),
+        "torch": (loop_ms, time_of(result, "torch")),
+        "threads": (walls.get("1", {}).get("wall_ms"), walls.get("2", {}).get("wall_ms")),
+        "memory_loop": (peaks.get(kernel), peaks.get(loop)),
+        "memory_lstm": (peaks.get(kernel), peaks.get("lstm")),
+    }
+    return quotient(*sides[target.kind])
 
 
 def judged(results: Mapping[str, Result], device: str) -> list[dict[str, Any]]:
