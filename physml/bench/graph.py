@@ -8,12 +8,9 @@ stand beside.
 
 import argparse
 import json
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,8 +21,8 @@ import numpy as np
 
 from physml import files
 from physml.bench import store
-from physml.bench.packing import forget, own_roots, timed
-from physml.bench.report import moment, number, ratio, table
+from physml.bench.packing import forget, own_roots, seconds, timed
+from physml.bench.report import moment, number, per_run, ratio, table
 from physml.config.build import build_task
 from physml.config.compose import compose
 from physml.data.store import store_of
@@ -59,8 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_intermixed_args(arguments)
     names = options.workload or list(WORKLOADS)
     try:
-        result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine("cpu")}
-        result |= {"cores": resources.cores(), "workloads": {}}
+        result: dict[str, Any] = {
+            "schema": store.SCHEMA,
+            "machine": store.machine("cpu"),
+            "cores": resources.cores(),
+            "workloads": {},
+        }
         path = store.path_of(f"graph-{store.machine_class(result['machine'])}")
         for name in names:
             measured = measure(
@@ -100,8 +101,9 @@ def measure(workload: Workload, n: int, rounds: int, epochs: int, overrides: Seq
         "epochs": epochs,
         "runs": n,
         "overrides": list(overrides),
+        "moment": store.moment("cpu", 1),
+        "ways": ways,
     }
-    result |= {"moment": store.moment("cpu", 1), "ways": ways}
     with own_roots(), tempfile.TemporaryDirectory(prefix="physml-plain-") as folder:
         jobs = _jobs(specs[:-1], workload, Path(folder))
         timed(specs[-1:], 1)  # data are cached, and the memory of a run is known
@@ -128,14 +130,23 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
     given: dict[str, Any] = {name: np.asarray(tensor) for name, tensor in arrays.items()}
     np.savez(folder / "data.npz", **given)
     model, net = config["model"], config["net"]
-    graphcon = model["_target_"].endswith("GraphCON")
-    names = ("dt", "alpha", "gamma", "dropout") if graphcon else ("p", "aggregate")
-    keys = {name: model[name] for name in ("n_layers", *names)}
-    keys |= {"hidden": net["hidden"], "input_dropout": net["input_dropout"], "out_dropout": net["dropout"]}
-    keys |= {"conv": workload.conv, "own_gate": model.get("gate_coupling") is not None}
-    job = {"net": "graphcon" if graphcon else "g2", "keys": keys, "n_classes": task.d_out}
-    job |= {"data": str(folder / "data.npz"), "epochs": config["trainer"]["epochs"]}
-    job |= {key: config["optim"][key] for key in ("lr", "weight_decay")}
+    keys = {
+        **model,
+        "hidden": net["hidden"],
+        "input_dropout": net["input_dropout"],
+        "out_dropout": net["dropout"],
+        "conv": workload.conv,
+        "own_gate": model.get("gate_coupling") is not None,
+    }
+    job = {
+        "net": "graphcon" if model["_target_"].endswith("GraphCON") else "g2",
+        "keys": keys,
+        "n_classes": task.d_out,
+        "data": str(folder / "data.npz"),
+        "epochs": config["trainer"]["epochs"],
+        "lr": config["optim"]["lr"],
+        "weight_decay": config["optim"]["weight_decay"],
+    }
     files = [folder / f"{spec.config['seed']}.json" for spec in specs]
     for spec, file in zip(specs, files, strict=True):
         file.write_text(json.dumps({**job, "seed": spec.config["seed"]}), encoding="utf-8")
@@ -144,15 +155,11 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
 
 def _plain(jobs: Sequence[Path], parameters: int) -> dict[str, float]:
     """RunFailed if a plain run fails, or is of a network of another size than ours."""
-    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    with ThreadPoolExecutor(resources.cores()) as pool:
+    with seconds() as found, ThreadPoolExecutor(resources.cores()) as pool:
         told = list(pool.map(_plain_run, jobs))
-    clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if any(one["parameters"] != parameters for one in told):
         raise RunFailed(f"the plain network has {told[0]['parameters']} parameters, ours {parameters}.")
-    processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    loop_s = sum(one["loop_s"] for one in told)
-    return {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2), "loop_s": round(loop_s, 3)}
+    return {**found, "loop_s": round(sum(one["loop_s"] for one in told), 3)}
 
 
 def _plain_run(job: Path) -> dict[str, Any]:
@@ -171,11 +178,7 @@ def lines(workloads: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A table: runs per hour with the start of a process, processor seconds per run, and the loop alone."""
     rows = []
     for name, one in workloads.items():
-        middle = {
-            way: {key: statistics.median(r[key] for r in rounds) / one["runs"] for key in rounds[0]}
-            for way, rounds in one["ways"].items()
-        }
-        plain, ours = middle["plain"], middle["physml"]
+        plain, ours = (per_run(one["ways"][way], one["runs"]) for way in ("plain", "physml"))
         row = [name, str(one["epochs"]), *(number(3600 / m["clock_s"]) for m in (plain, ours))]
         row.append(ratio(plain["clock_s"] / ours["clock_s"]))
         for key in ("processor_s", "loop_s"):

@@ -8,7 +8,6 @@ machine disturb; processor seconds per run are not, and tell what runs side by s
 import argparse
 import os
 import resource
-import statistics
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 from physml import files
 from physml.bench import store
+from physml.bench.report import per_run
 from physml.config.compose import compose
 from physml.errors import PhysmlError, RunFailed
 from physml.execution import planning, resources, scheduler
@@ -60,11 +60,19 @@ def measure(experiment: str, n: int, epochs: int, rounds: int, overrides: Sequen
     n = n or 2 * resources.cores()
     keys = [f"experiment={experiment}", f"trainer.epochs={epochs}", "tracker=none", *overrides]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
-    device = pick_device(specs[0].config["runtime"]["device"])
-    result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine(device)}
-    result |= {"experiment": experiment, "overrides": list(overrides), "epochs": epochs, "runs": n}
-    result |= {"moment": store.moment(device, specs[0].config["runtime"]["threads"])}
-    result |= {"cores": resources.cores(), "ways": {way: [] for way in WAYS}}
+    runtime = specs[0].config["runtime"]
+    device = pick_device(runtime["device"])
+    result: dict[str, Any] = {
+        "schema": store.SCHEMA,
+        "machine": store.machine(device),
+        "experiment": experiment,
+        "overrides": list(overrides),
+        "epochs": epochs,
+        "runs": n,
+        "moment": store.moment(device, runtime["threads"]),
+        "cores": resources.cores(),
+        "ways": {way: [] for way in WAYS},
+    }
     with own_roots():
         timed(specs[-1:], 1)  # data are made, code is compiled, and the memory of a run is known
         for _ in range(rounds):
@@ -87,14 +95,23 @@ def own_roots() -> Iterator[None]:
                 os.environ |= {name: value} if value else {}
 
 
-def timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
+@contextmanager
+def seconds() -> Iterator[dict[str, float]]:
+    """Seconds by the clock, and of the processors for child processes; filled in at the end."""
+    found: dict[str, float] = {}
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs)
+    yield found
     clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    found |= {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
+
+
+def timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
+    with seconds() as found:
+        outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs)
     if outcome.exit_code:
         raise RunFailed(f"not all runs came to their end: {outcome.codes}.")
-    processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    return {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
+    return found
 
 
 def forget(specs: list[RunSpec]) -> None:
@@ -104,18 +121,15 @@ def forget(specs: list[RunSpec]) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
+    ways = {way: per_run(rounds, result["runs"]) for way, rounds in result["ways"].items()}
     lines = [
         f"{result['experiment']}, {result['epochs']} epochs, {result['runs']} runs, {result['cores']} cores"
     ]
-    rates = {}
-    for way, rounds in result["ways"].items():
-        clock_s = statistics.median(one["clock_s"] for one in rounds)
-        processor_s = statistics.median(one["processor_s"] for one in rounds)
-        rates[way] = result["runs"] / clock_s * 3600
-        each = processor_s / result["runs"]
-        lines.append(f"  {way:14} {rates[way]:7.0f} runs per hour, {each:6.1f} processor seconds per run")
-    lines.append(f"  auto against one at a time: {rates['auto'] / rates['one at a time']:.2f}")
-    return "\n".join(lines)
+    for way, one in ways.items():
+        rate = f"{3600 / one['clock_s']:7.0f} runs per hour"
+        lines.append(f"  {way:14} {rate}, {one['processor_s']:6.1f} processor seconds per run")
+    faster = ways["one at a time"]["clock_s"] / ways["auto"]["clock_s"]
+    return "\n".join([*lines, f"  auto against one at a time: {faster:.2f}"])
 
 
 if __name__ == "__main__":

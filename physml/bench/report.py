@@ -51,6 +51,11 @@ def ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
+def per_run(rounds: Sequence[Mapping[str, float]], n_runs: int) -> dict[str, float]:
+    """Medians over rounds of n runs, for one run."""
+    return {key: statistics.median(one[key] for one in rounds) / n_runs for key in rounds[0]}
+
+
 def title(name: str) -> str:
     return next((w.title for w in WORKLOADS if w.name == name), name)
 
@@ -139,13 +144,8 @@ def _thread_table(results: Mapping[str, Result]) -> list[str]:
     for name, result in results.items():
         for variant, facts in result.get("threads", {}).get("variants", {}).items():
             walls = [facts.get(n, {}).get("wall_ms") for n in ("1", "2")]
-            rows.append(
-                (
-                    f"{title(name)}, {LABELS[variant]}",
-                    *(number(w) for w in walls),
-                    ratio(targets.quotient(*walls)),
-                )
-            )
+            speed_up = ratio(targets.quotient(*walls))
+            rows.append((f"{title(name)}, {LABELS[variant]}", *map(number, walls), speed_up))
     return table(("wall ms", "1 thread", "2 threads", "speed-up"), rows) if rows else []
 
 
@@ -173,11 +173,8 @@ def _packing(entry: Result) -> list[str]:
     """Runs per hour, one at a time and packed, as `physml.bench.packing` measured them."""
     rows = []
     for way, rounds in entry["ways"].items():
-        clock_s, processor_s = (
-            statistics.median(one[key] for one in rounds) for key in ("clock_s", "processor_s")
-        )
-        per_hour = 3600 * entry["runs"] / clock_s
-        rows.append((way, number(per_hour), number(processor_s / entry["runs"]), str(len(rounds))))
+        one = per_run(rounds, entry["runs"])
+        rows.append((way, number(3600 / one["clock_s"]), number(one["processor_s"]), str(len(rounds))))
     what = f"{entry['experiment']}, {entry['epochs']} epochs, {entry['runs']} runs on {entry['cores']} cores."
     heads = ("", "runs per hour", "processor s per run", "n")
     return [f"{what} {moment(entry['moment'])}", "", *table(heads, rows)]

@@ -170,7 +170,7 @@ def _write(path: Path, new: dict[str, Any], device: str) -> None:
     if packing.exists():
         merged["packing"] = store.read(packing)
     merged["targets"] = targets.judged(merged["workloads"], device)
-    store.write(path, merged)
+    files.write_json(path, merged)
     files.write_text(path.with_suffix(".md"), report.markdown(merged, device))
     plot.write(path.with_suffix(".png"), merged, device)
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from physml import files
 from physml.bench import accuracy, gemm, growth, memory, plot, report, run, store, targets
 from physml.bench.official import OfficialLoop
 from physml.bench.rounds import interleave, plan
@@ -237,7 +238,7 @@ def test_a_run_of_one_workload_updates_its_part_alone(
     ways = {"one at a time": [{"clock_s": 360.0, "processor_s": 340.0}]}
     packing = {"schema": 1, "experiment": "lem/x", "epochs": 20, "runs": 4, "cores": 2, "ways": ways}
     packing["moment"] = fhn["run"]
-    store.write(store.path_of(f"packing-{path.stem}"), packing)
+    files.write_json(store.path_of(f"packing-{path.stem}"), packing)
     assert run.main([*options, "--workload", "lem-fhn", "--passes", "memory"]) == 0
     second = store.read(path)
     assert second["packing"] == packing
