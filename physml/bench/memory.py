@@ -50,16 +50,13 @@ def peak_mib(workload: Workload, variant: str, device: str) -> float:
 
     torch.set_num_threads(1)
     step = Step(workload, variant, device)
-    if device.startswith("cuda"):
+    on_gpu = device.startswith("cuda")
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        for _ in range(N_BATCHES):
-            step()
-        return (torch.cuda.max_memory_allocated(device) - before) / 2**20
-    resident = _reset_peak()
+    before = torch.cuda.memory_allocated(device) / 2**20 if on_gpu else _reset_peak()
     for _ in range(N_BATCHES):
         step()
-    return _peak() - resident
+    return (torch.cuda.max_memory_allocated(device) / 2**20 if on_gpu else _peak()) - before
 
 
 def _reset_peak() -> float:

@@ -122,14 +122,10 @@ def moment(run: Result) -> str:
 def target_table(rows: Iterable[Result]) -> list[str]:
     """Workloads down, kinds of targets across: what was reached and, in brackets, the goal."""
     rows = list(rows)
-    kinds = list(dict.fromkeys(row["what"] for row in sorted(rows, key=_place)))
+    kinds = dict.fromkeys(row["what"] for kind in targets.WORDS for row in rows if row["kind"] == kind)
     cells = {(row["workload"], row["what"]): _cell(row) for row in rows}
     names = dict.fromkeys(row["workload"] for row in rows)
     return table(("", *kinds), ([title(n), *(cells.get((n, kind), "") for kind in kinds)] for n in names))
-
-
-def _place(row: Result) -> int:
-    return list(targets.WORDS).index(row["kind"])
 
 
 def _cell(row: Result) -> str:
@@ -182,7 +178,8 @@ def _packing(entry: Result) -> list[str]:
 
 def markdown(result: Result, device: str) -> str:
     """The whole report of a results file."""
-    name, results = result["class"], _in_order(result["workloads"])
+    found = result["workloads"]
+    results = {w.name: found[w.name] for w in WORKLOADS if w.name in found} | found
     timed = {k: r for k, r in results.items() if "variants" in r}
     facts = result["machine"]
     what = facts.get("gpu") or f"{facts['cpu']}, {facts['cores']} cores"
@@ -195,7 +192,7 @@ def markdown(result: Result, device: str) -> str:
         "backward of one batch, float32, all variants in turn in one process, medians. A ratio is the time",
         f"of a line over that of {targets.fast(device)}: above 1, {targets.fast(device)} is faster.",
         "",
-        f"![Time per batch]({name}.png)",
+        f"![Time per batch]({result['class']}.png)",
         "",
         "## Targets",
         "",
@@ -222,8 +219,3 @@ def markdown(result: Result, device: str) -> str:
         if part:
             lines += ["", f"## {heading}", "", *part]
     return "\n".join(lines) + "\n"
-
-
-def _in_order(results: Mapping[str, Result]) -> dict[str, Result]:
-    order = [w.name for w in WORKLOADS]
-    return dict(sorted(results.items(), key=lambda item: order.index(item[0]) if item[0] in order else 99))
