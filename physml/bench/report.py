@@ -63,38 +63,26 @@ def title(name: str) -> str:
 def times(result: Result, device: str) -> list[str]:
     """One workload: a line per variant, with its ratio to the fast kernel and its shares of the limits."""
     kernel = targets.fast(device)
-    fast_ms = targets.time_of(result, kernel)
-    libraries = [library for library in LIBRARIES if targets.limit(result, library)]
-    rows = []
+    limits = {library: limit for library in LIBRARIES if (limit := targets.limit(result, library))}
+    rows, refused = [], []
     for variant in VARIANTS:
-        facts = result["variants"].get(variant)
+        facts, label = result["variants"].get(variant), LABELS[variant]
         if facts is None:
             continue
-        label = LABELS[variant]
         if "ms" not in facts:
-            rows.append((label, "not run", *("–",) * (4 + len(libraries))))
+            rows.append([label, "not run", *["–"] * (4 + len(limits))])
+            refused.append(f"{label}: {facts['not_run'].rstrip('.')}.")
             continue
-        limits = [None if variant in ("lstm", "gru") else targets.limit(result, lib) for lib in libraries]
-        rows.append(
-            (
-                label,
-                number(facts["ms"]),
-                f"{number(facts['ms_q25'])} .. {number(facts['ms_q75'])}",
-                number(facts["wall_ms"]),
-                str(facts["n"]),
-                ratio(targets.quotient(facts["ms"], fast_ms)),
-                *("–" if limit is None else f"{100 * limit / facts['ms']:.0f} %" for limit in limits),
-            )
-        )
+        quartiles = f"{number(facts['ms_q25'])} .. {number(facts['ms_q75'])}"
+        to_fast = ratio(targets.quotient(facts["ms"], targets.time_of(result, kernel)))
+        shares = [f"{100 * limit / facts['ms']:.0f} %" for limit in limits.values()]
+        shares = ["–"] * len(limits) if variant in ("lstm", "gru") else shares
+        ms, wall_ms = number(facts["ms"]), number(facts["wall_ms"])
+        rows.append([label, ms, quartiles, wall_ms, str(facts["n"]), to_fast, *shares])
     unit = "GPU ms" if device.startswith("cuda") else "CPU ms"
-    shares = [f"of limit, {library} GEMM" for library in libraries]
-    lines = table(("", unit, "quartiles", "wall ms", "n", f": {kernel}", *shares), rows)
-    refused = [
-        f"{LABELS[v]}: {facts['not_run']}"
-        for v, facts in result["variants"].items()
-        if "not_run" in facts and v in LABELS
-    ]
-    return [*lines, *(["", "Not run. " + " ".join(f"{r.rstrip('.')}." for r in refused)] if refused else [])]
+    heads = ["", unit, "quartiles", "wall ms", "n", f": {kernel}"]
+    lines = table([*heads, *(f"of limit, {library} GEMM" for library in limits)], rows)
+    return [*lines, "", "Not run. " + " ".join(refused)] if refused else lines
 
 
 def headline(result: Result) -> str:

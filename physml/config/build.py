@@ -6,10 +6,11 @@ import typing
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
-from physml.config.load import Unbuilt, coerce
-from physml.config.resolve import from_plugin, is_module, resolve
+from physml.config.load import Unbuilt, coerce, walk
+from physml.config.resolve import is_module, resolve
 from physml.errors import ConfigError, suggest
 
 
@@ -96,13 +97,9 @@ def check(
         raise ConfigError(
             f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
         )
-    return Node(cls, values, where, from_plugin(cls, plugins) or any(map(_has_plugin, values.values())))
-
-
-def _has_plugin(value: Any) -> bool:
-    if isinstance(value, list | tuple | dict):
-        return any(map(_has_plugin, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, Node) and value.of_plugin
+    of_plugin = cls.__module__ in {Path(p).stem for p in plugins}
+    inner = any(isinstance(one, Node) and one.of_plugin for _, one in walk(values))
+    return Node(cls, values, where, of_plugin or inner)
 
 
 def _hints(cls: type) -> dict[str, Any]:

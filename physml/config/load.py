@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -146,9 +146,9 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
             if value == option and isinstance(value, bool) == isinstance(option, bool):
                 return option
         wanted = ", ".join(map(repr, get_args(hint)))
-        raise ConfigError(
-            f"{where} must be one of {wanted}; got {value!r}. {_near_text(value, get_args(hint))}".rstrip()
-        )
+        near = suggest(str(value), map(str, get_args(hint)))
+        near = f" {near}" if near.startswith("Did you mean") else ""
+        raise ConfigError(f"{where} must be one of {wanted}; got {value!r}.{near}")
     if hint is None or hint is type(None):
         if value is not None:
             raise ConfigError(f"{where} must be null; got {value!r}.")
@@ -211,14 +211,23 @@ def structure(cls: type[T], data: Any, where: str) -> T:
 
 def _refuse_misplaced(value: Any, where: str) -> None:
     """ConfigError if an object that may not stand anywhere is in a value whose annotation names no class."""
-    if isinstance(value, Unbuilt) and not value.anywhere:
-        raise ConfigError(
-            f"{where}: {value.cls.__name__} does not belong here: where no class is annotated, a _target_ "
-            "must name an nn.Module, or a class of a plugin."
-        )
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
-        _refuse_misplaced(one, f"{where}.{key}" if isinstance(value, dict) else f"{where}[{key}]")
+    for at, one in walk(value, where):
+        if isinstance(one, Unbuilt) and not one.anywhere:
+            raise ConfigError(
+                f"{at}: {one.cls.__name__} does not belong here: where no class is annotated, a _target_ "
+                "must name an nn.Module, or a class of a plugin."
+            )
+
+
+def walk(tree: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in nested mappings and lists, the outer before the inner, with its place: a.b[0]."""
+    yield where, tree
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from walk(value, f"{where}.{key}" if where else str(key))
+    elif isinstance(tree, list | tuple):
+        for i, value in enumerate(tree):
+            yield from walk(value, f"{where}[{i}]")
 
 
 def _may_be(value: Any, kind: type) -> bool:
@@ -227,11 +236,6 @@ def _may_be(value: Any, kind: type) -> bool:
         wanted = [n for base in kind.__mro__ if getattr(base, "_is_protocol", False) for n in vars(base)]
         return all(hasattr(cls, name) for name in wanted if not name.startswith("_"))
     return issubclass(cls, kind)
-
-
-def _near_text(value: Any, options: Collection[Any]) -> str:
-    hint = suggest(str(value), map(str, options))
-    return hint if hint.startswith("Did you mean") else ""
 
 
 def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 from physml.config.class_source import OWN_PACKAGES, file_sha256, module_file
 from physml.config.identity import FIRST_NAMES, renamed
+from physml.config.load import walk
 from physml.errors import ConfigError, needed_by, suggest
 from physml.paths import TASKS
 
@@ -47,16 +48,11 @@ MOVED = {
 }
 
 
-def refuse_foreign(tree: Any, plugins: Sequence[str] = (), where: str = "") -> None:
+def refuse_foreign(tree: Any, plugins: Sequence[str] = ()) -> None:
     """ConfigError if any `_target_` in the tree is not in a package for configs. Nothing is imported."""
-    if isinstance(tree, dict):
-        if "_target_" in tree:
-            _allowed_by_name(tree["_target_"], plugins, where)
-        for key, value in tree.items():
-            refuse_foreign(value, plugins, f"{where}.{key}" if where else str(key))
-    elif isinstance(tree, list | tuple):
-        for i, value in enumerate(tree):
-            refuse_foreign(value, plugins, f"{where}[{i}]")
+    for where, node in walk(tree):
+        if isinstance(node, dict) and "_target_" in node:
+            _allowed_by_name(node["_target_"], plugins, where)
 
 
 def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
@@ -88,10 +84,6 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
 def is_module(cls: type) -> bool:
     """Whether a class is an nn.Module; torch is not imported for this."""
     return any(f"{c.__module__}.{c.__qualname__}" == MODULE for c in cls.__mro__)
-
-
-def from_plugin(cls: type, plugins: Sequence[str]) -> bool:
-    return cls.__module__ in {Path(p).stem for p in plugins}
 
 
 def _allowed_by_name(target: Any, plugins: Sequence[str], where: str) -> None:
