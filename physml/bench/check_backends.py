@@ -12,6 +12,7 @@ import gc
 import importlib
 import importlib.util
 import json
+import math
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.bench.accuracy import relative_error
-from physml.bench.variants import layer
+from physml.bench.rounds import not_run
+from physml.bench.variants import Step, layer
 from physml.bench.workloads import WORKLOADS, Workload
 from physml.ops.backend import BACKENDS, Op
 
@@ -121,6 +122,33 @@ def function_of(workload: Workload, backend: str) -> Function:
         return op(*tensors, backend=backend, **constants)
 
     return computed
+
+
+def gradient_errors(workload: Workload, variants: Sequence[str], device: str) -> dict[str, Any]:
+    """Per variant the worst parameter's |g - g64| / |g64| with its name, or why it did not run."""
+    exact = Step(workload, "reference", device)
+    exact.module.double()
+    exact.u, exact.slope = exact.u.double(), exact.slope.double()
+    wanted = exact.gradients()
+    found: dict[str, Any] = {}
+    for variant in variants:
+        try:
+            found[variant] = worst(Step(workload, variant, device).gradients(), wanted)
+        except Exception as error:  # one that fails must not take the others with it
+            found[variant] = not_run(error)
+    return found
+
+
+def worst(gradients: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Any]:
+    distances = {name: relative_error(gradients[name], exact) for name, exact in wanted.items()}
+    name = max(distances, key=lambda key: distances[key])
+    return {"error": float(f"{distances[name]:.2g}"), "parameter": name}
+
+
+def relative_error(x: Tensor, exact: Tensor) -> float:
+    """|x - exact| / |exact| of a whole tensor; infinite where something is not a number."""
+    ratio = float(torch.linalg.norm(x.double() - exact) / torch.linalg.norm(exact))
+    return ratio if math.isfinite(ratio) else math.inf
 
 
 def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, exact: Tensors) -> Row:

@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.ops.native.call import pointer
+from physml.ops.native.library import Unavailable, load
+
 Shape = tuple[int, int, int]
 Step = Callable[[], object]
 
@@ -45,8 +48,6 @@ def steps(device: str) -> dict[tuple[str, Shape], Step]:
 
 
 def _library() -> ctypes.CDLL | None:
-    from physml.ops.native.library import Unavailable, load
-
     try:
         library = load(SOURCE, torch.float32)
     except Unavailable:
@@ -58,17 +59,13 @@ def _library() -> ctypes.CDLL | None:
 def _native(library: ctypes.CDLL, a: Tensor, b: Tensor) -> Step:
     (m, k), n = a.shape, b.shape[1]
     packed, c = torch.empty(library.size_of_packed(k, n)), torch.empty(m, n)
-    library.pack_dense(_address(packed), _address(b), k, n)
+    library.pack_dense(pointer(packed), pointer(b), k, n)
 
     def step() -> Tensor:
-        library.product(m, n, k, _address(a), _address(packed), _address(c))
+        library.product(m, n, k, pointer(a), pointer(packed), pointer(c))
         return c
 
     return step
-
-
-def _address(x: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(x.data_ptr())
 
 
 def rates(timed: Mapping[tuple[str, Shape], Mapping[str, Any]]) -> dict[str, Any]:

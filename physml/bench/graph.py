@@ -56,19 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_intermixed_args(arguments)
     names = options.workload or list(WORKLOADS)
     try:
-        result: dict[str, Any] = {
-            "schema": store.SCHEMA,
-            "machine": store.machine("cpu"),
-            "cores": resources.cores(),
-            "workloads": {},
-        }
+        result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine("cpu")}
+        result |= {"cores": resources.cores(), "workloads": {}}
         path = store.path_of(f"graph-{store.machine_class(result['machine'])}")
         for name in names:
-            measured = measure(
-                WORKLOADS[name], options.runs, options.rounds, options.epochs, options.override
-            )
-            result["workloads"][name] = measured
-            print("\n".join(lines({name: measured})), flush=True)
+            done = {name: measure(WORKLOADS[name], options)}
+            result["workloads"] |= done
+            print("\n".join(lines(done)), flush=True)
         result = store.merge(store.read(path), result)
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -89,26 +83,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(workload: Workload, n: int, rounds: int, epochs: int, overrides: Sequence[str]) -> dict[str, Any]:
-    """Seconds by the clock, of the processors and inside the loops, for n runs each way in every round."""
-    n, epochs = n or workload.runs, epochs or workload.epochs
+def measure(workload: Workload, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds by the clock, of the processors and inside the loops, of all runs each way in every round."""
+    n, epochs = options.runs or workload.runs, options.epochs or workload.epochs
     keys = [f"experiment={workload.experiment}", f"trainer.epochs={epochs}", "trainer.stop=null"]
-    keys += ["tracker=none", "runtime.device=cpu", *overrides]
+    keys += ["tracker=none", "runtime.device=cpu", *options.override]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
     ways: dict[str, list[dict[str, float]]] = {"plain": [], "physml": []}
-    result: dict[str, Any] = {
-        "experiment": workload.experiment,
-        "epochs": epochs,
-        "runs": n,
-        "overrides": list(overrides),
-        "moment": store.moment("cpu", 1),
-        "ways": ways,
-    }
+    result: dict[str, Any] = {"experiment": workload.experiment, "epochs": epochs, "runs": n}
+    result |= {"overrides": options.override, "moment": store.moment("cpu", 1), "ways": ways}
     with own_roots(), tempfile.TemporaryDirectory(prefix="physml-plain-") as folder:
         jobs = _jobs(specs[:-1], workload, Path(folder))
         timed(specs[-1:], 1)  # data are cached, and the memory of a run is known
         ours = record.read(specs[-1].record_path)["n_parameters"] or 0
-        for _ in range(rounds):
+        for _ in range(options.rounds):
             ways["plain"].append(_plain(jobs, ours))
             clock = timed(specs[:-1], None)
             costs = [c for spec in specs[:-1] if (c := record.read(spec.record_path)["cost"])]
@@ -130,23 +118,11 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
     given: dict[str, Any] = {name: np.asarray(tensor) for name, tensor in arrays.items()}
     np.savez(folder / "data.npz", **given)
     model, net = config["model"], config["net"]
-    keys = {
-        **model,
-        "hidden": net["hidden"],
-        "input_dropout": net["input_dropout"],
-        "out_dropout": net["dropout"],
-        "conv": workload.conv,
-        "own_gate": model.get("gate_coupling") is not None,
-    }
-    job = {
-        "net": "graphcon" if model["_target_"].endswith("GraphCON") else "g2",
-        "keys": keys,
-        "n_classes": task.d_out,
-        "data": str(folder / "data.npz"),
-        "epochs": config["trainer"]["epochs"],
-        "lr": config["optim"]["lr"],
-        "weight_decay": config["optim"]["weight_decay"],
-    }
+    of_net = {"hidden": net["hidden"], "input_dropout": net["input_dropout"], "out_dropout": net["dropout"]}
+    keys = {**model, **of_net, "conv": workload.conv, "own_gate": model.get("gate_coupling") is not None}
+    job = {"net": "graphcon" if model["_target_"].endswith("GraphCON") else "g2", "keys": keys}
+    job |= {"n_classes": task.d_out, "data": str(folder / "data.npz"), "epochs": config["trainer"]["epochs"]}
+    job |= {key: config["optim"][key] for key in ("lr", "weight_decay")}
     files = [folder / f"{spec.config['seed']}.json" for spec in specs]
     for spec, file in zip(specs, files, strict=True):
         file.write_text(json.dumps({**job, "seed": spec.config["seed"]}), encoding="utf-8")

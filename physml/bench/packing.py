@@ -32,7 +32,7 @@ WAYS: dict[str, int | None] = {"one at a time": 1, "auto": None}
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_intermixed_args(arguments)
     try:
-        result = measure(options.experiment, options.runs, options.epochs, options.rounds, options.override)
+        result = measure(options)
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -55,27 +55,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(experiment: str, n: int, epochs: int, rounds: int, overrides: Sequence[str]) -> dict[str, Any]:
-    """Seconds by the clock and of the processors for n runs, each way, in every round."""
-    n = n or 2 * resources.cores()
-    keys = [f"experiment={experiment}", f"trainer.epochs={epochs}", "tracker=none", *overrides]
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds by the clock and of the processors for all runs, each way, in every round."""
+    n, epochs = options.runs or 2 * resources.cores(), options.epochs
+    keys = [f"experiment={options.experiment}", f"trainer.epochs={epochs}", "tracker=none", *options.override]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
     runtime = specs[0].config["runtime"]
     device = pick_device(runtime["device"])
-    result: dict[str, Any] = {
-        "schema": store.SCHEMA,
-        "machine": store.machine(device),
-        "experiment": experiment,
-        "overrides": list(overrides),
-        "epochs": epochs,
-        "runs": n,
-        "moment": store.moment(device, runtime["threads"]),
-        "cores": resources.cores(),
-        "ways": {way: [] for way in WAYS},
-    }
+    result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine(device)}
+    result |= {"experiment": options.experiment, "overrides": options.override, "epochs": epochs, "runs": n}
+    result |= {"moment": store.moment(device, runtime["threads"]), "cores": resources.cores()}
+    result["ways"] = {way: [] for way in WAYS}
     with own_roots():
         timed(specs[-1:], 1)  # data are made, code is compiled, and the memory of a run is known
-        for _ in range(rounds):
+        for _ in range(options.rounds):
             for way, jobs in WAYS.items():
                 result["ways"][way].append(timed(specs[:-1], jobs))
                 forget(specs[:-1])

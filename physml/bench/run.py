@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from physml import files
-from physml.bench import accuracy, gemm, growth, memory, plot, report, store, targets
+from physml.bench import check_backends, gemm, growth, memory, plot, report, store, targets
 from physml.bench.rounds import interleave
 from physml.bench.variants import VARIANTS, Step, steps_of
 from physml.bench.workloads import WORKLOADS, Workload
@@ -128,7 +128,9 @@ def passes_of(
     if "errors" in passes:
         found["errors"] = {
             "run": store.moment(device, options.threads),
-            "variants": accuracy.errors(workload, [v for v in variants if v in BACKENDS], device),
+            "variants": check_backends.gradient_errors(
+                workload, [v for v in variants if v in BACKENDS], device
+            ),
         }
     return found
 

@@ -1,6 +1,8 @@
 """Who is timed: a layer in several implementations, and one batch for it. Axes: B, T, D, H, L."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +23,11 @@ SEED = 20261121
 def layer(workload: Workload, backend: str) -> CoRNN | LEM | UnICORNN:
     """The layer of physml, float32, with the same weights for every backend."""
     torch.manual_seed(SEED)
-    d_in, d_hidden, settings = workload.D, workload.H, workload.settings
-    if workload.recurrence == "cornn":
-        return CoRNN(d_in, d_hidden, **settings, backend=backend)
-    if workload.recurrence == "lem":
-        return LEM(d_in, d_hidden, **settings, backend=backend)
-    return UnICORNN(d_in, d_hidden, n_layers=workload.L, **settings, backend=backend)
+    kinds: dict[str, Any] = {"cornn": CoRNN, "lem": LEM, "unicornn": partial(UnICORNN, n_layers=workload.L)}
+    made: CoRNN | LEM | UnICORNN = kinds[workload.recurrence](
+        workload.D, workload.H, **workload.settings, backend=backend
+    )
+    return made
 
 
 def module(workload: Workload, variant: str) -> nn.Module:

@@ -1,7 +1,6 @@
 """The keys of a run's config. Checked after composition, because Hydra merges unknown keys silently."""
 
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
 
 from physml.config.build import Parts, parts_of
 from physml.config.load import coerce
@@ -9,8 +8,7 @@ from physml.config.resolve import refuse_foreign
 from physml.errors import ConfigError, suggest
 
 
-@dataclass(frozen=True)
-class TrainerKeys:
+class TrainerKeys(TypedDict):
     epochs: int
     max_steps: int | None
     batch_size: int
@@ -24,8 +22,7 @@ class TrainerKeys:
     average: dict | None
 
 
-@dataclass(frozen=True)
-class RuntimeKeys:
+class RuntimeKeys(TypedDict):
     device: str
     threads: int
     backend: Literal["auto", "reference", "torch", "native", "triton"]
@@ -35,29 +32,25 @@ class RuntimeKeys:
     score_test: bool
 
 
-@dataclass(frozen=True)
-class DataKeys:
+class DataKeys(TypedDict):
     verify: Literal["bytes", "content", "off"]
 
 
-@dataclass(frozen=True)
-class TrackerKeys:
+class TrackerKeys(TypedDict):
     kind: Literal["wandb", "none"]
     project: str
     mode: Literal["auto", "online", "offline"]
     tags: list[str]
 
 
-@dataclass(frozen=True)
-class ProvenanceKeys:
+class ProvenanceKeys(TypedDict):
     kind: Literal["paper", "official-code", "searched-here", "own"]
     source: str
-    note: str | None = None
-    search: str | None = None
+    note: NotRequired[str | None]
+    search: NotRequired[str | None]
 
 
-@dataclass(frozen=True)
-class RunKeys:
+class RunKeys(TypedDict):
     model: dict
     net: dict
     task: dict
@@ -117,14 +110,14 @@ def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
     return config, parts
 
 
-def _section(values: dict[str, Any], keys: type, where: str) -> dict[str, Any]:
+def _section(values: dict[str, Any], keys: Any, where: str) -> dict[str, Any]:
     hints = get_type_hints(keys)
     for key in values:
         if key not in hints:
             raise ConfigError(f"there is no config key {where}{key}. {suggest(key, hints)}")
-    for field in fields(keys):
-        if field.name not in values and field.default is MISSING:
-            raise ConfigError(f"config key {where}{field.name} is missing.")
+    for key in hints:
+        if key not in values and key in keys.__required_keys__:
+            raise ConfigError(f"config key {where}{key} is missing.")
     out = {k: coerce(v, hints[k], f"{where}{k}") for k, v in values.items()}
     for key in POSITIVE:
         if key in out and out[key] is not None and not out[key] > 0:

@@ -14,7 +14,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from physml import files
-from physml.bench import accuracy, gemm, growth, memory, plot, report, run, store, targets
+from physml.bench import check_backends, gemm, growth, memory, plot, report, run, store, targets
 from physml.bench.official import OfficialLoop
 from physml.bench.rounds import interleave, plan
 from physml.bench.variants import VARIANTS, Step, batch, layer
@@ -84,7 +84,7 @@ def test_the_limits_of_known_cases() -> None:
 @by_name
 def test_every_variant_has_the_same_weights_and_batch(workload: Workload) -> None:
     workload = workload.with_sizes(SMALL)
-    found = accuracy.errors(workload, ["reference", "torch"], "cpu")
+    found = check_backends.gradient_errors(workload, ["reference", "torch"], "cpu")
     assert all(entry["error"] < 1e-4 for entry in found.values()), found
 
 
@@ -92,7 +92,7 @@ def test_a_wrong_gradient_is_seen() -> None:
     workload = WORKLOADS[0].with_sizes(SMALL)
     gradients = Step(workload, "reference").gradients()
     wrong = {**gradients, "b": gradients["b"] * 1.01}
-    assert accuracy.worst(wrong, gradients) == {"error": 0.01, "parameter": "b"}
+    assert check_backends.worst(wrong, gradients) == {"error": 0.01, "parameter": "b"}
 
 
 def test_products_of_the_kernels_are_products() -> None:
