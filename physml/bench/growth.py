@@ -22,7 +22,6 @@ def sweep(
     axis: str,
     sizes: Sequence[int],
     variants: Sequence[str],
-    *,
     rounds: int,
     budget_s: float,
     device: str,
@@ -34,12 +33,8 @@ def sweep(
         steps, lacking = steps_of(middle.with_sizes({axis: size}), variants, device)
         refused = lacking | refused
         made |= {(variant, size): step for variant, step in steps.items()}
-    timed = interleave(
-        {name: step for name, step in made.items() if name[0] not in refused},
-        rounds=rounds,
-        budget_s=budget_s,
-        device=device,
-    )
+    complete = {name: step for name, step in made.items() if name[0] not in refused}
+    timed = interleave(complete, rounds, budget_s, device)
     found: dict[str, Any] = {"sizes": list(sizes), "variants": refused}
     for variant in variants:
         ms = [timed[variant, size]["ms"] for size in sizes if "ms" in timed.get((variant, size), {})]

@@ -74,7 +74,7 @@ def _panel(axes: "Axes", name: str, result: Mapping[str, Any], device: str) -> N
     at = next((i for i, (v, _) in enumerate(drawn) if v == kernel), None)
     marks = (("loop", targets.loop_of(result), "v"), ("lstm", "lstm", "^"))
     for kind, other, shape in marks:
-        goal = next((t.goal for t in targets.of_device(device) if (t.workload, t.kind) == (name, kind)), None)
+        goal = targets.goals(device, name).get(kind)
         slow = times.get(other)
         if goal and slow and at is not None:
             axes.plot(slow / goal, at, marker=shape, color="#c1121f", markersize=6, clip_on=False)

@@ -85,7 +85,6 @@ def plan(costs: Mapping[Name, float], rounds: int, budget_s: float) -> dict[Name
 
 def interleave(
     steps: Mapping[Name, Callable[[], object]],
-    *,
     rounds: int,
     budget_s: float,
     device: str = "cpu",

@@ -202,7 +202,7 @@ def test_torch_and_numpy_are_enough() -> None:
 def test_what_did_not_run_is_not_met_either() -> None:
     assert {row["verdict"] for row in targets.judged({}, "cpu")} == {"not run"}
     assert {row["verdict"] for row in targets.judged({}, "cuda")} == {"not run"}
-    assert {t.workload for t in (*targets.CPU, *targets.CUDA)} == {w.name for w in WORKLOADS}
+    assert {*targets.CPU, *targets.CUDA} == {w.name for w in WORKLOADS}
 
 
 # ---------------------------------------------------------------------------- results
@@ -254,7 +254,7 @@ def test_the_passes_over_threads_and_growth(small: None, monkeypatch: pytest.Mon
     monkeypatch.setattr(run, "THREADS_FROM", 1)
     arguments = ["--rounds", "1", "--budget-s", "0", "--passes", "threads", "--workload", "lem-smnist"]
     options = run.parser().parse_args([*arguments, "--no-write"])
-    result = {**run.bench(options), "growth": run.grown(options, "cpu")}
+    result = {**run.bench(options), "growth": run.grown(options)}
     cells = result["workloads"]["lem-smnist"]["threads"]["variants"]
     assert {"wall_ms", "n"} <= set(cells["lstm"]["1"]) & set(cells["lstm"]["2"])
     assert torch.get_num_threads() == 1
