@@ -77,15 +77,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def own_roots() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in ("PHYSML_RESULTS", "PHYSML_RUNS")}
+    before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="physml-packing-") as folder:
         os.environ |= {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
         try:
             yield
         finally:
-            for name, value in before.items():
-                os.environ.pop(name)
-                os.environ |= {name: value} if value else {}
+            os.environ.clear()
+            os.environ |= before
 
 
 @contextmanager

@@ -3,38 +3,32 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-Name = TypeVar("Name")
+Name = TypeVar("Name", bound=Hashable)
+Call = Callable[[], object]
 AT_LEAST = 3  # samples of anyone, however slow
 SAMPLE_S = 0.02  # a sample is the mean over as many calls as fill this
 SLOW_S = 1.0  # the first call of anyone slower counts as a sample; of others it warms up and no more
 
 
-@dataclass
-class Samples:
-    """Milliseconds per call: of the processor (CPU time) or the GPU (events), and of the wall clock."""
-
-    calls: int
-    pairs: list[tuple[float, float]] = field(default_factory=list)
-
-    def facts(self) -> dict[str, Any]:
-        ms, wall_ms = zip(*self.pairs, strict=True)
-        low, median, high = np.percentile(ms, (25, 50, 75))
-        return {
-            "ms": _short(median),
-            "ms_q25": _short(low),
-            "ms_q75": _short(high),
-            "ms_min": _short(min(ms)),
-            "wall_ms": _short(float(np.median(wall_ms))),
-            "n": len(ms),
-            "calls": self.calls,
-        }
+def facts(samples: Sequence[tuple[float, float]], calls: int) -> dict[str, Any]:
+    """Samples in numbers: `ms` of the processor (CPU time) or the GPU (events), `wall_ms` of the clock."""
+    ms, wall_ms = zip(*samples, strict=True)
+    low, median, high = np.percentile(ms, (25, 50, 75))
+    return {
+        "ms": _short(median),
+        "ms_q25": _short(low),
+        "ms_q75": _short(high),
+        "ms_min": _short(min(ms)),
+        "wall_ms": _short(float(np.median(wall_ms))),
+        "n": len(ms),
+        "calls": calls,
+    }
 
 
 def _short(value: float) -> float:
@@ -48,7 +42,7 @@ def not_run(error: Exception) -> dict[str, str]:
     return {"not_run": lines[0] if lines else type(error).__name__}
 
 
-def sample(step: Callable[[], object], calls: int, device: str) -> tuple[float, float]:
+def sample(step: Call, calls: int, device: str) -> tuple[float, float]:
     """Milliseconds per call: of the device, and of the wall clock."""
     if device.startswith("cuda"):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -84,18 +78,15 @@ def plan(costs: Mapping[Name, float], rounds: int, budget_s: float) -> dict[Name
 
 
 def interleave(
-    steps: Mapping[Name, Callable[[], object]],
-    rounds: int,
-    budget_s: float,
-    device: str = "cpu",
-    settle: bool = False,
+    steps: Mapping[Name, Call], rounds: int, budget_s: float, device: str = "cpu", settle: bool = False
 ) -> dict[Name, dict[str, Any]]:
     """Facts of every step's samples, or why it did not run. Whoever gets fewer is spread over the rounds.
 
     `settle`: a call that is not timed goes before every sample.
     """
     refused: dict[Name, dict[str, str]] = {}
-    samples: dict[Name, Samples] = {}
+    samples: dict[Name, list[tuple[float, float]]] = {}
+    calls: dict[Name, int] = {}
     costs: dict[Name, float] = {}
     for name, step in steps.items():
         try:
@@ -104,10 +95,10 @@ def interleave(
             refused[name] = not_run(error)
             continue
         busy, once = first[0] / 1000, first[1] / 1000
-        samples[name] = Samples(max(1, math.ceil(SAMPLE_S / max(busy, 1e-6))))
-        samples[name].pairs += [first] if busy > SLOW_S else []
-        costs[name] = once * samples[name].calls
-    counts = {name: n - len(samples[name].pairs) for name, n in plan(costs, rounds, budget_s).items()}
+        calls[name] = max(1, math.ceil(SAMPLE_S / max(busy, 1e-6)))
+        costs[name] = once * calls[name]
+        samples[name] = [first] if busy > SLOW_S else []
+    counts = {name: n - len(samples[name]) for name, n in plan(costs, rounds, budget_s).items()}
     names = list(counts)
     n_rounds = max(counts.values(), default=0)
     for k in range(n_rounds):
@@ -116,5 +107,5 @@ def interleave(
             if (k + 1) * counts[name] // n_rounds > k * counts[name] // n_rounds:
                 if settle:
                     steps[name]()
-                samples[name].pairs.append(sample(steps[name], samples[name].calls, device))
-    return {name: refused.get(name) or samples[name].facts() for name in steps}
+                samples[name].append(sample(steps[name], calls[name], device))
+    return {name: refused.get(name) or facts(samples[name], calls[name]) for name in steps}

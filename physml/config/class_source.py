@@ -142,7 +142,8 @@ def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str,
 
 
 def file_sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def own_file(source: Path, name: str) -> Path:
@@ -167,5 +168,4 @@ def data_sha256(path: Path) -> str:
 
 @lru_cache(maxsize=512)
 def _data_sha256(path: Path, *_state: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(path)

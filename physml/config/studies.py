@@ -97,8 +97,9 @@ def names(conf: Path = CONF) -> list[str]:
 def is_name(name: str, conf: Path = CONF) -> bool:
     """Whether an experiment is there, without a look at the other studies."""
     match = _NAME.fullmatch(name)
-    there = match is not None and (conf / "study" / f"{match[1]}.yaml").is_file()
-    return match is not None and there and match[2] in load(match[1], conf).rows
+    if match is None or not (conf / "study" / f"{match[1]}.yaml").is_file():
+        return False
+    return match[2] in load(match[1], conf).rows
 
 
 def studies(conf: Path = CONF) -> list[str]:
