@@ -122,15 +122,8 @@ def _with_nodes(value: Any, where: str, plugins: Sequence[str]) -> Any:
 
 
 OF_TASK = ("d_in", "d_out", "readout", "tokens", "vectors")  # facts of a task that a network is built with
-LAYER = ("forward", "parameters")
+LAYER = ("forward", "parameters")  # methods that a part needs
 TASK = ("load", "batches", "loss", "score")
-OPTIMIZER = ("step", "zero_grad")
-SCHEDULE = ("step", "get_last_lr")
-# Rules of the trainer's section, each of which may be null, with the methods it needs.
-SELECT = ("bind", "selected")
-STOP = ("bind", "stops")
-AVERAGE = ("bind", "after_step", "after_row", "put")
-COLLECT = ("collect",)
 
 
 @dataclass(frozen=True)
@@ -165,13 +158,13 @@ def parts_of(config: dict[str, Any]) -> Parts:
         model=check(config["model"], "model", plugins, ("d_in",), LAYER),
         net=check(config["net"], "net", plugins, ("layer", *OF_TASK), LAYER),
         task=check(config["task"], "task", plugins, needs=TASK),
-        optim=check(optim, "optim", plugins, ("params",), OPTIMIZER, beside=("lr_factors",)),
+        optim=check(optim, "optim", plugins, ("params",), ("step", "zero_grad"), ("lr_factors",)),
         lr_factors=factors,
-        select=check(trainer["select"], "trainer.select", plugins, needs=SELECT),
-        stop=rule(trainer["stop"], "trainer.stop", STOP),
-        schedule=rule(trainer["schedule"], "trainer.schedule", SCHEDULE, ("optimizer",)),
-        average=rule(trainer["average"], "trainer.average", AVERAGE),
-        arrays=rule(config["arrays"], "arrays", COLLECT),
+        select=check(trainer["select"], "trainer.select", plugins, needs=("bind", "selected")),
+        stop=rule(trainer["stop"], "trainer.stop", ("bind", "stops")),
+        schedule=rule(trainer["schedule"], "trainer.schedule", ("step", "get_last_lr"), ("optimizer",)),
+        average=rule(trainer["average"], "trainer.average", ("bind", "after_step", "after_row", "put")),
+        arrays=rule(config["arrays"], "arrays", ("collect",)),
     )
     if config["precision"] == "bf16" and passes_messages(parts.net.cls):
         raise ConfigError(

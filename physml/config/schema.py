@@ -78,16 +78,6 @@ SECTIONS = {
     "tracker": TrackerKeys,
     "provenance": ProvenanceKeys,
 }
-POSITIVE = (
-    "epochs",
-    "max_steps",
-    "batch_size",
-    "eval_batch_size",
-    "eval_every",
-    "test_every",
-    "clip_norm",
-    "threads",
-)
 
 
 def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
@@ -119,7 +109,8 @@ def _section(values: dict[str, Any], keys: Any, where: str) -> dict[str, Any]:
         if key not in values and key in keys.__required_keys__:
             raise ConfigError(f"config key {where}{key} is missing.")
     out = {k: coerce(v, hints[k], f"{where}{k}") for k, v in values.items()}
-    for key in POSITIVE:
-        if key in out and out[key] is not None and not out[key] > 0:
-            raise ConfigError(f"{where}{key} must be positive; got {out[key]}.")
+    for key, value in out.items():
+        is_size = key == "threads" or (keys is TrainerKeys and isinstance(value, int | float))
+        if is_size and value <= 0:
+            raise ConfigError(f"{where}{key} must be positive; got {value}.")
     return out
