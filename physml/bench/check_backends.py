@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,8 @@ def gradient_errors(workload: Workload, variants: Sequence[str], device: str) ->
 
 def worst(gradients: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Any]:
     distances = {name: relative_error(gradients[name], exact) for name, exact in wanted.items()}
-    name = max(distances, key=lambda key: distances[key])
-    return {"error": float(f"{distances[name]:.2g}"), "parameter": name}
+    name, distance = max(distances.items(), key=itemgetter(1))
+    return {"error": float(f"{distance:.2g}"), "parameter": name}
 
 
 def relative_error(x: Tensor, exact: Tensor) -> float:
@@ -166,10 +167,10 @@ def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, 
     repeats = all(torch.equal(x, again[0][name]) for name, x in found.items()) if again else None
     errors = {name: relative_error(x, exact[name]) for name, x in found.items()}
     gradients = {name[2:]: errors.pop(name) for name in list(errors) if name.startswith("d ")}
-    worst = max(gradients, key=lambda name: gradients[name])
+    of, gradient = max(gradients.items(), key=itemgetter(1))
     tolerance = max(TOLERANCE[precision], SENSITIVE.get(workload.name, 0.0))
     output = max(errors.values())
-    return Row(workload.name, backend, precision, output, gradients[worst], worst, tolerance, repeats)
+    return Row(workload.name, backend, precision, output, gradient, of, tolerance, repeats)
 
 
 def cases(workload: Workload, backends: Sequence[str], device: str) -> Iterator[tuple[Workload, str, str]]:
@@ -263,8 +264,8 @@ def about(device: str) -> dict[str, Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    about = (__doc__ or "").partition("\n")[0]
-    p = argparse.ArgumentParser(prog="python -m physml.bench.check_backends", description=about)
+    purpose = (__doc__ or "").partition("\n")[0]
+    p = argparse.ArgumentParser(prog="python -m physml.bench.check_backends", description=purpose)
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--backend", action="append", choices=BACKENDS, help="only this one; can be repeated")
     p.add_argument("--workload", action="append", choices=[w.name for w in WORKLOADS], help="likewise")
