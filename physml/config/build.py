@@ -70,6 +70,27 @@ def check(
     given: arguments that come from elsewhere (`d_in` from the task), which a config must not set.
     needs: methods without which an object has no place here. beside: keys of the section that are ours.
     """
+    cls = _class_of(node, where, plugins, needs)
+    settable = {name: parameter for name, parameter in arguments(cls).items() if name not in given}
+    hints = _hints(cls)
+    values = {}
+    for key, value in node.items():
+        at = f"{where}.{key}"
+        if key in settable:
+            values[key] = coerce(_with_nodes(value, at, plugins), hints.get(key, Any), at)
+        elif key != "_target_":
+            hint = suggest(str(key), [*settable, *beside])
+            raise ConfigError(f"{at}: {cls.__name__} has no such argument. {hint}")
+    if missing := [n for n, p in settable.items() if n not in values and p.default is p.empty]:
+        raise ConfigError(
+            f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
+        )
+    of_plugin = cls.__module__ in {Path(p).stem for p in plugins}
+    inner = any(isinstance(one, Node) and one.of_plugin for _, one in walk(values))
+    return Node(cls, values, where, of_plugin or inner)
+
+
+def _class_of(node: Any, where: str, plugins: Sequence[str], needs: Collection[str]) -> type:
     if not isinstance(node, dict) or "_target_" not in node:
         got = f"keys {', '.join(map(str, node)) or 'none'}" if isinstance(node, dict) else repr(node)
         raise ConfigError(f"{where} needs a _target_, the class to build; got {got}.")
@@ -80,26 +101,7 @@ def check(
         raise ConfigError(
             f"{where}: {cls.__name__} is a base class, which cannot be built. Name a class made from it."
         )
-    known = arguments(cls)
-    settable = [n for n in known if n not in given]
-    values = {}
-    hints = _hints(cls)
-    for key, value in node.items():
-        if key == "_target_":
-            continue
-        if key not in settable:
-            hint = suggest(str(key), [*settable, *beside])
-            raise ConfigError(f"{where}.{key}: {cls.__name__} has no such argument. {hint}")
-        at = f"{where}.{key}"
-        values[key] = coerce(_with_nodes(value, at, plugins), hints.get(key, Any), at)
-    missing = [n for n in settable if n not in values and known[n].default is inspect.Parameter.empty]
-    if missing:
-        raise ConfigError(
-            f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
-        )
-    of_plugin = cls.__module__ in {Path(p).stem for p in plugins}
-    inner = any(isinstance(one, Node) and one.of_plugin for _, one in walk(values))
-    return Node(cls, values, where, of_plugin or inner)
+    return cls
 
 
 def _hints(cls: type) -> dict[str, Any]:
