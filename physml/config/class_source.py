@@ -18,22 +18,13 @@ OWN_PACKAGES = ("physml", "tasks")
 
 @dataclass(frozen=True)
 class ClassSource:
-    """Facts of a class.
-
-    Args:
-        file: where it stands.
-        version: as the class or a base in the same file says, else 1.
-        doc: its docstring.
-        defaults: arguments whose default is something else than None, as source text.
-        files: names of its own data files, as `files` of the class or of a base in the same file says; None
-            where neither says anything.
-    """
+    """Facts of a class, as its source says, or else that of a base in the same file."""
 
     file: Path
-    version: int
+    version: int  # 1 where nothing is said
     doc: str
-    defaults: dict[str, str]
-    files: tuple[str, ...] | None = None
+    defaults: dict[str, str]  # arguments with a default other than None, as source text
+    files: tuple[str, ...] | None = None  # names of its own data files; None where nothing is said
 
 
 def module_file(module: str) -> Path:

@@ -254,16 +254,16 @@ def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str,
         node = dict(node)
         if key == "task":
             datasets = _datasets(node.pop("datasets", None) or [])
-        config[key] = _with_smoke_values(key, node, typed if config.get("profile") == "smoke" else None)
+        smoke = _smoke_values(key, node)
+        if config.get("profile") == "smoke":
+            node |= {name: value for name, value in smoke.items() if f"{key}.{name}" not in typed}
+        config[key] = node
     config["plugins"] = _plugins(config.get("plugins") or [], base)
     return config, datasets
 
 
-def _with_smoke_values(key: str, node: dict[str, Any], typed: set[str] | None) -> dict[str, Any]:
-    """A part without its `smoke` section; its values replace those of the part, but for keys in `typed`.
-
-    typed: None in a full run, where nothing is replaced.
-    """
+def _smoke_values(key: str, node: dict[str, Any]) -> dict[str, Any]:
+    """The `smoke` section of a part, taken out of it."""
     smoke = node.pop("smoke", None) or {}
     if not isinstance(smoke, dict):
         raise ConfigError(f"{key}.smoke must hold keys and values; got {smoke!r}.")
@@ -271,9 +271,7 @@ def _with_smoke_values(key: str, node: dict[str, Any], typed: set[str] | None) -
         if name not in node:
             hint = suggest(str(name), map(str, node))
             raise ConfigError(f"{key}.smoke.{name}: {key} has no such key. {hint}")
-    if typed is None:
-        return node
-    return node | {name: value for name, value in smoke.items() if f"{key}.{name}" not in typed}
+    return smoke
 
 
 def _datasets(given: Any) -> tuple[str, ...]:
