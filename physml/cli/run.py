@@ -25,7 +25,8 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.config.compose import compose, expand
+    from physml.config.compose import compose
+    from physml.config.overrides import expand
 
     check_probe(options)
     combinations = expand(options.overrides) if options.multirun else [options.overrides]

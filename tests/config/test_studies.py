@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from physml.cli import inventory
 from physml.config import compose, studies
 from physml.config.compose import HEADER
+from physml.config.overrides import with_overrides
 from physml.errors import ConfigError
 
 STUDY: dict[str, Any] = {
@@ -281,7 +282,7 @@ def test_groups_and_overrides_are_composed_as_by_hydra(overrides: tuple[str, ...
     merged, ours = compose._merged(
         studies.Experiment({}, {}), {group: name for group, name in chosen.items() if group in compose.GROUPS}
     )
-    node = compose._with_typed(merged, [o for o in overrides if o.partition("=")[0] not in compose.GROUPS])
+    node = with_overrides(merged, [o for o in overrides if o.partition("=")[0] not in compose.GROUPS])
     assert OmegaConf.to_container(node, resolve=True) == OmegaConf.to_container(theirs, resolve=True)
     assert ours == choices
 

@@ -22,7 +22,8 @@ import run_child
 
 from physml import lock
 from physml.cli import main
-from physml.config.compose import compose, expand
+from physml.config.compose import compose
+from physml.config.overrides import expand
 from physml.config.resolve import resolve
 from physml.execution import worker
 from physml.execution.progress import LineReporter
