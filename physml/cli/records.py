@@ -26,13 +26,12 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from physml.records import curves, export
-    from physml.records.convert import convert
 
     root = results_root()
     runs = root / "runs"
     if "convert" in options.actions:
         paths = export.run_files(root, adhoc=True)
-        changed = sum(convert(path) for path in _tracked(paths, "converting records"))
+        changed = sum(curves.convert(path) for path in _tracked(paths, "converting records"))
         print(f"converted {changed} of {len(paths)} records below {display_path(runs)}")
     if "pack" in options.actions:
         folders = sorted({path.parent for path in runs.rglob("*.csv.?z")})

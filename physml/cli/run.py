@@ -31,21 +31,19 @@ def _run(options: argparse.Namespace) -> int:
     combinations = expand(options.overrides) if options.multirun else [options.overrides]
     verify = [f"data.verify={options.verify}"] if options.verify else []
     composed = [compose([*c, *verify]) for c in combinations]
-    if options.cfg:
-        import yaml
+    import yaml
 
-        from physml.config.identity import identity
-
-        for one in composed:
-            print(f"# identity {identity(one.config)}")
-            print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
     from physml.cli.console import show_outcomes, show_plan
+    from physml.config.identity import identity
     from physml.execution import planning, scheduler
     from physml.execution.progress import tracked
     from physml.execution.run_spec import checked_specs
 
     specs = checked_specs(composed, adhoc=options.adhoc)
-    if options.cfg:
+    if options.cfg:  # as composed, so that each can be run again
+        for one in composed:
+            print(f"# identity {identity(one.config)}")
+            print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.plan and options.probe:
         timed = tracked(specs, "timing a few steps")

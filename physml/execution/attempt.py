@@ -45,7 +45,7 @@ class Attempt:
         self.trainer: Trainer | None = None  # once there are data and a network
         self.scores: dict[str, Any] = {}  # of the record, once the run is trained
         self.reporting = False  # from the first step on
-        self.tracker: tracker.Tracker = tracker.NoTracker()
+        self.tracker = tracker.Tracker()
 
     def carry_out(self) -> dict[str, Any]:
         try:

@@ -86,13 +86,12 @@ class Machine:
 
     def _on_gpu(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
         """The GPU with the most memory left, unless the config names one."""
+        _, named, index = needs.device.partition(":")
         left = {
             i: free - sum(one.needs.gpu_memory for one in taken if one.gpu == i)
             for i, free in enumerate(gpus())
+            if not named or i == int(index)
         }
-        _, named, index = needs.device.partition(":")
-        if named:
-            left = {i: free for i, free in left.items() if i == int(index)}
         if not left:  # no GPU can be looked at: one run after another
             return None if any(one.needs.device.startswith("cuda") for one in taken) else Slot(needs)
         best = max(left, key=lambda i: left[i])
@@ -161,15 +160,9 @@ def _groups(controller: str) -> list[Path]:
         else:
             continue
         for base in bases:
-            inside = [base, *(base / part for part in _prefixes(path))]
-            folders += [folder for folder in inside if folder.is_dir()]
+            own = base / path.strip("/")
+            folders += [one for one in (own, *own.parents) if one.is_relative_to(base) and one.is_dir()]
     return list(dict.fromkeys(folders))
-
-
-def _prefixes(path: str) -> list[str]:
-    """`/a/b` -> a, a/b."""
-    parts = path.strip("/").split("/")
-    return ["/".join(parts[:n]) for n in range(1, len(parts) + 1) if parts[0]]
 
 
 def _lines(path: Path) -> list[str]:
@@ -180,8 +173,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _words(path: Path) -> list[str]:
-    lines = _lines(path)
-    return lines[0].split() if lines else []
+    return next(iter(_lines(path)), "").split()
 
 
 # ---------------------------------------------------------------------------- GPUs

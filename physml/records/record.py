@@ -168,7 +168,7 @@ def setting_path(folder: Path, identity: str, digest: str) -> Path:
 
 
 def split(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What goes to the setting's file, and what to the run's, which names the other by its hash."""
+    """The content of the setting's file, and of the run's, which names the other by its hash."""
     config, data = dict(record["config"]), record.get("data")
     for key in ("split", "seed"):
         config.pop(key, None)

@@ -16,7 +16,7 @@ from physml.task.base import Metrics, Part, Task
 from physml.task.batch import Batch
 from physml.training import selection
 from physml.training.averaging import Average, in_place
-from physml.training.evaluate import State, apply, detached, evaluate, outputs
+from physml.training.evaluate import State, apply, each_tensor, evaluate, outputs
 from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
@@ -66,7 +66,11 @@ class Trainer:
         self.optimizer = build.build_optimizer(parts, self.net)
         self.schedule = build.build_schedule(parts, self.optimizer)
         self.selector = parts.select.make()
-        self.selector.bind(task.metric, task.better)
+        self.stopper = parts.stop.make() if parts.stop else None
+        self.average: Average | None = parts.average.make() if parts.average else None
+        for rule in (self.selector, self.stopper, self.average):
+            if rule:
+                rule.bind(task.metric, task.better)
         self.scores_test: bool = config["runtime"]["score_test"]
         if self.selector.needs_test and not self.scores_test:
             raise ConfigError(
@@ -74,12 +78,6 @@ class Trainer:
                 "runtime.score_test=false forbids. Set "
                 "trainer.select._target_=physml.training.selection.BestValid."
             )
-        self.stopper = parts.stop.make() if parts.stop else None
-        if self.stopper:
-            self.stopper.bind(task.metric, task.better)
-        self.average: Average | None = parts.average.make() if parts.average else None
-        if self.average:
-            self.average.bind(task.metric, task.better)
         torch.manual_seed(derive(self.seed, "dropout"))
         self.steps_per_epoch = task.steps_per_epoch(self.keys["batch_size"])
         self.total_steps = self.keys["epochs"] * self.steps_per_epoch
@@ -130,7 +128,9 @@ class Trainer:
         try:
             while not self.done:
                 self.stop.raise_if_requested()
-                self._epoch()
+                if not self._epoch_is_full:  # else a run was stopped in the evaluation, which is made now
+                    self._steps()
+                self._close_epoch()
                 if self._due():
                     self._save()
         except Preempted:
@@ -148,11 +148,6 @@ class Trainer:
     @property
     def _epoch_is_full(self) -> bool:
         return self.step >= self.total_steps or self.step_in_epoch == self.steps_per_epoch
-
-    def _epoch(self) -> None:
-        if not self._epoch_is_full:  # else a run was stopped in the evaluation, which is made now
-            self._steps()
-        self._close_epoch()
 
     def _steps(self) -> None:
         began = time.monotonic()
@@ -203,7 +198,7 @@ class Trainer:
         if self.average:
             self.average.after_step(self.net)
         self.loss_sum += loss.detach()
-        self.state = detached(state) if batch.carry else None
+        self.state = each_tensor(state, Tensor.detach) if batch.carry else None  # truncated backpropagation
 
     def _finite(self) -> None:
         if not math.isfinite(float(self.loss_sum)):
@@ -301,17 +296,16 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict() if self.schedule else None,
-            "selector": self.selector.state_dict(),
-            "stopper": self.stopper.state_dict() if self.stopper else None,
-            "average": self.average.state_dict() if self.average else None,
+            **{n: None if part is None else part.state_dict() for n, part in self._parts_with_state()},
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.startswith("cuda") else None,
             "loss_sum": float(self.loss_sum),
             **{name: getattr(self, name) for name in PLAIN_STATE},
         }
+
+    def _parts_with_state(self) -> list[tuple[str, Any]]:
+        names = ("net", "optimizer", "schedule", "selector", "stopper", "average")
+        return [(name, getattr(self, name)) for name in names]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """RecordError if the checkpoint was written by code that has changed since."""
@@ -325,15 +319,9 @@ class Trainer:
             ) from error
 
     def _load(self, state: dict[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.schedule:
-            self.schedule.load_state_dict(state["schedule"])
-        self.selector.load_state_dict(state["selector"])
-        if self.stopper:
-            self.stopper.load_state_dict(state["stopper"])
-        if self.average:
-            self.average.load_state_dict(state["average"])
+        for name, part in self._parts_with_state():
+            if part is not None:
+                part.load_state_dict(state[name])
         torch.set_rng_state(state["rng"])
         if state["cuda_rng"] is not None and self.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["cuda_rng"], self.device)
@@ -342,7 +330,7 @@ class Trainer:
             setattr(self, name, state[name])
         if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
             self.optimizer._opt_called = True
-        self.state = moved(self.state, self.device)
+        self.state = each_tensor(self.state, lambda kept: kept.to(self.device))
 
 
 PLAIN_STATE = (
@@ -357,12 +345,6 @@ def named(part: str, metrics: Metrics) -> dict[str, float]:
 
 def copied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
-
-
-def moved(state: State, device: str) -> State:
-    if isinstance(state, Tensor):
-        return state.to(device)
-    return tuple(moved(s, device) for s in state) if isinstance(state, tuple | list) else state
 
 
 def set_precision(precision: str) -> None:
