@@ -57,12 +57,10 @@ def findings(topic: str) -> list[Row]:
     """Those of one topic. A report must come to its end on the very machines where things are broken."""
     rows: list[Row] = []
     try:
-        for row in CHECKS[topic]():
-            rows.append(dataclasses.replace(row, topic=topic))  # those before an error stay
+        rows += CHECKS[topic]()
     except Exception as error:
-        reason = f"the check failed: {type(error).__name__}: {_short(error)}"
-        rows.append(Row(topic, reason, "note", topic=topic))
-    return rows
+        rows.append(Row(topic, f"the check failed: {type(error).__name__}: {_short(error)}", "note"))
+    return [dataclasses.replace(row, topic=topic) for row in rows]
 
 
 def text(rows: list[Row]) -> str:

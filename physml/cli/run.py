@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from physml.cli.options import add_jobs, add_plan, add_verify, check_probe
+from physml.cli.options import JOBS, PLAN, VERIFY, add_options
 
 
 def add(commands: Any) -> None:
@@ -18,16 +18,13 @@ def add(commands: Any) -> None:
     run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
     run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
     run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
-    add_plan(run)
-    add_jobs(run)
-    add_verify(run)
+    add_options(run, PLAN, JOBS, VERIFY)
     run.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from physml.config.compose import compose, expand
 
-    check_probe(options)
     combinations = expand(options.overrides) if options.multirun else [options.overrides]
     verify = [f"data.verify={options.verify}"] if options.verify else []
     composed = [compose([*c, *verify]) for c in combinations]

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Union
 
 from physml import files
 from physml.errors import DataError
@@ -28,17 +28,7 @@ from physml.paths import ROOT
 
 TARGETS = ("physml.", "tasks.", "torch_geometric.nn.")  # worth an import before the fork
 SERVER_DIED = 255  # the exit code that multiprocessing reports of children of a dead fork server
-
-
-class Process(Protocol):
-    """The part of `subprocess.Popen` that the scheduler uses."""
-
-    @property
-    def pid(self) -> int: ...
-    def poll(self) -> int | None: ...
-    def wait(self) -> int: ...
-    def send_signal(self, number: int, /) -> None: ...
-    def kill(self) -> None: ...
+Process = Union["subprocess.Popen[bytes]", "Forked"]
 
 
 def start_worker(

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from physml.errors import DataError
 
@@ -45,34 +44,20 @@ class Slot:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-class Capacity(Protocol):
-    """Decides which runs may run at once. needs_estimate: whether it looks at their resources."""
+class Machine:
+    """Admits `jobs` runs, or as many as cores, free memory and GPUs allow; one that fits nowhere runs alone.
 
-    needs_estimate: bool
+    needs_estimate: whether it looks at the resources of runs.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs, self.cores = jobs, cores()
+        self.needs_estimate = jobs is None and self.cores > 1
 
     def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
         """A slot beside those that are taken; None if the run has to wait."""
-
-
-@dataclass(frozen=True)
-class Count:
-    """A fixed number of runs, whatever they need."""
-
-    jobs: int
-    needs_estimate = False
-
-    def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
-        return Slot(needs) if len(taken) < self.jobs else None
-
-
-class Machine:
-    """As many as cores, free memory and GPUs allow; one that fits nowhere runs alone."""
-
-    def __init__(self) -> None:
-        self.cores = cores()
-        self.needs_estimate = self.cores > 1
-
-    def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
+        if self.jobs is not None:
+            return Slot(needs) if len(taken) < self.jobs else None
         fits = sum(one.needs.threads for one in taken) + needs.threads <= self.cores
         if taken and not (fits and self._memory_fits(needs, taken)):
             return None

@@ -22,10 +22,11 @@ from physml.execution.processes import (
     threads,
 )
 from physml.execution.progress import many
-from physml.execution.resources import CONTEXT, GROWTH, MIB, Capacity, Count, Machine, Resources, Slot
+from physml.execution.resources import CONTEXT, GROWTH, MIB, Machine, Resources, Slot
 from physml.execution.run_spec import RunSpec
 from physml.lock import is_held
 from physml.paths import display_path
+from physml.training.interrupt import SIGNALS, handled
 
 SMOKE = 1024  # MiB, for a run at tiny size whose memory is unknown
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
@@ -100,17 +101,16 @@ def carry_out(
         return Outcome()
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    capacity = Machine() if jobs is None else Count(jobs)
-    return Scheduler(todo, capacity, force, max_hours, tables or []).work()
+    return Scheduler(todo, Machine(jobs), force, max_hours, tables or []).work()
 
 
 class Scheduler:
     """Runs worker processes concurrently until the queue is empty."""
 
     def __init__(
-        self, todo: list[Planned], capacity: Capacity, force: bool, max_hours: float | None, tables: list[str]
+        self, todo: list[Planned], machine: Machine, force: bool, max_hours: float | None, tables: list[str]
     ) -> None:
-        self.todo, self.capacity, self.force, self.tables = list(todo), capacity, force, tables
+        self.todo, self.machine, self.force, self.tables = list(todo), machine, force, tables
         self.needs: dict[str, Resources] = {}
         self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
@@ -122,22 +122,21 @@ class Scheduler:
         self.view = many(self.total)
 
     def work(self) -> Outcome:
-        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        before = {s: signal.signal(s, self._interrupt) for s in signals}
-        try:
-            self._measure()
-            while self.todo or self.running:
-                self._stop_if_due()
-                self._start()
-                self._collect()
-                running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
-                self.view.show(running, len(self.outcome.codes))
-                pause([process for process, _, _ in self.running.values()], 0.2)
-        finally:
-            self._leave_nothing_running()
-            self.view.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with handled(SIGNALS, self._interrupt):
+            try:
+                self._measure()
+                while self.todo or self.running:
+                    self._stop_if_due()
+                    self._start()
+                    self._collect()
+                    running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
+                    self.view.show(running, len(self.outcome.codes))
+                    pause([process for process, _, _ in self.running.values()], 0.2)
+            finally:  # after an error of our own runs must not go on without their launcher
+                self._signal(signal.SIGTERM)
+                for process, _, _ in self.running.values():
+                    process.wait()
+                self.view.close()
         return self.outcome
 
     def _interrupt(self, _number: int, _frame: object) -> None:
@@ -155,19 +154,13 @@ class Scheduler:
         for process, _, _ in self.running.values():
             process.send_signal(number)
 
-    def _leave_nothing_running(self) -> None:
-        """Only after an error of our own: runs must not go on without their launcher."""
-        self._signal(signal.SIGTERM)
-        for process, _, _ in self.running.values():
-            process.wait()
-
     def _start(self) -> None:
         if self.stopping:
             self.outcome.left += [one.spec.label for one in self.todo]
             self.todo.clear()
         for one in list(self.todo):
             taken = [slot for _, _, slot in self.running.values()]
-            slot = self.capacity.slot(self.needs[one.spec.label], taken)
+            slot = self.machine.slot(self.needs[one.spec.label], taken)
             if slot and not self.interrupted:
                 self.todo.remove(one)
                 self._start_one(one.spec, slot)
@@ -188,7 +181,7 @@ class Scheduler:
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
-        wanted = self.capacity.needs_estimate and self.total > 1
+        wanted = self.machine.needs_estimate and self.total > 1
         sizes: dict[str, Resources] = {}
         unknown = []
         for one in self.todo:

@@ -15,7 +15,7 @@ from physml.seeding import derive, stream
 from physml.task.base import Metrics, Part, Task
 from physml.task.batch import Batch
 from physml.training import selection
-from physml.training.averaging import Average, in_place
+from physml.training.averaging import Triggered, in_place
 from physml.training.evaluate import State, apply, each_tensor, evaluate, outputs
 from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
@@ -67,7 +67,7 @@ class Trainer:
         self.schedule = build.build_schedule(parts, self.optimizer)
         self.selector = parts.select.make()
         self.stopper = parts.stop.make() if parts.stop else None
-        self.average: Average | None = parts.average.make() if parts.average else None
+        self.average: Triggered | None = parts.average.make() if parts.average else None
         for rule in (self.selector, self.stopper, self.average):
             if rule:
                 rule.bind(task.metric, task.better)
