@@ -271,7 +271,7 @@ def _disk() -> Iterator[Row]:
 
 
 def _tracker() -> Iterator[Row]:
-    """What a run would do, without the client of W&B: it is slow to import, and may ask."""
+    """The mode of a run's tracker, without the client of W&B: it is slow to import, and may ask."""
     from physml.execution.tracker import mode_of
 
     name = "W&B"
@@ -286,7 +286,7 @@ def _tracker() -> Iterator[Row]:
 
 
 def _output(*command: str) -> str:
-    """What a program prints; empty if it fails or takes longer than ten seconds."""
+    """The output of a program; empty if it fails or takes longer than ten seconds."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):

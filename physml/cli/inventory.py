@@ -1,4 +1,4 @@
-"""What there is, read from conf/ alone: models, tasks, tables, figures, experiments.
+"""The configs that there are, read from conf/ alone: models, tasks, tables, figures, experiments.
 
 A new config file shows up here by itself. Nothing is imported but YAML: no torch, no hydra.
 """
@@ -61,7 +61,14 @@ def experiments(named: str | None = None) -> list[Entry]:
     words = [f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word]
     fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
     found = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
-    return [_experiment(name) for name in sorted(found, key=_natural)]
+    entries = []
+    for name in sorted(found, key=_natural):
+        made = studies.experiment(name, CONF)
+        provenance, source = made.settings["provenance"], made.settings["provenance"].get("source")
+        about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
+        about += f"; {source}" if source else ""
+        entries.append(Entry(name, about, provenance.get("kind") or ""))
+    return entries
 
 
 KINDS: dict[str, Callable[..., list[Entry]]] = {
@@ -153,15 +160,6 @@ def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
         raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
     aliases = ", ".join(map(str, content.get("aliases") or []))
     return Entry(name, about, aliases)
-
-
-def _experiment(name: str) -> Entry:
-    made = studies.experiment(name, CONF)
-    provenance = made.settings["provenance"]
-    about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
-    if source := provenance.get("source"):
-        about += f"; {source}"
-    return Entry(name, about, provenance.get("kind") or "")
 
 
 def _settings(name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the tasks of conf/ are in numbers: sizes of the parts, trivial references. Kept in results/tasks.
+"""The tasks of conf/ in numbers: sizes of the parts, trivial references. Kept in results/tasks.
 
 Reading what was measured (`lines`) imports neither torch nor numpy; `measure` loads the data.
 """
@@ -61,20 +61,12 @@ def measure(task: str, verify: str) -> dict[str, Any]:
         built = build_task(composed.config)
         built.load(store_of(composed.config), 0)
         facts = built.facts()
-        measured.append(
-            {
-                "protocol": protocol,
-                "changes": changes,
-                "version": built.version,
-                "n_splits": built.n_splits,
-                "d_in": built.d_in,
-                "d_out": built.d_out,
-                "sizes": facts["sizes"],
-                "data": {key: facts[key] for key in ("kind", "sha256", "fingerprint") if facts.get(key)},
-                "references": built.references(),
-            }
-        )
-    made = {"task": task, "config": _plain(task), "measured": measured, "date": _today()}
+        of_class = {key: getattr(built, key) for key in ("version", "n_splits", "d_in", "d_out")}
+        data = {key: facts[key] for key in ("kind", "sha256", "fingerprint") if facts.get(key)}
+        found = {"sizes": facts["sizes"], "data": data, "references": built.references()}
+        measured.append({"protocol": protocol, "changes": changes} | of_class | found)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    made = {"task": task, "config": _plain(task), "measured": measured, "date": today}
     files.write_json(file_of(results_root(), task), made)
     return made
 
@@ -127,7 +119,3 @@ def _read(task: str) -> dict[str, Any] | None:
         if {"config", "measured"} <= set(found):
             return found
     return None
-
-
-def _today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()

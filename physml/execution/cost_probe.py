@@ -21,24 +21,14 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
 def _timed(config: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from physml.config import build
-    from physml.data.store import store_of
+    from physml.execution.attempt import loaded
     from physml.execution.progress import LineReporter
-    from physml.execution.resources import pick_device
     from physml.execution.run_record import peak_memory_mib
     from physml.training.evaluate import evaluate
     from physml.training.interrupt import Interrupt
-    from physml.training.trainer import Trainer
 
-    torch.set_num_threads(config["runtime"]["threads"])
-    device = pick_device(config["runtime"]["device"])
-    parts = build.parts_of(config)
-    task = parts.task.make()
-    task.load(store_of(config), config["split"])
-    nothing: Any = lambda *_: None  # noqa: E731
-    trainer = Trainer(
-        config, parts, task, device, report=LineReporter(), save=nothing, stop=Interrupt(), on_row=nothing
-    )
+    trainer = loaded(config, None, report=LineReporter(), save=None, stop=Interrupt(), on_row=None)
+    task, device = trainer.task, trainer.device
     keys = config["trainer"]
     batches = list(islice(task.batches("train", keys["batch_size"], torch.Generator().manual_seed(0)), 1))
     trainer._step(batches[0].to(device))  # warm-up

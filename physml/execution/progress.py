@@ -137,9 +137,6 @@ class ManyLines:
             for label, (step, steps) in running.items():
                 self.note(f"  {label}: step {step}/{steps}")
 
-    def ended(self, label: str, code: int, why: str) -> None:
-        self.note(f"{label}: {why}")
-
     def note(self, text: str) -> None:
         _say(text)
 

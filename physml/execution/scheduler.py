@@ -3,10 +3,8 @@
 import json
 import math
 import signal
-import tempfile
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from physml.errors import InputError
@@ -213,7 +211,7 @@ class Scheduler:
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
             self.outcome.codes[label] = code if code >= 0 else 1
-            self.view.ended(label, code, _why(spec, code))
+            self.view.note(f"{label}: {_why(spec, code)}")
 
 
 def _why(spec: RunSpec, code: int) -> str:
@@ -234,8 +232,3 @@ def _progress(spec: RunSpec) -> tuple[int, int]:
         return now["done"], now["total"]
     except (OSError, ValueError, KeyError):
         return 0, 0
-
-
-def temporary_results() -> Path:
-    """A results root that is thrown away with the system's temporary files: for smoke runs."""
-    return Path(tempfile.mkdtemp(prefix="physml-smoke-"))

@@ -6,9 +6,8 @@ written to <task>.searched.yaml beside the study; files that a person wrote are 
 A search is done when every trial has finished or diverged; one that was killed or has failed is made again.
 """
 
-import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ from physml.errors import ConfigError, InputError, RunFailed, needed_by, suggest
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
-from physml.execution.run_spec import RunSpec
+from physml.execution.run_spec import RunSpec, checked_specs
 from physml.lock import held
 from physml.paths import CONF, INSTALLED, display_path, results_root, work_root
-from physml.records.record import Place
+from physml.reporting.table_spec import natural
 
 KEYS = ("metric", "better", "trials", "seed", "trial", "space")
 WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."
@@ -54,6 +53,11 @@ class SearchSpec(Search):
     id: str = field(kw_only=True)
     experiment: str = field(kw_only=True)
 
+    def range(self, key: str) -> Range | None:
+        """Of a key of the space; None where it has a list to choose from."""
+        value = self.space[key]
+        return None if isinstance(value, list) else structure(Range, value, f"search {self.id}: {key}")
+
 
 def load_search(name: str) -> SearchSpec:
     """The search of an experiment, by the experiment's name or by the id of its results.
@@ -73,15 +77,10 @@ def load_search(name: str) -> SearchSpec:
     if spec.trials < 1 or not spec.space:
         raise ConfigError(f"search {ident}: a search needs at least one trial and a space.")
     for key, value in spec.space.items():
-        _check_space(f"search {ident}: {key}", value)
+        if value == []:
+            raise ConfigError(f"search {ident}: {key}: an empty list leaves nothing to choose from.")
+        spec.range(key)
     return spec
-
-
-def _check_space(where: str, value: Any) -> None:
-    if not isinstance(value, list):
-        structure(Range, value, where)
-    elif not value:
-        raise ConfigError(f"{where}: an empty list leaves nothing to choose from.")
 
 
 def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
@@ -160,32 +159,27 @@ def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
     path = work_root() / "search" / f"{spec.id}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    directions = optuna.study.StudyDirection
-    direction = directions.MINIMIZE if spec.better == "lower" else directions.MAXIMIZE
-    study = optuna.create_study(storage=f"sqlite:///{path}", study_name=spec.id, direction=direction)
-    states = optuna.trial.TrialState
+    study = optuna.create_study(
+        storage=f"sqlite:///{path}",
+        study_name=spec.id,
+        direction="minimize" if spec.better == "lower" else "maximize",
+    )
+    state, spans = optuna.trial.TrialState, distributions(spec)
     for row in rows:
-        trial = optuna.trial.create_trial(
-            params=row["point"],
-            distributions=distributions(spec),
-            value=row["value"],
-            state=states.FAIL if row["value"] is None else states.COMPLETE,
-        )
+        end, value = (state.FAIL if row["value"] is None else state.COMPLETE), row["value"]
+        trial = optuna.trial.create_trial(params=row["point"], distributions=spans, value=value, state=end)
         study.add_trial(trial)
     return path
 
 
 def distributions(spec: SearchSpec) -> dict[str, Any]:
-    return {key: _distribution(f"search {spec.id}: {key}", value) for key, value in spec.space.items()}
-
-
-def _distribution(key: str, value: Any) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if isinstance(value, list):
-        return CategoricalDistribution(value)
-    span = structure(Range, value, key)
-    return FloatDistribution(span.low, span.high, log=span.log)
+    spans = {key: spec.range(key) for key in spec.space}
+    return {
+        key: FloatDistribution(**vars(span)) if span else CategoricalDistribution(spec.space[key])
+        for key, span in spans.items()
+    }
 
 
 def _rounded(value: Any) -> Any:
@@ -196,13 +190,8 @@ def _rounded(value: Any) -> Any:
 def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any], verify: str = "bytes") -> RunSpec:
     changes = {"data.verify": verify, **spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
-    composed = compose([f"experiment={spec.experiment}", "tracker=none", *overrides])
-    from physml.config.identity import identity
-    from physml.config.schema import checked
-
-    config, parts = checked(composed.config)
-    place = Place(f"adhoc/search/{spec.id}/{number:03d}", identity(config), config["split"], config["seed"])
-    return RunSpec(config, composed.choices, place, composed.datasets, parts)
+    (made,) = checked_specs([compose([f"experiment={spec.experiment}", "tracker=none", *overrides])])
+    return replace(made, place=replace(made.place, folder=f"adhoc/search/{spec.id}/{number:03d}"))
 
 
 def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> dict[str, Any]:
@@ -229,15 +218,10 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
         rows[row] = vars(found)
         body = [
             yaml.safe_dump({key: rows[key]}, sort_keys=False, allow_unicode=True, width=10_000)
-            for key in sorted(rows, key=_natural)
+            for key in sorted(rows, key=natural)
         ]
         files.write_text(path, "\n".join([f"{WRITTEN}\n", *body]))
     return path
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts n2 before n16."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _budget(spec: SearchSpec) -> str:

@@ -33,15 +33,8 @@ class Trainer:
     All randomness comes from streams of their own: "init" for weights, "dropout" for the global generator,
     ("order", epoch) for training batches. So a resumed run repeats nothing and skips nothing.
 
-    Args:
-        config: of the run, composed and checked.
-        parts: what the config names, checked and not yet made.
-        task: with its data loaded.
-        device: of the network and the batches.
-        report: gets losses and metrics as training goes on.
-        save: called with the state to keep.
-        stop: whether the run has been requested to stop.
-        on_row: called with the metrics of each evaluation.
+    The config is composed and checked, `parts` are its objects, not yet made, and the task has its data.
+    `save` is called with the state to keep, `on_row` with the metrics of each evaluation.
     """
 
     def __init__(
@@ -107,9 +100,9 @@ class Trainer:
                 self.stop.raise_if_requested()
                 seen += 1
             if not seen:
-                self._refuse_without(part)
+                self._refuse_rules(part)
 
-    def _refuse_without(self, part: Part) -> None:
+    def _refuse_rules(self, part: Part) -> None:
         """ConfigError where a rule looks at a part that the task does not have."""
         for key, rule in (("select", self.selector), ("stop", self.stopper), ("average", self.average)):
             if rule is not None and not isinstance(rule, selection.Last | selection.BestTest):
@@ -250,16 +243,16 @@ class Trainer:
 
     def metrics(self, part: Part, epoch: int) -> Metrics:
         """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
-        return evaluate(
-            self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.raise_if_requested
-        )
+        return self._evaluate(self._evaluated(part, epoch))
+
+    def _evaluate(self, batches: Iterator[Batch]) -> Metrics:
+        return evaluate(self.net, self.task, batches, self.device, self.stop.raise_if_requested)
 
     def calibrate(self) -> dict[str, float]:
         """Values the task fits on valid for the present weights, such as a temperature; mostly none."""
+        net, device, between = self.net, self.device, self.stop.raise_if_requested
         return self.task.calibrate(
-            lambda part: outputs(
-                self.net, self._evaluated(part, self.epoch), self.device, between=self.stop.raise_if_requested
-            )
+            lambda part: outputs(net, self._evaluated(part, self.epoch), device, between)
         )
 
     def perturbed(self, epoch: int) -> Metrics:
@@ -268,8 +261,7 @@ class Trainer:
         for name in self.task.perturbations:
             rng = stream(0, "perturb", name)
             batches = (self.task.perturb(b, name, rng) for b in self._evaluated("test", epoch))
-            metrics = evaluate(self.net, self.task, batches, self.device, self.stop.raise_if_requested)
-            found[f"{self.task.metric}_{name}"] = metrics[self.task.metric]
+            found[f"{self.task.metric}_{name}"] = self._evaluate(batches)[self.task.metric]
         return found
 
     def _evaluated(self, part: Part, epoch: int) -> Iterator[Batch]:
@@ -279,11 +271,10 @@ class Trainer:
     def _advance_schedule(self, row: dict[str, Any] | None) -> None:
         if self.schedule is None:
             return
-        if isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            if row is not None:
-                self.schedule.step(row[f"valid/{self.task.metric}"])
-        else:
+        if not isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
             self.schedule.step()
+        elif row is not None:
+            self.schedule.step(row[f"valid/{self.task.metric}"])
 
     # ------------------------------------------------------------------ stop and go on
 
