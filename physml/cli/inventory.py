@@ -61,14 +61,14 @@ def experiments(named: str | None = None) -> list[Entry]:
     words = [f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word]
     fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
     found = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
-    entries = []
+    listed = []
     for name in sorted(found, key=_natural):
         made = studies.experiment(name, CONF)
         provenance, source = made.settings["provenance"], made.settings["provenance"].get("source")
         about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
         about += f"; {source}" if source else ""
-        entries.append(Entry(name, about, provenance.get("kind") or ""))
-    return entries
+        listed.append(Entry(name, about, provenance.get("kind") or ""))
+    return listed
 
 
 KINDS: dict[str, Callable[..., list[Entry]]] = {

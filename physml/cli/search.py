@@ -20,6 +20,5 @@ def _run(options: argparse.Namespace) -> int:
 
     verify = options.verify or "bytes"
     return each(
-        options.ids,
-        lambda name: search(name, jobs=options.jobs, max_hours=options.max_hours, verify=verify),
+        options.ids, lambda name: search(name, jobs=options.jobs, max_hours=options.max_hours, verify=verify)
     )

@@ -89,12 +89,10 @@ class Attempt:
                 self.scores = scores | {"arrays": self._write_arrays(trainer)}
                 if self.config["runtime"]["save_model"]:
                     self.scores["weights"] = saved_model.save(self.spec, trainer.task, trainer.net)
-            preferred = self.config["runtime"]["backend"]
-            if preferred not in ("auto", "torch") and not backend.ran():
-                log.warning(
-                    "runtime.backend=%s: this net has a single backend, plain torch, which has run.",
-                    preferred,
-                )
+            wanted = self.config["runtime"]["backend"]
+            if wanted not in ("auto", "torch") and not backend.ran():
+                text = "runtime.backend=%s: this net has a single backend, plain torch, which has run."
+                log.warning(text, wanted)
             return status, reason
         except PhysmlError:
             raise

@@ -80,10 +80,7 @@ def _of_records(folder: str, identity: str) -> Cost | None:
 
 
 def _of_probe(
-    spec: RunSpec,
-    probe: bool,
-    stopped: Callable[[], bool] = lambda: False,
-    server: ForkServer | None = None,
+    spec: RunSpec, probe: bool, stopped: Callable[[], bool] = lambda: False, server: ForkServer | None = None
 ) -> Cost:
     """Timed once, unless `stopped`; later from the file that was kept."""
     keys = spec.config["runtime"]

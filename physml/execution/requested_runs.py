@@ -45,11 +45,7 @@ class RequestedRuns:
     """
 
     def __init__(
-        self,
-        runs: Sequence[Run],
-        options: RunOptions,
-        ident: str,
-        only: Collection[str] | None = None,
+        self, runs: Sequence[Run], options: RunOptions, ident: str, only: Collection[str] | None = None
     ) -> None:
         self.runs, self.options, self.id, self.only = runs, options, ident, only
         chosen = {"profile": options.profile, "runtime.device": options.device, "data.verify": options.verify}

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+import run_child
 import run_harness as h
 
 from physml import paths
@@ -238,7 +239,8 @@ def test_exit_codes(codes, left, code):
 def test_out_of_time_and_on_with_the_next_start(way, tmp_path):
     overrides = h.odd("seed=0,1", step_s=0.3)
     want = [h.numbers(h.make(s))["metrics"] for s in h.specs_of(h.odd("seed=0,1"))]
-    first = h.start_many(overrides, tmp_path / "first", "--jobs", "1", "--max-hours", str(2 / 3600))
+    flags = ("--jobs", "1", "--max-hours", "1")
+    first = h.start_many(overrides, tmp_path / "first", *flags, command=run_child.out_of_time)
     assert first.wait() == 75, first.text()
     specs = h.specs_of(overrides)
     assert states(specs) == ["stopped", "missing"]
