@@ -17,14 +17,11 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import physml
 from physml.cli.console import Line, aligned
 from physml.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, results_root, work_root
-
-if TYPE_CHECKING:
-    from physml.data.datasets import Places
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
@@ -214,7 +211,10 @@ def _backends() -> Iterator[Row]:
 
 
 def _data() -> Iterator[Row]:
+    """Data sets are told by the names of their files; `physml data check` would read them."""
+    from physml.data.datasets import dataset_names, upstream
     from physml.data.store import Store  # here, for it imports numpy, which may be what is broken
+    from physml.data.verify import find, missing
 
     store = Store.from_env()
     if store.data is None:
@@ -225,25 +225,17 @@ def _data() -> Iterator[Row]:
         )
     else:
         yield Row("PHYSML_DATA", f"{store.data}: {_content(store.data)}")
-    yield _datasets(store)
-    chosen = "" if os.environ.get("PHYSML_CACHE") else " (PHYSML_CACHE is not set)"
-    content = _content(store.cache) if store.cache.is_dir() else "empty; data are generated when first wanted"
-    yield Row("cache", f"{store.cache}{chosen}: {content}")
-
-
-def _datasets(places: "Places") -> Row:
-    """Which are there by name; `physml data check` would read them."""
-    from physml.data.datasets import dataset_names, upstream
-    from physml.data.verify import find, missing
-
     names = dataset_names()
     here = [
         name
         for name in names
-        if not missing(upstream(name), places) and any(find(file, places) for file in upstream(name).files)
+        if not missing(upstream(name), store) and any(find(file, store) for file in upstream(name).files)
     ]
     value = f"{len(here)} of {len(names)} at hand" + (f": {', '.join(here)}" if here else "")
-    return Row("data sets", value, hint="" if here else "What there is: physml data list")
+    yield Row("data sets", value, hint="" if here else "What there is: physml data list")
+    chosen = "" if os.environ.get("PHYSML_CACHE") else " (PHYSML_CACHE is not set)"
+    content = _content(store.cache) if store.cache.is_dir() else "empty; data are generated when first wanted"
+    yield Row("cache", f"{store.cache}{chosen}: {content}")
 
 
 def _content(folder: Path) -> str:

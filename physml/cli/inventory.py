@@ -46,11 +46,11 @@ def tasks() -> list[Entry]:
 
 def tables() -> list[Entry]:
     """Facts: the other ids a table answers to."""
-    return [_published("table", name, content) for name, content in _configs("table")]
+    return _published("table")
 
 
 def figures() -> list[Entry]:
-    return [_published("figure", name, content) for name, content in _configs("figure")]
+    return _published("figure")
 
 
 def experiments(named: str | None = None) -> list[Entry]:
@@ -72,11 +72,7 @@ def experiments(named: str | None = None) -> list[Entry]:
 
 
 KINDS: dict[str, Callable[..., list[Entry]]] = {
-    "models": models,
-    "tasks": tasks,
-    "tables": tables,
-    "experiments": experiments,
-    "figures": figures,
+    kind.__name__: kind for kind in (models, tasks, tables, experiments, figures)
 }
 
 
@@ -134,32 +130,25 @@ def _read(path: Path) -> dict[str, Any]:
 def _all_built(group: str) -> list[Entry]:
     """Told by their class; where one class serves several configs, by the comment that says which this is."""
     contents = _configs(group)
-    found = [_built(group, name, content) for name, content in contents]
-    users = Counter(entry.target for entry in found)
-    return [
-        replace(entry, about=content["_comment"])
-        if users[entry.target] > 1 and content["_comment"]
-        else entry
-        for entry, (_, content) in zip(found, contents, strict=True)
-    ]
+    users = Counter(str(content.get("_target_")) for _, content in contents)
+    made = []
+    for name, content in contents:
+        target, about = content.get("_target_"), content["_comment"]
+        if not isinstance(target, str):
+            raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
+        if target != _OPEN and (users[target] == 1 or not about):
+            about = " ".join((read_class(target).doc.partition("\n\n")[0] or about).split())
+        made.append(Entry(name, about, target=None if target == _OPEN else target))
+    return made
 
 
-def _built(group: str, name: str, content: dict[str, Any]) -> Entry:
-    target = content.get("_target_")
-    if not isinstance(target, str):
-        raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
-    if target == _OPEN:
-        return Entry(name, content["_comment"])
-    about = read_class(target).doc.partition("\n\n")[0] or content["_comment"]
-    return Entry(name, " ".join(about.split()), target=target)
-
-
-def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
-    about = content.get("title") or content["_comment"]
-    if not about:
-        raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
-    aliases = ", ".join(map(str, content.get("aliases") or []))
-    return Entry(name, about, aliases)
+def _published(group: str) -> list[Entry]:
+    made = []
+    for name, content in _configs(group):
+        if not (about := content.get("title") or content["_comment"]):
+            raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
+        made.append(Entry(name, about, ", ".join(map(str, content.get("aliases") or []))))
+    return made
 
 
 def _settings(name: str) -> tuple[str, ...]:

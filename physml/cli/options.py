@@ -70,14 +70,12 @@ def results_folder(kind: str, smoke: bool) -> Iterator[Path]:
         ) from error
 
 
-def _count(text: str) -> int:
+def _jobs(text: str) -> int | None:
+    if text == "auto":
+        return None
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
     return int(text)
-
-
-def _jobs(text: str) -> int | None:
-    return None if text == "auto" else _count(text)
 
 
 def _hours(text: str) -> float:

@@ -79,13 +79,14 @@ def lines(task: str) -> list[str]:
     absent = blocked(reads, places())
     told = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
     again = f"physml list tasks --measure {task}"
+    version = read_class(str(content["_target_"])).version
     if found is None:
         unknown = [] if absent else [f"not measured yet: {again}"]
-        return [*told, f"protocols: {', '.join(settings(task))}", *unknown]
-    version = read_class(str(content["_target_"])).version
-    if found["config"] != content or any(one["version"] != version for one in found["measured"]):
-        return [*told, f"protocols: {', '.join(settings(task))}", f"measured before it was changed: {again}"]
-    return told + [line for one in found["measured"] for line in _lines_of(one)]
+    elif found["config"] != content or any(one["version"] != version for one in found["measured"]):
+        unknown = [f"measured before it was changed: {again}"]
+    else:
+        return told + [line for one in found["measured"] for line in _lines_of(one)]
+    return [*told, f"protocols: {', '.join(settings(task))}", *unknown]
 
 
 def _lines_of(one: dict[str, Any]) -> Iterator[str]:

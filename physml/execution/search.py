@@ -84,7 +84,10 @@ def load_search(name: str) -> SearchSpec:
 
 
 def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
-    """Run all trials, write all of them to results/search, and the best beside the study."""
+    """Run all trials, write all of them to results/search, and the best beside the study.
+
+    Returns the exit code: 1 if a trial failed, 2 for bad input, 75 if trials lack one otherwise.
+    """
     if INSTALLED:
         raise ConfigError(
             "a search writes its best settings into conf/, which an installed physml does not change. "
@@ -100,7 +103,15 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs, max_hours=max_hours)
     rows = [_row(spec, i, point, one) for i, (point, one) in enumerate(zip(points, specs, strict=True))]
     if lacking := [row for row in rows if row["status"] not in DONE]:
-        return _report_lacking(spec, lacking, outcome.exit_code)
+        failed = sum(row["status"] == "failed" for row in lacking)
+        numbers = ", ".join(str(row["trial"]) for row in lacking)
+        print(
+            f"{name}: {len(lacking)} of {spec.trials} trials lack a result ({failed} failed): {numbers}. "
+            "Nothing is written; the same command makes them.",
+            file=sys.stderr,
+        )
+        code = outcome.exit_code
+        return code if code == 2 or (code == 1 and failed) else 75
     path = results_root() / "search" / f"{name}.json"
     made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in KEYS}
     files.write_json(path, {"search": made, "trials": rows})
@@ -116,18 +127,6 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     print(f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}")
     print(f"written: {display_path(written)}, {display_path(path)}")
     return 0
-
-
-def _report_lacking(spec: SearchSpec, lacking: list[dict[str, Any]], exit_code: int) -> int:
-    """Print which trials lack a result; the exit code: 1 if one of them failed, 2 for bad input, else 75."""
-    failed = sum(row["status"] == "failed" for row in lacking)
-    numbers = ", ".join(str(row["trial"]) for row in lacking)
-    print(
-        f"{spec.id}: {len(lacking)} of {spec.trials} trials lack a result ({failed} failed): {numbers}. "
-        "Nothing is written; the same command makes them.",
-        file=sys.stderr,
-    )
-    return exit_code if exit_code == 2 or (exit_code == 1 and failed) else 75
 
 
 def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
@@ -148,7 +147,10 @@ def draw(spec: SearchSpec) -> list[dict[str, Any]]:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.seed))
     trials = [study.ask(distributions(spec)) for _ in range(spec.trials)]
-    return [{key: _rounded(value) for key, value in trial.params.items()} for trial in trials]
+    return [
+        {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in trial.params.items()}
+        for trial in trials  # three significant digits: what a study can state
+    ]
 
 
 def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
@@ -182,11 +184,6 @@ def distributions(spec: SearchSpec) -> dict[str, Any]:
     }
 
 
-def _rounded(value: Any) -> Any:
-    """Three significant digits: what an experiment file can state."""
-    return float(f"{value:.3g}") if isinstance(value, float) else value
-
-
 def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any], verify: str = "bytes") -> RunSpec:
     changes = {"data.verify": verify, **spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
@@ -208,8 +205,9 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
     """The best trial in the file of searched rows beside the study; other rows stay as they are."""
     study, row = studies.row_of(spec.experiment, CONF)
     path = CONF / "study" / f"{study}{studies.SEARCHED}"
+    budget = ", ".join(f"{key} {value}" for key, value in spec.trial.items()) or "the full budget"
     note = (
-        f"Random search: {spec.trials} trials ({scored} finished), {_budget(spec)}, "
+        f"Random search: {spec.trials} trials ({scored} finished), {budget}, "
         f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
     )
     found = Found(best["trial"], best["point"], note, f"results/search/{spec.id}.json")
@@ -222,7 +220,3 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
         ]
         files.write_text(path, "\n".join([f"{WRITTEN}\n", *body]))
     return path
-
-
-def _budget(spec: SearchSpec) -> str:
-    return ", ".join(f"{key} {value}" for key, value in spec.trial.items()) or "the full budget"

@@ -278,17 +278,13 @@ def convert(path: Path) -> bool:
         return False
     made = read(path)
     if (name := made.get("curve")) and (curve := path.parent / Path(name).name).exists():
-        _thin(curve, selected["step"] if (selected := made.get("selected")) else None)
+        heads, rows = _rounded(curve)  # to the digits and rows of today
+        kept = thinned(rows, selected["step"] if (selected := made.get("selected")) else None)
+        content = gzip.compress(_csv(heads, kept), mtime=0)
+        if content != curve.read_bytes():
+            files.write(curve, lambda file: file.write(content))
     write(path, made)
     return True
-
-
-def _thin(path: Path, selected: int | None) -> None:
-    """Bring a curve to the digits and rows of today."""
-    heads, rows = _rounded(path)
-    content = gzip.compress(_csv(heads, thinned(rows, selected)), mtime=0)
-    if content != path.read_bytes():
-        files.write(path, lambda file: file.write(content))
 
 
 def own_path(record_path: Path) -> Path:

@@ -25,7 +25,7 @@ class Selector(Protocol):
 
 
 class _Rule:
-    """A rule that looks at one metric.
+    """A rule that looks at one metric of validation or test data; None: the task's own.
 
     `where` is the key of the config that chooses the rule, `changing` names what of it a checkpoint keeps.
     """
@@ -33,7 +33,7 @@ class _Rule:
     where = "trainer.stop"
     changing: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, metric: str | None = None) -> None:  # None: the task's own
+    def __init__(self, metric: str | None = None) -> None:
         self.metric = metric
         self.lower = True
 
@@ -64,7 +64,7 @@ class _Best(_Rule):
     where = "trainer.select"
     changing = ("best",)
 
-    def __init__(self, metric: str | None = None) -> None:  # None: the task's own
+    def __init__(self, metric: str | None = None) -> None:
         super().__init__(metric)
         self.best: float | None = None
 
@@ -114,12 +114,7 @@ class Last(_Rule):
 
 
 class Patience(_Rule):
-    """Stop after `epochs` epochs without a strictly better value on validation data.
-
-    Args:
-        epochs: number of epochs.
-        metric: of validation data; None: the task's own.
-    """
+    """Stop after `epochs` epochs without a strictly better value on validation data."""
 
     changing = ("best", "last_better")
 
@@ -143,10 +138,6 @@ class CumulativePatience(Patience):
     """Stop once `epochs` evaluations, together and not in a row, were no strictly better ones.
 
     Source: the official code of GraphCON counts so, where others start anew at each better one.
-
-    Args:
-        epochs: number of evaluations.
-        metric: of validation data; None: the task's own.
     """
 
     changing = ("best", "n_worse")
@@ -161,12 +152,7 @@ class CumulativePatience(Patience):
 
 
 class Reached(_Rule):
-    """Stop at the first evaluation whose validation metric is `value` or better.
-
-    Args:
-        value: of the metric.
-        metric: of validation data; None: the task's own.
-    """
+    """Stop at the first evaluation whose validation metric is `value` or better."""
 
     def __init__(self, value: float, metric: str | None) -> None:
         super().__init__(metric)
@@ -188,7 +174,6 @@ class LowRate(_Rule):
         below: the learning rate.
         worst: stop too where the validation metric is worse than this; None: never.
         start: the first epoch, counted from 1, that may stop.
-        metric: of validation data; None: the task's own.
     """
 
     def __init__(self, below: float, worst: float | None, start: int, metric: str | None) -> None:

@@ -204,7 +204,7 @@ def test_a_mistake_in_a_row_of_ones_own_is_told_before_anything_is_trained(
 
 @pytest.mark.slow
 def test_rows_that_cannot_be_made_leave_the_others_alone(
-    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    inside: Path, forked: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the rows of lem-9, one has a misspelt key, one asks for a device that is not there."""
 
@@ -217,6 +217,7 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
         return composed
 
     monkeypatch.setattr(requested_runs, "compose", spoilt)
+    monkeypatch.setenv("PHYSML_FORK", "0")  # the harness makes the workers
     assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--jobs", "2"]) == 2
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(
