@@ -45,11 +45,6 @@ def add(commands: Any) -> None:
     doctor.set_defaults(command=_run)
 
 
-def report() -> list[Row]:
-    """All findings, in the order of the topics."""
-    return [row for topic in CHECKS for row in findings(topic)]
-
-
 def findings(topic: str) -> list[Row]:
     """Those of one topic. A report must come to its end on the very machines where things are broken."""
     rows: list[Row] = []
@@ -76,7 +71,7 @@ def text(rows: list[Row]) -> str:
 
 def _run(_: argparse.Namespace) -> int:
     """Exit code 1 if something needed is missing."""
-    rows = report()
+    rows = [row for topic in CHECKS for row in findings(topic)]
     print(text(rows))
     return int(any(row.state == "missing" for row in rows))
 
@@ -287,11 +282,11 @@ def _output(*command: str) -> str:
 
 
 def _size(n: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if n < 1024 or unit == "GiB":
-            return f"{n:.0f} {unit}" if unit in ("B", "KiB") else f"{n:.1f} {unit}"
+    for unit, digits in {"B": 0, "KiB": 0, "MiB": 1}.items():
+        if n < 1024:
+            return f"{n:.{digits}f} {unit}"
         n /= 1024
-    raise AssertionError("unreachable")
+    return f"{n:.1f} GiB"
 
 
 def _short(error: Exception) -> str:

@@ -157,14 +157,10 @@ def _settings(name: str) -> tuple[str, ...]:
     return tuple(f"{group}: {_short(value)}" for group, value in settings if group != "provenance")
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        target = str(value.get("_target_", "")).rpartition(".")[2]
-        inner = ", ".join(f"{key} {_inner(v)}" for key, v in value.items() if key != "_target_")
-        return f"{target}({inner})" if target else inner
-    return "null" if value is None else str(value)
-
-
-def _inner(value: Any) -> str:
-    text = _short(value)
-    return f"({text})" if isinstance(value, dict) and "_target_" not in value else text
+def _short(value: Any, inside: bool = False) -> str:
+    if not isinstance(value, dict):
+        return "null" if value is None else str(value)
+    inner = ", ".join(f"{key} {_short(v, inside=True)}" for key, v in value.items() if key != "_target_")
+    if "_target_" in value:
+        return f"{str(value['_target_']).rpartition('.')[2]}({inner})"
+    return f"({inner})" if inside else inner

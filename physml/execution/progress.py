@@ -127,8 +127,7 @@ class FileReporter(LineReporter):
 class ManyLines:
     """One line per event, and one per run and minute."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
+    def __init__(self) -> None:
         self.said_at = time.monotonic()
 
     def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
@@ -148,7 +147,7 @@ class ManyBars(ManyLines):
     """A bar for all runs and one for each that is running."""
 
     def __init__(self, total: int) -> None:
-        super().__init__(total)
+        super().__init__()
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -182,7 +181,7 @@ class ManyBars(ManyLines):
 
 
 def many(total: int) -> ManyLines:
-    return ManyBars(total) if sys.stderr.isatty() else ManyLines(total)
+    return ManyBars(total) if sys.stderr.isatty() else ManyLines()
 
 
 # ---------------------------------------------------------------------------- before anything is run

@@ -135,10 +135,6 @@ class RequestedRuns:
 
     def running(self) -> set[Run]:
         """Runs that a process works on now, by their locks."""
-        busy = set()
-        for experiment, split, seed in self.runs:
-            key = self.identities[experiment]
-            place = Place(folder_of(experiment), key or "", split, seed)
-            if key and is_held(work_root() / place.folder / place.stem):
-                busy.add((experiment, split, seed))
-        return busy
+        known = [(run, key) for run in self.runs if (key := self.identities[run[0]])]
+        places = {run: Place(folder_of(run[0]), key, split=run[1], seed=run[2]) for run, key in known}
+        return {run for run, at in places.items() if is_held(work_root() / at.folder / at.stem)}

@@ -83,7 +83,11 @@ class Machine:
         alone = all(one.gpu != best for one in taken)
         if not alone and left[best] < needs.gpu_memory:
             return None
-        return Slot(needs, best, environment={} if named else {"CUDA_VISIBLE_DEVICES": gpu_names()[best]})
+        if named:
+            return Slot(needs, best)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        name = visible.split(",")[best] if visible else str(best)
+        return Slot(needs, best, environment={"CUDA_VISIBLE_DEVICES": name})
 
 
 # ---------------------------------------------------------------------------- cores and memory
@@ -199,9 +203,3 @@ def gpus() -> tuple[float, ...]:
         return tuple(json.loads(done.stdout.strip().splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return ()
-
-
-def gpu_names() -> list[str]:
-    """The visible GPUs as CUDA_VISIBLE_DEVICES calls them."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",") if visible else [str(i) for i in range(len(gpus()))]

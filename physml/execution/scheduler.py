@@ -5,7 +5,6 @@ import math
 import signal
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from physml.errors import InputError
 from physml.execution.planning import Cost, Planned, _of_probe
@@ -68,15 +67,7 @@ def footprint(spec: RunSpec) -> str:
     config, trainer = spec.config, spec.config["trainer"]
     kept = [config[key] for key in ("model", "net", "task", "optim", "precision", "profile", "runtime")]
     sizes = [trainer[key] for key in ("batch_size", "eval_batch_size")]
-    return json.dumps(_without_floats([*kept, *sizes]), sort_keys=True)
-
-
-def _without_floats(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_floats(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_floats(v) for v in value]
-    return None if isinstance(value, float) else value
+    return json.dumps(json.loads(json.dumps([*kept, *sizes]), parse_float=lambda _: None), sort_keys=True)
 
 
 def carry_out(
@@ -114,10 +105,9 @@ class Scheduler:
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
         self.server = ForkServer([one.spec for one in todo]) if len(todo) > 1 and can_fork() else None
         self.outcome = Outcome()
-        self.total = len(todo)
         self.interrupted = False  # by a signal
         self.stopping = False
-        self.view = many(self.total)
+        self.view = many(len(todo))
 
     def work(self) -> Outcome:
         with handled(SIGNALS, self._interrupt):
@@ -179,7 +169,7 @@ class Scheduler:
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
-        wanted = self.machine.needs_estimate and self.total > 1
+        wanted = self.machine.needs_estimate and len(self.todo) > 1
         sizes: dict[str, Resources] = {}
         unknown = []
         for one in self.todo:

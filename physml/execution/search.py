@@ -192,11 +192,9 @@ def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any], verify: str
 
 
 def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> dict[str, Any]:
-    made = existing(one)
     value, status = None, "missing"
-    if made:
-        status = made["status"]
-        best = (made["metrics"] or {}).get("best")
+    if made := existing(one):
+        status, best = made["status"], made["metrics"]["best"]
         value = best["valid"].get(spec.metric) if best and status == "finished" else None
     return {"trial": number, "point": point, "value": value, "status": status, "identity": one.place.identity}
 
