@@ -56,7 +56,7 @@ def measure(task: str, verify: str) -> dict[str, Any]:
     for protocol, changes in settings(task).items():
         given = [f"task.{key}={json.dumps(value)}" for key, value in changes.items()]
         composed = compose([f"task={task}", "+model._target_=none", f"data.verify={verify}", *given])
-        if reason := blocked(composed.datasets, places()):
+        if reason := blocked(composed.datasets, Places(data_root(), cache_root())):
             raise DataError(f"{task}: data absent: {reason}")
         built = build_task(composed.config)
         built.load(store_of(composed.config), 0)
@@ -76,7 +76,7 @@ def lines(task: str) -> list[str]:
     content = _plain(task)
     reads = content.get("datasets") or []
     found = _read(task)
-    absent = blocked(reads, places())
+    absent = blocked(reads, Places(data_root(), cache_root()))
     told = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
     again = f"physml list tasks --measure {task}"
     version = read_class(str(content["_target_"])).version
@@ -100,10 +100,6 @@ def _lines_of(one: dict[str, Any]) -> Iterator[str]:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def places() -> Places:
-    return Places(data_root(), cache_root())
 
 
 def _plain(task: str) -> dict[str, Any]:
