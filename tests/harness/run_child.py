@@ -131,9 +131,13 @@ def elsewhere(arguments: list[str]) -> int:
 def out_of_time(arguments: list[str]) -> int:
     """`command`, for which hours have passed as soon as one of its runs has begun."""
 
+    def begun() -> set[Path]:
+        return set(paths.work_root().rglob("metrics.jsonl"))
+
     def monotonic() -> float:
-        begun = any(paths.work_root().rglob("metrics.jsonl"))
-        return time.monotonic() + (24 * 3600 if begun else 0)
+        return time.monotonic() + (24 * 3600 if begun() > before else 0)
+
+    before = begun()
 
     scheduler.time = SimpleNamespace(monotonic=monotonic)  # type: ignore[assignment]
     return command(arguments)
