@@ -1,11 +1,9 @@
 """Graphs whose neighbours are mostly of another class. Axes: N nodes, E edge rows, D features, C classes."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from physml.check import one_of
 from physml.data import graphs
-from physml.data.datasets import DataSet
 from physml.data.readers import heterophilous, webkb
 from physml.data.store import Store
 from physml.errors import InputError
@@ -55,7 +53,7 @@ class Heterophilic(NodeClasses):
                 f"protocol clean is there for {' and '.join(known)} alone; got graph={graph}. "
                 "Use protocol=official."
             )
-        self.datasets: Sequence[DataSet] = (known[graph],)
+        self.datasets = (known[graph],)
         self.n_classes = self.d_out = webkb.N_CLASSES
         self.graph, self.edges, self.protocol = graph, edges, protocol
 

@@ -247,7 +247,7 @@ def _data() -> Iterator[Row]:
 def _datasets(places: "Places") -> Row:
     """Which are there by name; `physml data check` would read them."""
     from physml.data.datasets import dataset_names, upstream
-    from physml.data.verify import find, missing
+    from physml.data.locate import find, missing
 
     names = dataset_names()
     here = [

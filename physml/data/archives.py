@@ -32,9 +32,11 @@ class Tree(ABC):
     def names(self) -> list[str]:
         """Of all files, in the order of the archive; an unpacked folder is sorted."""
 
-    @abstractmethod
     def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
         """Name and content of the files that match the pattern; `*` matches slashes too."""
+        for name in self.names():
+            if fnmatch.fnmatchcase(name, pattern):
+                yield name, self.bytes(name)
 
     @abstractmethod
     def bytes(self, name: str) -> bytes:
@@ -81,11 +83,6 @@ class ZipTree(Tree):
 
     def names(self) -> list[str]:
         return list(self._infos)
-
-    def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
-        for name in self._infos:
-            if fnmatch.fnmatchcase(name, pattern):
-                yield name, self.bytes(name)
 
     def bytes(self, name: str) -> bytes:
         if name not in self._infos:
@@ -164,12 +161,10 @@ def _is_tar(path: Path) -> bool:
 
 
 class FolderTree(Tree):
-    """What an archive was unpacked to.
+    """The folder that an archive was unpacked to.
 
-    Args:
-        path: the folder.
-        top: what stands before the names in the archive.
-        only: the members that count, by their names in the archive; None: all files.
+    top: what stands before the names in the archive. only: the members that count, by their names in the
+    archive; None: all files.
     """
 
     def __init__(self, path: Path, top: str = "", only: Collection[str] | None = None) -> None:
@@ -185,11 +180,6 @@ class FolderTree(Tree):
             found += [f"{self._prefix}{(relative / file).as_posix()}" for file in inside]
         return sorted(name for name in found if self._only is None or name in self._only)
 
-    def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
-        for name in self.names():
-            if fnmatch.fnmatchcase(name, pattern):
-                yield name, self.bytes(name)
-
     def bytes(self, name: str) -> bytes:
         if not name.startswith(self._prefix) or (self._only is not None and name not in self._only):
             raise self.missing(name)
@@ -202,10 +192,7 @@ class FolderTree(Tree):
 def open_tree(path: Path, top: str = "", only: Collection[str] | None = None) -> Tree:
     """An archive by what it holds, not by its name; DataError where it is none.
 
-    Args:
-        path: of the archive, or of the folder that it was unpacked to.
-        top: what stands before the names in the archive, of a folder.
-        only: the members that count, of a folder; None: all files.
+    path: of the archive, or of the folder that it was unpacked to; `top` and `only` as in `FolderTree`.
     """
     if path.is_dir():
         return FolderTree(path, top, only)

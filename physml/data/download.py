@@ -6,16 +6,20 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from physml import files
-from physml.data import verify
+from physml.data.archives import is_web_page
 from physml.data.cache import cache_lock as lock
 from physml.data.datasets import DataFile, Upstream
+from physml.data.hash_cache import digest
+from physml.data.locate import find, missing
 from physml.data.store import Store
+from physml.data.verify import pin
 from physml.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,8 +41,8 @@ def get(dataset: Upstream, store: Store) -> list[Path]:
     was downloaded of it is kept, and the next call goes on there.
     """
     made = []
-    wanted = verify.missing(dataset, store)
-    if all(file.optional and verify.find(file, store) is None for file in dataset.files):
+    wanted = missing(dataset, store)
+    if all(file.optional and find(file, store) is None for file in dataset.files):
         wanted = [file for file in dataset.files if file.urls]
     for file in wanted:
         archive = dataset.file(file.inside) if file.inside else None
@@ -104,7 +108,7 @@ def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
                 failures.append(f"{url}: {_said(error)}")
                 continue
             if not file.hashed:
-                verify.pin(dataset, {file.name: verify.digest(target)}, store)
+                pin(dataset, {file.name: digest(target)}, store)
             return target
     raise Failed(failures)
 
@@ -191,10 +195,10 @@ def _fetch(url: str, file: DataFile, part: Part) -> None:
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length and length.isdecimal() else file.size
         _room(part.path, (total or 0) - have)
-        with part.path.open("ab" if goes_on else "wb") as out, _progress(file.name, have, total) as bar:
+        with part.path.open("ab" if goes_on else "wb") as out, _progress(file.name, have, total) as advance:
             for chunk in answer.iter_content(CHUNK):
                 out.write(chunk)
-                bar.advance(len(chunk))
+                advance(len(chunk))
     if total is not None and part.size < total:
         raise requests.ConnectionError(f"the connection ended after {part.size} of {total} bytes")
 
@@ -229,12 +233,12 @@ def _room(path: Path, wanted: int) -> None:
 def _compare(file: DataFile, path: Path) -> None:
     """Refused where a whole download is not the file."""
     size = path.stat().st_size
-    if verify.is_web_page(path):
+    if is_web_page(path):
         raise Refused("it sent a web page")
     if file.size not in (None, size):
         raise Refused(f"it sent {size} bytes, expected {file.size}")
     for kind, want in (("sha256", file.sha256), ("md5", file.md5)):
-        if want is not None and (got := verify.digest(path, kind)) != want:
+        if want is not None and (got := digest(path, kind)) != want:
             raise Refused(f"{kind} is {got[:8]}, expected {want[:8]}")
     if not size:
         raise Refused("it sent an empty file")
@@ -272,32 +276,15 @@ def _said(error: Exception) -> str:
 # ---------------------------------------------------------------------------- progress
 
 
-class Bar(Protocol):
-    def advance(self, n: int) -> None: ...
-
-
-class _Silent:
-    def advance(self, n: int) -> None:
-        pass
-
-
-class _OnTerminal:
-    def __init__(self, bars: Any, task: Any) -> None:
-        self.bars, self.task = bars, task
-
-    def advance(self, n: int) -> None:
-        self.bars.advance(self.task, n)
-
-
 @contextlib.contextmanager
-def _progress(name: str, done: int, total: int | None) -> Iterator[Bar]:
-    """A bar on a terminal; in pipes and files nothing."""
+def _progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Takes the bytes that have come, and shows a bar on a terminal; in pipes and files nothing."""
     if not sys.stderr.isatty():
-        yield _Silent()
+        yield lambda n: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _OnTerminal(bars, bars.add_task(name, total=total, completed=done))
+        yield partial(bars.advance, bars.add_task(name, total=total, completed=done))

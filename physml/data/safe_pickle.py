@@ -228,15 +228,10 @@ def tensors(budget: Budget) -> Names:
 def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
     """The value in a pickle of Python 2 or 3; strings of Python 2 are read as Latin-1.
 
-    A pickle can run any function that it names, so anything but the names of `allowed` is refused.
+    A pickle can run any function that it names, so anything but the names of `allowed` is refused: arrays,
+    lists, sparse or tensors.
 
-    Args:
-        content: the pickle.
-        allowed: arrays, lists, sparse or tensors.
-        where: the file, for the message.
-        again: what to do where it is refused.
-
-    Errors: DataError for another name and for damage.
+    Errors: DataError for another name and for damage, which names `where` and ends with what to do, `again`.
     """
     budget = Budget(content)
 
