@@ -40,7 +40,6 @@ class Adding(Task):
         protocol: "clean" or "official".
     """
 
-    version: ClassVar[int] = 1
     readout: ClassVar[Readout] = "last"
     metric: ClassVar[str] = "mse"
     better: ClassVar[Better] = {"mse": "lower"}

@@ -48,8 +48,6 @@ class ArchiveRates(Valued):
     Args: rate: "heart" or "respiratory"; protocol: "official".
     """
 
-    version: ClassVar[int] = 1
-
     def __init__(self, *, rate: str, protocol: str) -> None:
         one_of("rate", rate, tuple(RATES))
         one_of("protocol", protocol, ("official",))
@@ -89,7 +87,6 @@ class SubjectRates(Valued):
         "paper".
     """
 
-    version: ClassVar[int] = 1
     datasets = (BIDMC,)
     n_splits: ClassVar[int] = SPLITS
 

@@ -1,7 +1,5 @@
 """Papers that cite each other, to be told by topic. Axes: N nodes, D features, C classes."""
 
-from typing import ClassVar
-
 import numpy as np
 from torch import Tensor
 
@@ -51,8 +49,6 @@ class Citation(NodeClasses):
         n_per_class, n_development: of random splits, see above.
     Errors: InputError for a name that is not there, or a public split of a graph that has none.
     """
-
-    version: ClassVar[int] = 1
 
     def __init__(
         self,

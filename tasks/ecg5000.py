@@ -50,7 +50,6 @@ class Beats(Labelled):
     Args: perturb: null or "robustness"; protocol: "paper".
     """
 
-    version: ClassVar[int] = 1
     better: ClassVar[Better] = Labelled.better | {f"accuracy_{name}": "higher" for name in PERTURBATIONS}
     datasets = (ECG5000,)
 
@@ -60,9 +59,7 @@ class Beats(Labelled):
             one_of("perturb", perturb, ("robustness",))
         self.d_in, self.protocol = 1, protocol
         self.d_out = self.n_classes = len(LABELS)
-        self.perturbations = tuple(PERTURBATIONS) if perturb else ()
-        scored = (*Labelled.better, *(f"accuracy_{name}" for name in self.perturbations))
-        self.better = {name: type(self).better[name] for name in scored}  # type: ignore[misc]
+        self.disturb(PERTURBATIONS if perturb else ())
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(ECG5000)

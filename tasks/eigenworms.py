@@ -53,7 +53,6 @@ class EigenWorms(Labelled):
         null for all; keep: which, "last" or "random"; protocol: "official" or "clean".
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = 5  # of protocol clean
     datasets = (EIGENWORMS,)
 

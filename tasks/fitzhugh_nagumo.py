@@ -66,7 +66,6 @@ class FitzHughNagumo(Trajectories):
         data_seed: of the initial values; protocol: "official".
     """
 
-    version: ClassVar[int] = 1
     name: ClassVar[str] = "fitzhugh_nagumo"
     metric: ClassVar[str] = "rmse"
     better: ClassVar[Better] = {
@@ -123,17 +122,21 @@ class FitzHughNagumo(Trajectories):
         has_shape("output", output, tuple(batch.target.shape))
         assert isinstance(batch, TailBatch) and batch.tail is not None
         error = (output.detach() - batch.target).double().square().squeeze(-1)  # (B, T)
-        parts = {"all": error, "last128": error[batch.tail], "from11": error[:, LATE:], "step1": error[:, 0]}
+        parts = {
+            "rmse": error,
+            "rmse_last128": error[batch.tail],
+            "rmse_from11": error[:, LATE:],
+            "rmse_step1": error[:, 0],
+        }
         sums = torch.stack([part.sum() for part in parts.values()]).tolist()
         return {f"{name}_sum": value for name, value in zip(parts, sums, strict=True)} | {
             f"{name}_n": float(part.numel()) for name, part in parts.items()
         }
 
     def finish(self, sums: Sums) -> Metrics:
-        names = {"rmse": "all", "rmse_last128": "last128", "rmse_from11": "from11", "rmse_step1": "step1"}
         return {
-            metric: (sums[f"{name}_sum"] / sums[f"{name}_n"]) ** 0.5 if sums[f"{name}_n"] else float("nan")
-            for metric, name in names.items()
+            name: (sums[f"{name}_sum"] / sums[f"{name}_n"]) ** 0.5 if sums[f"{name}_n"] else float("nan")
+            for name in self.better
         }
 
     def references(self) -> dict[str, Metrics]:

@@ -52,7 +52,6 @@ class HAR2(Labelled):
         subjects and windows.
     """
 
-    version: ClassVar[int] = 1
     datasets = (UCI_HAR,)
     n_splits: ClassVar[int] = 7
     one_logit: ClassVar[bool] = True

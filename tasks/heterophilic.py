@@ -40,7 +40,6 @@ class Heterophilic(NodeClasses):
         an edge goes one way only; or "undirected".
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = 10
 
     def __init__(self, *, graph: str, edges: str, protocol: str) -> None:
@@ -59,11 +58,5 @@ class Heterophilic(NodeClasses):
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(self.datasets[0])
-        there = graphs.coalesced(arrays["edge_index"])
-        self.place(
-            graphs.dense_features(arrays),
-            graphs.undirected(there) if self.edges == "undirected" else there,
-            arrays["y"],
-            graphs.fixed_split(arrays, split),
-            store,
-        )
+        arrays = arrays | {"edge_index": graphs.coalesced(arrays["edge_index"])}
+        self.place_published(arrays, split, self.edges, store)

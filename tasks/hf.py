@@ -24,9 +24,8 @@ UNKNOWN, PADDING, FIRST = 0, 1, 2  # ids of words that are not known, of padding
 
 
 class _Hub(Labelled):
-    """What both kinds of sequences share: the repository, its splits and its labels."""
+    """The base of both kinds of sequences: the repository, its splits and its labels."""
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = 5
 
     def __init__(

@@ -62,7 +62,6 @@ class IMDB(Task):
         reviews of nearly equal length together, or "any_length".
     """
 
-    version: ClassVar[int] = 1
     datasets = (REVIEWS, GLOVE)
     readout: ClassVar[Readout] = "last"
     tokens: ClassVar[bool] = True

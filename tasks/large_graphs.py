@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from physml.check import one_of
-from physml.data import graphs
 from physml.data.readers import large_graphs
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Sums
@@ -24,15 +23,7 @@ class _Large(NodeClasses):
     edges: str
 
     def load(self, store: Store, split: int) -> None:
-        arrays = store.read(self.datasets[0])
-        there = arrays["edge_index"]
-        self.place(
-            graphs.dense_features(arrays),
-            graphs.undirected(there) if self.edges == "undirected" else there,
-            arrays["y"],
-            graphs.fixed_split(arrays, split),
-            store,
-        )
+        self.place_published(store.read(self.datasets[0]), split, self.edges, store)
 
     def ridge(self, target: Tensor) -> Tensor:
         """As that of other graphs, by D x D equations: there are too many nodes for N x N ones."""
@@ -62,8 +53,6 @@ class LargeGraph(_Large):
         once, from the work that cites to the cited one, as in the code of Lim et al.; or "undirected".
     """
 
-    version: ClassVar[int] = 1
-
     def __init__(self, *, graph: str, edges: str, protocol: str) -> None:
         one_of("protocol", protocol, ("official",))
         one_of("graph", graph, tuple(YEARS))
@@ -83,7 +72,6 @@ class Genius(_Large):
     Args: edges: "undirected", as in the code of Lim et al.; or "stored".
     """
 
-    version: ClassVar[int] = 1
     metric: ClassVar[str] = "roc_auc"
     better: ClassVar[Better] = {"roc_auc": "higher", **NodeClasses.better}
     datasets = (large_graphs.GENIUS_GRAPH,)

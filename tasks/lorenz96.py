@@ -61,7 +61,6 @@ class Lorenz96(Trajectories):
         initial values, drawn for train, valid and test in this order; protocol: "paper".
     """
 
-    version: ClassVar[int] = 1
     name: ClassVar[str] = "lorenz96"
     metric: ClassVar[str] = "nrmse"
     better: ClassVar[Better] = {"nrmse": "lower"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -57,7 +57,6 @@ class NoisePaddedCIFAR10(Labelled):
         valid and test; protocol: "official", "paper" or "clean".
     """
 
-    version: ClassVar[int] = 1
     datasets = (CIFAR10,)
 
     def __init__(

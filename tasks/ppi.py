@@ -29,7 +29,6 @@ class PPI(ManyGraphs):
     Source: Zitnik and Leskovec 2017; Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216.
     """
 
-    version: ClassVar[int] = 1
     readout: ClassVar[Readout] = "node"
     metric: ClassVar[str] = "micro_f1"
     better: ClassVar[Better] = {"micro_f1": "higher", "cross_entropy": "lower"}

@@ -51,7 +51,6 @@ class PennTreebank(Task):
     eval_streams: S.
     """
 
-    version: ClassVar[int] = 1
     datasets = (PTB,)
     readout: ClassVar[Readout] = "every"
     tokens: ClassVar[bool] = True

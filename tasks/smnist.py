@@ -75,7 +75,6 @@ class SequentialMNIST(Labelled):
         "official", "paper" or "clean".
     """
 
-    version: ClassVar[int] = 1
     better: ClassVar[Better] = Labelled.better | {f"accuracy_{name}": "higher" for name in PERTURBATIONS}
     datasets = (MNIST,)
 
@@ -101,9 +100,7 @@ class SequentialMNIST(Labelled):
         self.d_in, self.d_out, self.n_classes = 1, 10, 10
         self.permutation, self.valid, self.scale, self.stride = permutation, valid, scale, stride
         self.protocol = protocol
-        self.perturbations = tuple(PERTURBATIONS) if perturb else ()
-        scored = (*Labelled.better, *(f"accuracy_{name}" for name in self.perturbations))
-        self.better = {name: type(self).better[name] for name in scored}  # type: ignore[misc]
+        self.disturb(PERTURBATIONS if perturb else ())
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(MNIST)

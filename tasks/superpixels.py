@@ -33,7 +33,6 @@ class Superpixels(Classes, ManyGraphs):
     Departure: which graphs validate is drawn once, in an index file; the code draws them anew in each run.
     """
 
-    version: ClassVar[int] = 1
     readout: ClassVar[Readout] = "graph"
     datasets = (superpixels.SUPERPIXELS,)
     d_in, d_out, n_classes = 3, superpixels.CLASSES, superpixels.CLASSES

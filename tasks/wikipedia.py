@@ -39,7 +39,6 @@ class Wikipedia(NodeValues):
     Args: graph: "chameleon" or "squirrel".
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = webkb.N_SPLITS
 
     def __init__(self, *, graph: str, protocol: str) -> None:

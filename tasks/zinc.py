@@ -37,7 +37,6 @@ class Zinc(ManyGraphs):
         ZINC-12k.
     """
 
-    version: ClassVar[int] = 1
     readout: ClassVar[Readout] = "graph"
     metric: ClassVar[str] = "mae"
     better: ClassVar[Better] = {"mae": "lower"}

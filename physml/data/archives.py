@@ -20,6 +20,8 @@ from physml.errors import DataError, suggest
 Member = tuple[str, bytes | None]
 
 MEMBERS = 1_000_000  # of one archive; each takes memory, even an empty one
+TOO_MANY = f" has more than {MEMBERS} members."
+LINK = ": member {} is a link. It is not opened."
 
 
 class Tree(ABC):
@@ -67,7 +69,7 @@ class ZipTree(Tree):
             raise damaged(path, "zip archive", error) from error
         infos = self._archive.infolist()
         if len(infos) > MEMBERS:
-            raise too_many(path)
+            raise refused(path, TOO_MANY)
         refuse_bomb(path, sum(info.file_size for info in infos), packed)
         self._infos: dict[str, zipfile.ZipInfo] = {}
         for info in infos:
@@ -75,7 +77,7 @@ class ZipTree(Tree):
             if info.is_dir():
                 continue
             if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                raise link(path, name)
+                raise refused(path, LINK.format(name))
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise damaged(path, "zip archive", ValueError(f"method {info.compress_type} of {name}"))
             refuse_large(path, name, info.file_size)
@@ -117,10 +119,10 @@ class TarTree(Tree):
                 with tarfile.open(fileobj=cast(IO[bytes], file), mode="r|") as archive:
                     for i, member in enumerate(archive):
                         if i >= MEMBERS:
-                            raise too_many(self.path)
+                            raise refused(self.path, TOO_MANY)
                         name = safe(member.name, self.path)
                         if member.issym() or member.islnk():
-                            raise link(self.path, name)
+                            raise refused(self.path, LINK.format(name))
                         if member.isfile():
                             refuse_large(self.path, name, member.size)
                             if member.sparse is not None:  # holes take no bytes, whatever size they declare
@@ -207,20 +209,11 @@ def open_tree(path: Path, top: str = "", only: Collection[str] | None = None) ->
 def safe(name: str, archive: Path) -> str:
     """The name of a member without `./`; DataError where it has none, or would be written elsewhere."""
     if not name:
-        raise DataError(f"{archive}: a member has no name. Delete the file and run `physml data get`.")
+        raise refused(archive, ": a member has no name.")
     pure = PurePosixPath(name.replace("\\", "/"))
     if pure.is_absolute() or ".." in pure.parts or ":" in (pure.parts or ("",))[0]:
-        raise DataError(
-            f"{archive}: member {name!r} points out of the archive. It is not opened. Delete the file and "
-            "run `physml data get`."
-        )
+        raise refused(archive, f": member {name!r} points out of the archive. It is not opened.")
     return pure.as_posix()
-
-
-def link(archive: Path, name: str) -> DataError:
-    return DataError(
-        f"{archive}: member {name} is a link. It is not opened. Delete the file and run `physml data get`."
-    )
 
 
 def refuse_large(archive: Path, name: str, size: int) -> None:
@@ -230,8 +223,8 @@ def refuse_large(archive: Path, name: str, size: int) -> None:
         )
 
 
-def too_many(archive: Path) -> DataError:
-    return DataError(f"{archive} has more than {MEMBERS} members. Delete the file and run `physml data get`.")
+def refused(archive: Path, why: str) -> DataError:
+    return DataError(f"{archive}{why} Delete the file and run `physml data get`.")
 
 
 def is_web_page(path: Path) -> bool:

@@ -96,7 +96,7 @@ def _listed(dataset: Upstream, store: Store) -> Iterator[DataRow]:
             note += f"; {size_text(part.stat().st_size)} of it downloaded"
         elif path is None and file not in wanted:
             note += f"; in {file.inside}" if file.inside else "; its members are there"
-        elif path is None and not file.hashed:
+        elif path is None and not file.checksum:
             note += "; no published checksum"
         yield DataRow(dataset.name, file.name, state, size, path, dataset.licence, note)
 

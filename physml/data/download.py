@@ -107,7 +107,7 @@ def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
                     ) from error
                 failures.append(f"{url}: {_said(error)}")
                 continue
-            if not file.hashed:
+            if not file.checksum:
                 pin(dataset, {file.name: digest(target)}, store)
             return target
     raise Failed(failures)
@@ -128,18 +128,15 @@ def _from(url: str, file: DataFile, target: Path) -> None:
             log.info("%s: %s; going on at %d bytes.", url, _said(error), part.size)
             resumed = True
     try:
-        _compare(file, part.path)
+        _compare(file, part)
     except Refused:
-        part.remove()
         if not resumed:
             raise
         _fetch(url, file, part)  # the two halves may be of different files
-        try:
-            _compare(file, part.path)
-        except Refused:
-            part.remove()
-            raise
-    part.become(target)
+        _compare(file, part)
+    files.sync(part.path)
+    part.path.replace(target)
+    part.about.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -167,11 +164,6 @@ class Part:
         self.path.unlink(missing_ok=True)
         self.about.unlink(missing_ok=True)
 
-    def become(self, target: Path) -> None:
-        files.sync(self.path)
-        self.path.replace(target)
-        self.about.unlink(missing_ok=True)
-
 
 def _fetch(url: str, file: DataFile, part: Part) -> None:
     """Bring the part to its full size. Errors: OSError, which includes all of requests'."""
@@ -180,13 +172,14 @@ def _fetch(url: str, file: DataFile, part: Part) -> None:
     have = part.size
     headers = {"Accept-Encoding": "identity", **_range(url, file, part)}
     with requests.get(url, headers=headers, stream=True, timeout=(CONNECT_S, READ_S)) as answer:
+        start, whole = _content_range(answer)
         if answer.status_code == 416:  # nothing lies behind what we have, or the file has become shorter
-            if have and have == (file.size or _total(answer)):
+            if have and have == (file.size or whole):
                 return
             part.remove()
             raise requests.ConnectionError("the server's file is shorter than what was downloaded before")
         answer.raise_for_status()
-        goes_on = answer.status_code == 206 and _start(answer) == have and have > 0
+        goes_on = answer.status_code == 206 and start == have and have > 0
         if not goes_on:
             have = 0
             tag = answer.headers.get("ETag", "")
@@ -210,18 +203,15 @@ def _range(url: str, file: DataFile, part: Part) -> dict[str, str]:
     origin = part.origin()
     if origin.get("url") == url and origin.get("version"):
         return {"Range": f"bytes={part.size}-", "If-Range": str(origin["version"])}
-    return {"Range": f"bytes={part.size}-"} if file.hashed else {}
+    return {"Range": f"bytes={part.size}-"} if file.checksum else {}
 
 
-def _start(answer: "requests.Response") -> int | None:
-    """Of `Content-Range: bytes 100-199/200`, the 100."""
-    first = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-    return int(first) if first.isdecimal() else None
-
-
-def _total(answer: "requests.Response") -> int | None:
-    last = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    return int(last) if last.isdecimal() else None
+def _content_range(answer: "requests.Response") -> tuple[int | None, int | None]:
+    """Of `Content-Range: bytes 100-199/200`, the 100 and the 200; None where it has no number there."""
+    value = answer.headers.get("Content-Range", "")
+    ends = value.removeprefix("bytes ").partition("-")[0], value.rpartition("/")[2]
+    first, total = (int(end) if end.isdecimal() else None for end in ends)
+    return first, total
 
 
 def _room(path: Path, wanted: int) -> None:
@@ -230,18 +220,35 @@ def _room(path: Path, wanted: int) -> None:
         raise OSError(errno.ENOSPC, f"{wanted / 2**20:.0f} MiB are to come, {free / 2**20:.0f} MiB are free")
 
 
-def _compare(file: DataFile, path: Path) -> None:
-    """Refused where a whole download is not the file."""
+def _compare(file: DataFile, part: Part) -> None:
+    """Refused, and the part is removed, where a whole download is not the file."""
+    if wrong := _difference(file, part.path):
+        part.remove()
+        raise Refused(wrong)
+
+
+def _difference(file: DataFile, path: Path) -> str | None:
     size = path.stat().st_size
     if is_web_page(path):
-        raise Refused("it sent a web page")
+        return "it sent a web page"
     if file.size not in (None, size):
-        raise Refused(f"it sent {size} bytes, expected {file.size}")
+        return f"it sent {size} bytes, expected {file.size}"
     for kind, want in (("sha256", file.sha256), ("md5", file.md5)):
         if want is not None and (got := digest(path, kind)) != want:
-            raise Refused(f"{kind} is {got[:8]}, expected {want[:8]}")
-    if not size:
-        raise Refused("it sent an empty file")
+            return f"{kind} is {got[:8]}, expected {want[:8]}"
+    return None if size else "it sent an empty file"
+
+
+SAID = {
+    **dict.fromkeys(
+        ("Name or service not known", "Temporary failure in name resolution", "nodename nor servname"),
+        "the name of the server cannot be looked up",
+    ),
+    "Connection refused": "connection refused",
+    "Network is unreachable": "the network is unreachable",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate cannot be trusted",
+    "ProxyError": "the proxy gives no connection",
+}
 
 
 def _said(error: Exception) -> str:
@@ -251,26 +258,14 @@ def _said(error: Exception) -> str:
     text = str(error)
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"HTTP {error.response.status_code} {error.response.reason}".strip()
+    if isinstance(error, requests.ReadTimeout):
+        return f"no answer within {READ_S} s"
     if isinstance(error, requests.Timeout):
-        return (
-            f"no answer within {READ_S} s"
-            if isinstance(error, requests.ReadTimeout)
-            else "no connection in time"
-        )
+        return "no connection in time"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the connection ended too early"
-    if isinstance(error, requests.ConnectionError):
-        known = {
-            "Name or service not known": "the name of the server cannot be looked up",
-            "Temporary failure in name resolution": "the name of the server cannot be looked up",
-            "nodename nor servname": "the name of the server cannot be looked up",
-            "Connection refused": "connection refused",
-            "Network is unreachable": "the network is unreachable",
-            "CERTIFICATE_VERIFY_FAILED": "its certificate cannot be trusted",
-            "ProxyError": "the proxy gives no connection",
-        }
-        return next((say for sign, say in known.items() if sign in text), text.partition("\n")[0][:200])
-    return text.partition("\n")[0][:200]
+    known = SAID if isinstance(error, requests.ConnectionError) else {}
+    return next((say for sign, say in known.items() if sign in text), text.partition("\n")[0][:200])
 
 
 # ---------------------------------------------------------------------------- progress

@@ -91,7 +91,8 @@ def other_root(file: DataFile, root: Path) -> str:
     """A hint about PHYSML_DATA: its fault, or a value for it; empty where nothing is known."""
     if not root.is_dir():
         return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}."
-    for name in filter(None, (file.name, *file.also, file.folder)):
+    names = [name for name in (file.name, *file.also, file.folder) if name]
+    for name in names:
         parts = PurePosixPath(name).parts
         for depth, above in enumerate([root, *root.parents][1 : len(parts) + 1], 1):
             if root.parts[-depth:] == parts[:depth] and (above / name).exists():
@@ -99,15 +100,12 @@ def other_root(file: DataFile, root: Path) -> str:
         for above in list(root.parents)[:2]:
             if (above / name).exists():
                 return f"It lies at {above / name}: set PHYSML_DATA={above}."
-    for below in _folders(root):
-        for name in filter(None, (file.name, *file.also, file.folder)):
+    try:
+        folders = sorted(path for path in root.iterdir() if path.is_dir())[:200]
+    except OSError:
+        return ""
+    for below in folders:
+        for name in names:
             if (below / name).exists():
                 return f"PHYSML_DATA={root} points too high: set PHYSML_DATA={below}."
     return ""
-
-
-def _folders(root: Path, limit: int = 200) -> list[Path]:
-    try:
-        return sorted(path for path in root.iterdir() if path.is_dir())[:limit]
-    except OSError:
-        return []

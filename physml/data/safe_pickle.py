@@ -141,13 +141,9 @@ def arrays(budget: Budget) -> Names:
 
 def lists(budget: Budget) -> Names:
     """Lists of neighbours, by node."""
-
-    def empty_dict(factory: Any = None) -> dict[Any, Any]:
-        return {}
-
     listed = object()  # names what an absent node has; it is not called
-    modules = ("__builtin__", "builtins")
-    return {**{(module, "list"): listed for module in modules}, ("collections", "defaultdict"): empty_dict}
+    names: dict[tuple[str, str], Any] = dict.fromkeys([("__builtin__", "list"), ("builtins", "list")], listed)
+    return {**names, ("collections", "defaultdict"): lambda factory=None: {}}
 
 
 class SparseRows(Stateful):

@@ -54,21 +54,17 @@ def verify(
         return hash_cache.digest(path, kind) if fresh else hash_cache.known(path, kind, store.cache)
 
     sha256 = hashed("sha256")
-    if file.sha256:
-        fits, said = sha256 == file.sha256, f"sha256 is {sha256[:8]}, expected {file.sha256[:8]}"
-    elif file.md5:
-        md5 = hashed("md5")
-        fits, said = md5 == file.md5, f"md5 is {md5[:8]}, expected {file.md5[:8]}"
+    if file.checksum:
+        kind, want = file.checksum
+        got = sha256 if kind == "sha256" else hashed(kind)
+        if got == want:
+            return {"sha256": sha256, "verified": "bytes"}
+        if store.verify == "bytes":
+            page = "it is a web page; " if is_web_page(path) else ""
+            raise _refused(dataset, path, f"{page}{kind} is {got[:8]}, expected {want[:8]}")
     elif store.verify == "bytes" or (store.verify == "content" and not dataset.content.sha256):
         _compare_with_pin(dataset, file, path, sha256, store)
         return {"sha256": sha256, "verified": "first seen"}
-    else:
-        fits, said = False, "no checksum is published"
-    if fits:
-        return {"sha256": sha256, "verified": "bytes"}
-    if store.verify == "bytes":
-        page = "it is a web page; " if is_web_page(path) else ""
-        raise _refused(dataset, path, page + said)
     return {"sha256": sha256, "verified": store.verify}
 
 
@@ -77,9 +73,9 @@ def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) 
     top = file.top_folder
     if store.verify != "bytes":
         return {"sha256": hash_cache.known(path, "sha256", store.cache, top), "verified": store.verify}
-    listed = {member.name: member for member in dataset.members(file)}
+    listed = {member.name: member.checksum for member in dataset.members(file)}
     tree = FolderTree(path, top, dataset.listed(file))
-    if not listed or not all(member.hashed for member in listed.values()):
+    if not listed or not all(listed.values()):
         raise Unverifiable(
             f"{path} is an unpacked {file.name}, whose members have no published checksums. Put the archive "
             f"itself in place (`physml data get {dataset.name}`), or have what is read from it compared: "
@@ -90,8 +86,8 @@ def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) 
         if name not in there:
             raise tree.missing(name)
     for name, content in tree.items():
-        kind = "sha256" if listed[name].sha256 else "md5"
-        if hashlib.new(kind, content).hexdigest() != getattr(listed[name], kind):
+        kind, want = listed[name] or ("sha256", "")
+        if hashlib.new(kind, content).hexdigest() != want:
             raise _refused(dataset, path.parent / name, f"another {kind} than published")
     return {"sha256": hash_cache.folder_digest(tree), "verified": "bytes"}
 
@@ -204,8 +200,6 @@ def read(dataset: DataSet, store: Cache) -> Arrays:
         if command := dataset.upstream.get:
             said = said.replace(f"physml data get {dataset.name}", command)
         raise type(error)(said) from error
-    except PhysmlError:
-        raise
     except OSError as error:  # of a file, or of the disk
         raise DataError(
             f"{error.filename or dataset.name} cannot be read: {error.strerror or error}. "

@@ -12,6 +12,8 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, positive
+from physml.data import graphs
+from physml.data.datasets import Arrays
 from physml.data.store import Store
 from physml.errors import DataError
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
@@ -55,6 +57,13 @@ class OneGraph(Task):
         self.sizes = {part: len(nodes) for part, nodes in split.items()}
         self.check_targets()
         self._facts = {**self.data_facts(store), "n_nodes": len(y), "n_edges": edge_index.shape[1]}
+
+    def place_published(self, arrays: Arrays, k: int, edges: str, store: Store) -> None:
+        """Take a graph with its k-th published split; edges "stored", or "undirected", each once."""
+        there = arrays["edge_index"]
+        edge_index = graphs.undirected(there) if edges == "undirected" else there
+        x, split = graphs.dense_features(arrays), graphs.fixed_split(arrays, k)
+        self.place(x, edge_index, arrays["y"], split, store)
 
     def check_targets(self) -> None:
         """DataError where the targets of some part can't be right. Called when all are placed."""

@@ -3,7 +3,7 @@
 Axes: N items, B batch, T time, D features, C classes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -89,6 +89,12 @@ class Labelled(Classes, InMemory):
                     f"{type(self).__name__}, part {part}: labels must be whole numbers from 0 to "
                     f"{self.n_classes - 1}; got {y.dtype} from {y.min().item()} to {y.max().item()}."
                 )
+
+    def disturb(self, names: Iterable[str]) -> None:
+        """Have test scored under these perturbations too, each by an accuracy of its own."""
+        self.perturbations = tuple(names)
+        disturbed: Better = {f"accuracy_{name}": "higher" for name in self.perturbations}
+        self.better = Labelled.better | disturbed  # type: ignore[misc]
 
     def references(self) -> dict[str, Metrics]:
         """The shares of the classes in train as the answer to all: the accuracy of the most frequent class.
