@@ -208,8 +208,8 @@ def _backends() -> Iterator[Row]:
 def _data() -> Iterator[Row]:
     """Data sets are told by the names of their files; `physml data check` would read them."""
     from physml.data.datasets import dataset_names, upstream
+    from physml.data.locate import find, missing
     from physml.data.store import Store  # here, for it imports numpy, which may be what is broken
-    from physml.data.verify import find, missing
 
     store = Store.from_env()
     if store.data is None:

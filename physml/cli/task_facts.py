@@ -15,7 +15,7 @@ from physml.config import studies
 from physml.config.class_source import read_class
 from physml.config.load import read_yaml
 from physml.data.datasets import Places
-from physml.data.verify import blocked
+from physml.data.locate import blocked
 from physml.errors import DataError
 from physml.paths import CONF, cache_root, data_root, results_root, results_roots
 

@@ -40,7 +40,7 @@ def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:
         for text in overrides:
             _apply(node, text)
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{text or error.full_key}: {first_line(error)}. Check its brackets and quotes.") from error
+        raise ConfigError(f"{text or error.full_key}: {first_line(error)}.") from error
     return node
 
 

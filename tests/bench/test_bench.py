@@ -14,7 +14,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from physml import files
-from physml.bench import check_backends, gemm, growth, memory, plot, report, run, store, targets
+from physml.bench import check_backends, gemm, growth, memory, plot, report, rounds, run, store, targets
 from physml.bench.official import OfficialLoop
 from physml.bench.rounds import interleave, plan
 from physml.bench.variants import VARIANTS, Step, batch, layer
@@ -38,6 +38,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "WORKLOADS", tuple(w.with_sizes(SMALL) for w in WORKLOADS))
     monkeypatch.setattr(growth, "MIDDLE", tuple(w.with_sizes(SMALL) for w in growth.MIDDLE))
     monkeypatch.setattr(growth, "SWEEPS", {"T": (2, 4)})
+    monkeypatch.setattr(gemm, "CPU_SHAPES", gemm.CPU_SHAPES[1:2])
+    monkeypatch.setattr(rounds, "SAMPLE_S", 0.0)  # one call is a sample
 
 
 # ---------------------------------------------------------------------------- what is compared
