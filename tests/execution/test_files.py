@@ -90,7 +90,12 @@ def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
     process.kill()
     process.wait()
     last, previous = (spec.work_folder / name for name in checkpoint.NAMES)
-    last.write_bytes(damaged(how, last.read_bytes()))
+
+    def damage(path):
+        """A kill between the two renames of a checkpoint leaves the older one alone."""
+        path.write_bytes(damaged(how, (path if path.exists() else previous).read_bytes()))
+
+    damage(last)
     state = checkpoint.load(spec.work_folder, spec.place.identity)
     before = state["trainer"]["step"]
     assert before >= 1
@@ -101,7 +106,7 @@ def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
     assert f"{last} is damaged and is not used" in (spec.work_folder / "log.txt").read_text()
     assert f"continuing at step {before}" in going_on.text()
     for path in (last, previous):
-        path.write_bytes(damaged(how, path.read_bytes()))
+        damage(path)
     assert h.start(spec).wait() == 0
     log = (spec.work_folder / "log.txt").read_text()
     assert f"{previous} is damaged and is not used" in log
