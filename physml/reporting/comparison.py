@@ -4,8 +4,8 @@ delta = quality of ours - quality of theirs, in the column's unit and positive w
 printed number is read in every way that the paper leaves open (`readings`); each reading gives an interval of
 delta, and an outcome by two rules:
 
-- `agrees`: the 90 % interval lies within ± margin (two one-sided tests at 5 %);
-- `better`, `worse`: it does not, and the 95 % interval leaves out 0;
+- `agrees`: the 90 % interval lies within ± (margin + half the last printed digit), two one-sided tests;
+- `better`, `worse`: it does not, and the 95 % interval, widened by half that digit, leaves out 0;
 - else `cannot be told apart`.
 
 Outcomes that differ between the readings give `not decidable`. How often each comes out when the truth is
@@ -108,15 +108,19 @@ def compare(ours: Summary, published: Published, margin: float, better: Better) 
     rounding = 0.0 if published.digits is None else 0.5 * 10.0**-published.digits
     found = []
     for assumption, offsets in _readings(ours, published):
-        (low, high), inner = ((delta + a - rounding, delta + b + rounding) for a, b in map(offsets, LEVELS))
-        found.append(Reading(assumption, low, high, _outcome(low, high, inner, margin)))
+        outer, inner = map(offsets, LEVELS)
+        low, high = delta + outer[0] - rounding, delta + outer[1] + rounding
+        agreed = _inside(delta + inner[0], delta + inner[1], margin + rounding if margin else 0.0)
+        found.append(Reading(assumption, low, high, "agrees" if agreed else _outcome(low, high)))
     return Comparison(delta, tuple(found))
 
 
-def _outcome(low: float, high: float, inner: tuple[float, float], margin: float) -> Outcome:
-    slack = 1e-9 * max(margin, 1e-300)  # 0.2 + 0.05 must hold 0.25
-    if -margin - slack <= inner[0] and inner[1] <= margin + slack:
-        return "agrees"
+def _inside(low: float, high: float, margin: float) -> bool:
+    slack = 1e-9 * margin  # 0.2 + 0.05 must hold 0.25
+    return margin > 0 and -margin - slack <= low and high <= margin + slack
+
+
+def _outcome(low: float, high: float) -> Outcome:
     if low > 0:
         return "better"
     return "worse" if high < 0 else "cannot be told apart"
@@ -145,11 +149,16 @@ def _readings(ours: Summary, published: Published) -> Iterator[tuple[str, Offset
 
 
 def _welch(se: float, df: int, se_printed: float, df_printed: int, level: float) -> tuple[float, float]:
-    """Welch's interval: standard errors and degrees of freedom of both sides."""
+    """Welch's interval from the standard errors and degrees of freedom of both sides.
+
+    With at most the degrees of freedom of two samples of the smaller size: without that bound, equal methods are
+    told apart in 7.5 % of cases at n = 3 against 20 (at 95 %); with it, in 5.4 %.
+    """
     both = se**2 + se_printed**2
     if both == 0.0 or df_printed < 1:
         return (0.0, 0.0) if both == 0.0 else (-math.inf, math.inf)
-    half = t_quantile(both**2 / (se**4 / df + se_printed**4 / df_printed), level) * math.sqrt(both)
+    welch = both**2 / (se**4 / df + se_printed**4 / df_printed)
+    half = t_quantile(min(welch, 2 * min(df, df_printed)), level) * math.sqrt(both)
     return -half, half
 
 
@@ -173,7 +182,8 @@ def _best_of(sd: float, n: int, k: int, level: float) -> tuple[float, float]:
 def best_quantile(n: int, k: int, p: float) -> float:
     """The p-quantile of (M - x) / s: M the best of k, x and s mean and sd of n others, all standard normal.
 
-    P(T <= t) = E Phi(x + t s)^k: x ~ N(0, 1/n) by Gauss-Hermite, s^2 (n - 1) ~ chi^2 by its quantiles.
+    P(T <= t) = E Phi(x + t s)^k: x ~ N(0, 1/n) by Gauss-Hermite; s^2 (n - 1) ~ chi^2, by Gauss-Legendre over
+    its quantiles.
 
     Example:
         >>> round(best_quantile(10, 1, 0.975), 2)  # one more run: t_{0.975, 9} sqrt(1 + 1/10)
@@ -183,12 +193,12 @@ def best_quantile(n: int, k: int, p: float) -> float:
     from scipy.optimize import brentq
     from scipy.special import chdtri, ndtr
 
-    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
-    x, weights = nodes[:, None] / math.sqrt(n), weights / weights.sum()
-    tail = (np.arange(2000) + 0.5) / 2000
-    s = np.sqrt(chdtri(n - 1, tail) / (n - 1))
+    x, over_x = np.polynomial.hermite_e.hermegauss(24)
+    u, over_u = np.polynomial.legendre.leggauss(64)
+    x, over_x, over_u = x[:, None] / math.sqrt(n), over_x / over_x.sum(), over_u / 2
+    s = np.sqrt(chdtri(n - 1, (u + 1) / 2) / (n - 1))
 
     def excess(t: float) -> float:
-        return float(weights @ (ndtr(x + t * s) ** k).mean(axis=1)) - p
+        return float(over_x @ ndtr(x + t * s) ** k @ over_u) - p
 
     return float(brentq(excess, -200.0, 200.0, xtol=1e-6))

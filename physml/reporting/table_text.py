@@ -15,8 +15,9 @@ from physml.reporting.table_spec import Claim, Column
 RULE = (
     f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run. Difference: ours - "
     f"published, with its {LEVEL:.0%} interval (Welch; where no sd is printed, the spread of ours). "
-    f"`agrees`: the {LEVELS[1]:.0%} interval lies within ± margin (two one-sided tests at {(1 - LEVELS[1]) / 2:.0%}); "
-    f"`differs`: it does not, and the {LEVEL:.0%} interval leaves out 0; else `cannot be told apart`. Where "
+    f"`agrees`: the {LEVELS[1]:.0%} interval lies within ± margin, give or take half the last printed digit "
+    f"(two one-sided tests at {(1 - LEVELS[1]) / 2:.0%}); `differs`: it does not, and the {LEVEL:.0%} "
+    "interval leaves out 0; else `cannot be told apart`. Where "
     "the paper does not say what its number is (`mean or best?`), it is read as a mean and as the best of "
     f"{' and of '.join(map(str, BEST_OF))}; readings with different outcomes are `not decidable`. With "
     "settings that were searched or chosen here the words are `reached`, `exceeded` and `not reached by our "
