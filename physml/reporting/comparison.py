@@ -151,8 +151,8 @@ def _readings(ours: Summary, published: Published) -> Iterator[tuple[str, Offset
 def _welch(se: float, df: int, se_printed: float, df_printed: int, level: float) -> tuple[float, float]:
     """Welch's interval from the standard errors and degrees of freedom of both sides.
 
-    With at most the degrees of freedom of two samples of the smaller size. Else equal methods are told apart in
-    7.5 % of cases at n = 3 against 20, at a level of 95 %; so in 5.4 %.
+    With at most the degrees of freedom of two samples of the smaller size. Else equal methods are told apart
+    in 7.5 % of cases at n = 3 against 20, at a level of 95 %; so in 5.4 %.
     """
     both = se**2 + se_printed**2
     if both == 0.0 or df_printed < 1:
