@@ -6,15 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.cli.options import (
-    SMOKE,
-    add_published,
-    check_probe,
-    each,
-    results_folder,
-    run_options,
-    smoke_roots,
-)
+from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
 from physml.errors import ConfigError
 from physml.paths import display_path
 
@@ -44,14 +36,13 @@ def add(commands: Any) -> None:
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
     )
-    add_published(table)
+    add_options(table, PUBLISHED)
     table.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from physml.reporting import table_spec as tables
 
-    check_probe(options)
     if options.all:
         return _all_with_state(options.paper)
     if not options.ids:

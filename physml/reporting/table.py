@@ -78,12 +78,15 @@ def collect(
     yours: Sequence[Record] = (),
     blocked: Mapping[str, str] | None = None,
 ) -> Table:
-    """What the records say about a table.
+    """The rows and cells of a table, from its records.
 
-    identities: experiment -> the identity that its runs must have now, None if it can't be composed.
-    records: of any experiments; one counts if its identity is the wanted one and its split and seed are
-    wanted. running: the runs (experiment, split, seed) that a process works on. yours: records shown on
-    lines of their own. blocked: experiment -> why it can't be run here (missing data, missing extra).
+    Args:
+        spec: The table.
+        identities: experiment -> the identity that its runs must have now, None if it can't be composed.
+        records: Of any experiments; one counts if identity, split and seed are the wanted ones.
+        running: The runs (experiment, split, seed) that a process works on.
+        yours: Records shown on lines of their own.
+        blocked: experiment -> the reason why it can't be run here (missing data, missing extra).
     """
     records = list(records)
     blocked = blocked or {}
