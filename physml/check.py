@@ -63,6 +63,7 @@ def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = 
     """Letters stand for any positive size; numbers must match.
 
     Example:
+        >>> import torch
         >>> has_shape("u", torch.zeros(4, 3, 2), ("B", "T", 2))
     """
     fits = x.dim() == len(axes) and all(

@@ -88,7 +88,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     Example:
         >>> suggest("lme", ["lem", "lstm"])
-        'Did you mean lem?'
+        'Did you mean lem or lstm?'
     """
     known = sorted(known)
     close = get_close_matches(name, known, n=3, cutoff=0.5)

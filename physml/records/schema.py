@@ -28,9 +28,10 @@ class Selected(TypedDict):
 
 
 class Cost(TypedDict):
-    """Time and memory of the training."""
+    """Time and memory of the training. cpu_s: CPU seconds of all threads, without evaluation."""
 
     train_s: float
+    cpu_s: NotRequired[float]
     eval_s: float
     ms_per_step: float
     peak_memory_mib: float

@@ -60,7 +60,7 @@ class Document:
     grids: tuple[Grid, ...]
     facts: tuple[str, ...]
     values: tuple[tuple[object, ...], ...]
-    folded: tuple[tuple[int, int], ...] = ()
+    folded: tuple[tuple[int, ...], ...] = ()
     reasons: tuple[str, ...] = ()
     claim: tuple[str, ...] = ()
     references: References | None = None
@@ -184,8 +184,8 @@ def tex(text: str) -> str:
 # --- terminal
 
 _COLOURS = {
-    "green": {"agrees", "better", "same", "rounded", "inside"},
-    "red": {"worse", "failed", "diverged"},
+    "green": {"agrees", "reached", "exceeded", "differs: better", "same", "rounded", "inside"},
+    "red": {"differs: worse", "failed", "diverged"},
     "dim": {
         *("not published", "not run here", "quoted", "no printed number, not run"),
         *("no printed value at hand", "no experiment", "no search"),
@@ -239,14 +239,14 @@ def _table(
     heads: Sequence[str],
     lines: Iterable[Sequence[str]],
     styles: Sequence[str] = (),
-    folded: Sequence[tuple[int, int]] = (),
+    folded: Sequence[Sequence[int]] = (),
 ) -> "RenderableType":
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     def fold(line: Sequence[str]) -> Sequence[str]:
-        return [f"{line[upper]}\n{line[lower]}" for upper, lower in folded] or line
+        return ["\n".join(line[k] for k in stacked) for stacked in folded] or line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for i, head in enumerate(fold(heads)):

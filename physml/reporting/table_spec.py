@@ -1,6 +1,7 @@
 """The spec of a table, `conf/table/<id>.yaml`: rows, experiments, published numbers. No torch, no hydra."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from physml.check import non_negative
 from physml.config.load import coerce, load, read_yaml
 from physml.errors import ConfigError, suggest
 from physml.paths import CONF
-from physml.reporting.stats import Published
+from physml.reporting.comparison import Margin
+from physml.reporting.stats import Bounds, Published
 
 Run = tuple[str, int, int]  # experiment, split, seed
 Kind = Literal["runs", "settings"]
@@ -21,8 +23,8 @@ Kind = Literal["runs", "settings"]
 class Column:
     """One number of a run: metric `test/rmse` is metrics.best.test.rmse of its record, times `scale`.
 
-    margin (in `unit`) or relative_margin (times the published value) widen the tolerance where the paper
-    prints no sd and n. decimals: how many are shown; by default two more than the paper prints.
+    margin: how far apart two results may be and still be alike. decimals: how many are shown; by default two
+    digits of the spread, and at most two more than the paper prints.
     """
 
     key: str
@@ -32,8 +34,7 @@ class Column:
     label: str | None = None
     scale: float = 1.0
     unit: str = ""
-    margin: float = 0.0
-    relative_margin: float = 0.0
+    margin: Margin = field(default_factory=Margin)
     decimals: int | None = None
 
     def __post_init__(self) -> None:
@@ -41,10 +42,13 @@ class Column:
             raise ConfigError(f"metric must look like test/rmse; got {self.metric!r}.")
         if not self.scale > 0:
             raise ConfigError(f"scale must be positive; got {self.scale}.")
-        non_negative("margin", self.margin)
-        non_negative("relative_margin", self.relative_margin)
-        if self.margin and self.relative_margin:
-            raise ConfigError("margin and relative_margin exclude each other; got both.")
+
+    @property
+    def bounds(self) -> Bounds:
+        """Values that are possible: percentages, and errors, which are not negative."""
+        if self.unit == "%":
+            return 0.0, 100.0
+        return (0.0, math.inf) if self.better == "lower" else (-math.inf, math.inf)
 
     @property
     def title(self) -> str:

@@ -1,21 +1,33 @@
 """A table of results in words: cells, verdicts, claims and facts become a `Document`."""
 
+import math
 from collections.abc import Iterable, Iterator
 
+from physml.reporting.claims import Gain
+from physml.reporting.comparison import BEST_OF, LEVELS, Margin
 from physml.reporting.document import NONE, Document, Grid, Reasons, References
 from physml.reporting.state import State
 from physml.reporting.stats import LEVEL, N_FOR_VERDICT, Published, Summary
 from physml.reporting.table import CellResult, Table, Yours
+from physml.reporting.table_claims import ClaimPart
 from physml.reporting.table_spec import Claim, Column
 
 RULE = (
-    f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run. "
-    "Tolerance: half the last printed digit, plus the paper's own interval where it prints sd and n, else "
-    "plus the margin of the column. `agrees`: our interval lies inside published ± tolerance; `better`, "
-    "`worse`: it lies outside, on that side; else `inconclusive`. "
-    f"No verdict below n = {N_FOR_VERDICT}. A published best of n is held against our best of n; where the "
-    "paper does not say what its number is (`mean or best?`), our mean is. "
-    "A claim is judged by the t-interval of differences between runs of equal split and seed."
+    f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run. Difference: ours - "
+    f"published, with its {LEVEL:.0%} interval (Welch; where no sd is printed, the spread of ours). "
+    f"`agrees`: the {LEVELS[1]:.0%} interval lies within ± margin, give or take half the last printed digit "
+    f"(two one-sided tests at {(1 - LEVELS[1]) / 2:.0%}); `differs`: it does not, and the {LEVEL:.0%} "
+    "interval leaves out 0; else `cannot be told apart`. Where "
+    "the paper does not say what its number is (`mean or best?`), it is read as a mean and as the best of "
+    f"{' and of '.join(map(str, BEST_OF))}; readings with different outcomes are `not decidable`. With "
+    "settings that were searched or chosen here the words are `reached`, `exceeded` and `not reached by our "
+    "search`: they say nothing against the paper. A number that the paper quotes from other work is context. "
+    f"No verdict below n = {N_FOR_VERDICT}."
+)
+CLAIM_RULE = (
+    "Claims: paired differences between runs of equal split and seed, averaged over the starts of a split; "
+    "p-values corrected for all comparisons of the table (Holm). `contradicted` is said only where both rows "
+    "have settings of the paper or its code."
 )
 HEADS = (
     "model",
@@ -24,20 +36,23 @@ HEADS = (
     "runs",
     "95 % interval",
     "best",
-    "delta",
-    "state",
+    "difference",
+    "settings",
+    "outcome",
     "parameters",
     "time, per step",
 )
-FOLDED = ((0, 8), (1, 6), (2, 4), (3, 5), (7, 9))  # which of HEADS stand above each other where it is narrow
+FOLDED = ((0, 9), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
 TEX_HEADS = (
     ("Model", 0), ("Published", 1), ("Ours", 2), ("Runs", 3), (r"95\,\% interval", 4), ("Best", 5),
-    ("State", 7), ("Parameters", 8),
+    ("Settings", 7), ("Outcome", 8), ("Parameters", 9),
 )  # fmt: skip
 CSV_HEADS = (
     "table", "row", "column", "metric", "unit", "better", "protocol", "experiment",
     "published", "published_sd", "published_n", "published_statistic",
-    "mean", "sd", "n", "low", "high", "best", "done", "wanted", "delta", "tolerance", "state",
+    "mean", "sd", "n", "low", "high", "within_low", "within_high", "best", "done", "wanted", "settings",
+    "gain", "gain_low", "gain_high", "margin", "readings", "state",
+    "reference", "over", "over_low", "over_high",
     "parameters", "parameters_printed", "train_s", "ms_per_step",
 )  # fmt: skip
 
@@ -67,7 +82,8 @@ def document(table: Table) -> Document:
 
 
 def decimals(table: Table, column: Column) -> int:
-    """The digits after the point: two more than the paper prints in this column, or in this unit."""
+    """The digits after the point: two of the smallest spread, but not fewer than the paper prints in this
+    column (or in this unit), and at most two more."""
     if column.decimals is not None:
         return column.decimals
     alike = [c.key for c in table.spec.columns if c.unit == column.unit]
@@ -76,8 +92,13 @@ def decimals(table: Table, column: Column) -> int:
         found = (cell.published for cell in table.cells if cell.column in keys)
         return [p.digits for p in found if p is not None and p.digits is not None]
 
+    spreads = [cell.summary.sd for cell in table.column(column.key) if cell.summary and cell.summary.sd]
+    meant = 1 - math.floor(math.log10(min(spreads))) if spreads else None
     digits = printed([column.key]) or printed(alike)
-    return max(digits) + 2 if digits else 4
+    if not digits:
+        return 4 if meant is None else min(6, max(0, meant))
+    least = max(digits)
+    return least + 2 if meant is None else min(least + 2, max(least, meant))
 
 
 def published_text(published: Published | None) -> str:
@@ -108,14 +129,22 @@ def interval_text(summary: Summary | None, places: int) -> str:
     return f"[{summary.low:.{places}f}, {summary.high:.{places}f}]"
 
 
-def delta_text(cell: CellResult, places: int) -> str:
-    if cell.delta is None or cell.published is None:
+def difference_text(cell: CellResult, column: Column, places: int) -> str:
+    """Ours - published with its interval, the widest of all readings."""
+    found = cell.comparison
+    if found is None:
         return NONE
-    text = _signed(cell.delta, f".{places}f")
-    if not cell.published.value:
+    low, high = min(r.low for r in found.readings), max(r.high for r in found.readings)
+    if column.better == "lower":
+        return gain_text(-found.delta, -high, -low, places)
+    return gain_text(found.delta, low, high, places)
+
+
+def gain_text(mean: float, low: float | None, high: float | None, places: int) -> str:
+    text = _signed(mean, f".{places}f")
+    if low is None or high is None:
         return text
-    share = cell.delta / cell.published.value
-    return f"{text} ({_signed(share, '.0%' if abs(share) >= 0.1 else '.1%')})"
+    return f"{text} [{_signed(low, f'.{places}f')}, {_signed(high, f'.{places}f')}]"
 
 
 def _signed(value: float, form: str) -> str:
@@ -144,7 +173,7 @@ def span_text(seconds: float) -> str:
 
 
 def time_text(cell: CellResult) -> str:
-    """The mean over runs of the whole training, and of one step."""
+    """The median over runs of the whole training (CPU seconds, where recorded), and of one step."""
     if cell.train_s is None or cell.ms_per_step is None:
         return NONE
     return f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}"
@@ -167,7 +196,8 @@ def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
                 f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
                 interval_text(cell.summary, places),
                 NONE if cell.summary is None else f"{cell.summary.best:.{places}f}",
-                delta_text(cell, places),
+                difference_text(cell, column, places),
+                NONE if cell.settings is None else str(cell.settings),
                 reasons.short(cell.state),
                 params_text(cell),
                 time_text(cell),
@@ -184,13 +214,13 @@ def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
 def _yours_line(mine: Yours, places: int) -> tuple[str, ...]:
     split = f", split {mine.split}" if mine.split else ""
     value = NONE if mine.value is None else f"{mine.value:.{places}f}"
-    gaps = [NONE] * (len(HEADS) - 8)
+    gaps = [NONE] * (len(HEADS) - 9)
     label = f"your run (seed {mine.seed}{split})"
-    return (label, NONE, value, "1", NONE, NONE, NONE, str(mine.state), *gaps)
+    return (label, NONE, value, "1", NONE, NONE, NONE, NONE, str(mine.state), *gaps)
 
 
 def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
-    """Trivial references, one line each; least to greatest where rows were scored on different data."""
+    """Trivial predictions on the same splits, one line each; then each row's gain over the best of them."""
     for name, scores in table.references.items():
         line = [name]
         for column in table.spec.columns:
@@ -198,9 +228,23 @@ def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
             if column.key not in scores:
                 line.append(NONE)
                 continue
-            low, high = (f"{value:.{places}f}" for value in scores[column.key])
-            line.append(low if low == high else f"{low} to {high}")
+            line.append(mean_text(scores[column.key], places))
         yield tuple(line)
+    for row in table.spec.rows:
+        cells = [next(c for c in table.column(k.key) if c.row == row.label) for k in table.spec.columns]
+        if any(cell.over for cell in cells):
+            texts = (
+                _over_text(cell, decimals(table, c))
+                for cell, c in zip(cells, table.spec.columns, strict=True)
+            )
+            yield f"{row.label}: gain", *texts
+
+
+def _over_text(cell: CellResult, places: int) -> str:
+    if cell.over is None:
+        return NONE
+    name, found = cell.over
+    return f"{gain_text(found.mean, found.low, found.high, places)} over {name}"
 
 
 def claim_lines(table: Table) -> list[str]:
@@ -213,15 +257,20 @@ def claim_lines(table: Table) -> list[str]:
     columns = {c.key: c for c in table.spec.columns}
     for part in table.claim:
         column = columns[part.column]
-        if part.gain is None:
-            text = "no comparable runs"
-        else:
-            places = decimals(table, column)
-            unit = f" in {column.unit}" if column.unit else ""
-            gain = f"gain {part.gain.mean:+.{places}f}, interval {interval_text(part.gain, places)}{unit}"
-            text = f"{part.verdict or 'no verdict'} ({gain}, n = {part.gain.n})"
+        text = "no comparable runs" if part.gain is None else _part_text(part, part.gain, column, table)
         lines.append(f"{part.text} ({column.key}): {text}")
     return lines
+
+
+def _part_text(part: ClaimPart, found: Gain, column: Column, table: Table) -> str:
+    places = decimals(table, column)
+    unit = f" in {column.unit}" if column.unit else ""
+    text = f"gain {gain_text(found.mean, found.low, found.high, places)}{unit}, n = {found.n}"
+    if part.p is not None:
+        text += f", p = {part.p:.2g}" if part.p >= 1e-4 else ", p < 0.0001"
+    if found.new_low is not None:
+        text += f"; on new splits {gain_text(found.mean, found.new_low, found.new_high, places)}"
+    return f"{part.verdict or 'no verdict'} ({text})"
 
 
 UNPROVEN = {
@@ -240,13 +289,19 @@ def fact_lines(table: Table) -> list[str]:
     splits = f"; splits {', '.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
     spread = "sd over splits of the mean over seeds" if spec.spread == "splits" else "sd over runs"
     lines = [f"Source: {spec.source}", f"Runs: seeds {seeds}{splits}; {spread}", f"Verdicts: {RULE}"]
-    for column in spec.columns:
-        if all(cell.published is None for cell in table.column(column.key)):
-            continue
-        if column.margin:
-            lines.append(f"Margin ({column.key}): {column.margin:g} {column.unit}".rstrip())
-        elif column.relative_margin:
-            lines.append(f"Margin ({column.key}): {column.relative_margin:.0%} of the published value")
+    if table.claim:
+        lines.append(CLAIM_RULE)
+    lines += [
+        f"Margin ({column.key}): {margin_text(column.margin, column.unit)}"
+        for column in spec.columns
+        if any(cell.published is not None for cell in table.column(column.key))
+    ]
+    if spec.spread == "splits" and any(cell.published for cell in table.cells):
+        lines.append(
+            "The paper's splits are the same as ours: the intervals here take both sides as independent, and "
+            "are wider than they need be"
+        )
+    lines += within_lines(table)
     protocols = ", ".join(f"{c.key}: {c.protocol}" for c in spec.columns)
     lines.append(f"Protocol: {protocols}")
     if facts.rules:
@@ -272,6 +327,26 @@ def fact_lines(table: Table) -> list[str]:
     return lines
 
 
+def margin_text(margin: Margin, unit: str) -> str:
+    """A margin with its reason; none: nothing can agree."""
+    parts = [f"{margin.value:g} {unit}".rstrip()] if margin.value else []
+    parts += [f"{margin.relative:.0%} of the published value"] if margin.relative else []
+    parts += [f"{margin.sds:g} printed standard deviations"] if margin.sds else []
+    return (
+        f"{' + '.join(parts)}, for {margin.reason}" if parts else "none declared, so that nothing can agree"
+    )
+
+
+def within_lines(table: Table) -> Iterator[str]:
+    """The intervals of means on just these splits, where a split has several starts."""
+    for column in table.spec.columns:
+        places = decimals(table, column)
+        cells = [cell for cell in table.column(column.key) if cell.within is not None]
+        texts = [f"{c.row} [{c.within[0]:.{places}f}, {c.within[1]:.{places}f}]" for c in cells if c.within]
+        if texts:
+            yield f"On these splits alone, random in the starts only ({column.key}): {'; '.join(texts)}"
+
+
 def _values(table: Table) -> Iterator[tuple[object, ...]]:
     """One line per row and column, in full precision. Trivial references are rows whose state is `trivial
     reference`."""
@@ -287,14 +362,22 @@ def _values(table: Table) -> Iterator[tuple[object, ...]]:
     for column in table.spec.columns:
         for cell in table.column(column.key):
             p, s = cell.published, cell.summary
+            found, over = cell.comparison, cell.over
+            within = cell.within or (None, None)
             yield line(
                 cell.row, column,
                 experiment=table.spec.cell(rows[cell.row], column).experiment,
                 published=p and p.value, published_sd=p and p.sd, published_n=p and p.n,
                 published_statistic=p and p.statistic,
                 mean=s and s.mean, sd=s and s.sd, n=s and s.n, low=s and s.low, high=s and s.high,
-                best=s and s.best, done=cell.done, wanted=cell.wanted, delta=cell.delta,
-                tolerance=cell.tolerance, state=cell.state, parameters=cell.params_ours,
+                within_low=within[0], within_high=within[1],
+                best=s and s.best, done=cell.done, wanted=cell.wanted, settings=cell.settings,
+                gain=found and found.delta, gain_low=found and min(r.low for r in found.readings),
+                gain_high=found and max(r.high for r in found.readings),
+                margin=p and column.margin.of(p),
+                readings=found and "; ".join(f"{r.assumption}: {r.outcome}" for r in found.readings),
+                state=cell.state, reference=over and over[0], over=over and over[1].mean,
+                over_low=over and over[1].low, over_high=over and over[1].high, parameters=cell.params_ours,
                 parameters_printed=cell.params_paper, train_s=cell.train_s, ms_per_step=cell.ms_per_step,
             )  # fmt: skip
             for mine in cell.yours:
@@ -302,5 +385,12 @@ def _values(table: Table) -> Iterator[tuple[object, ...]]:
                 yield line(label, column, best=mine.value, state=mine.state)
         for name, scores in table.references.items():
             if column.key in scores:
-                low, high = scores[column.key]
-                yield line(name, column, low=low, high=high, state="trivial reference")
+                score = scores[column.key]
+                known = {
+                    "mean": score.mean,
+                    "sd": score.sd,
+                    "n": score.n,
+                    "low": score.low,
+                    "high": score.high,
+                }
+                yield line(name, column, **known, state="trivial reference")

@@ -21,7 +21,6 @@ from physml.paths import CONF, ROOT
 from physml.records.schema import SCHEMA
 from physml.reporting import table_spec as tables
 from physml.reporting.document import FORMS, Screen, write
-from physml.reporting.stats import N_FOR_VERDICT
 from physml.reporting.table import Table, collect, table_state
 from physml.reporting.table_spec import TableSpec
 from physml.reporting.table_text import HEADS, claim_lines, document, fact_lines
@@ -68,18 +67,33 @@ def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any)
     return made | changes
 
 
+SEARCHED = {"kind": "searched-here", "note": "Random search: 24 trials."}
 PUBLISHED = {"value": 1.0, "digits": 1, "statistic": "mean", "n": 5}
 
 # Row label -> (experiment's records, state in the column `official`). Values are in units of 1e-2.
 STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "agrees": ([record("t/agrees", k, v) for k, v in enumerate([0.0099, 0.0099, 0.00991])], "agrees"),
-    "better": ([record("t/better", k, v) for k, v in enumerate([0.0050, 0.0051, 0.0052])], "better"),
-    "worse": ([record("t/worse", k, v) for k, v in enumerate([0.0150, 0.0151, 0.0152])], "worse"),
-    "inconclusive": (
-        [record("t/inconclusive", k, v) for k, v in enumerate([0.0080, 0.0100, 0.0120])],
-        "inconclusive",
+    "better": ([record("t/better", k, v) for k, v in enumerate([0.0050, 0.0051, 0.0052])], "differs: better"),
+    "worse": ([record("t/worse", k, v) for k, v in enumerate([0.0150, 0.0151, 0.0152])], "differs: worse"),
+    "apart": (
+        [record("t/apart", k, v) for k, v in enumerate([0.0080, 0.0100, 0.0120])],
+        "cannot be told apart",
     ),
-    "partial": ([record("t/partial", k, 0.01) for k in range(2)], "partial 2/3"),
+    "reached": (
+        [record("t/reached", k, 0.0099 + k * 1e-6, provenance=SEARCHED) for k in range(3)],
+        "reached",
+    ),
+    "missed": (
+        [record("t/missed", k, 0.0150 + k * 1e-4, provenance=SEARCHED) for k in range(3)],
+        "not reached by our search (24 trials)",
+    ),
+    "undecidable": (
+        [record("t/undecidable", k, v) for k, v in enumerate([0.0090, 0.0095, 0.0100])],
+        "not decidable: mean of any number, spread as ours: cannot be told apart; best of 5, spread as ours: "
+        "cannot be told apart; best of 10, spread as ours: better",
+    ),
+    "context": ([record("t/context", k, 0.0150 + k * 1e-4) for k in range(3)], "context: theirs better"),
+    "partial": ([record("t/partial", k, 0.01) for k in range(2)], "partial 2/3: n = 2, no verdict"),
     "missing": ([], "missing"),
     "preempted": ([record("t/preempted", 0, None, status="preempted", metrics=None)], "missing"),
     "running": ([record("t/running", 0, 0.01)], "running"),
@@ -132,9 +146,9 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "best of 2": (
         [record("t/best of 2", k, v) for k, v in enumerate([0.0099, 0.012, 0.0010])],
-        f"no verdict below n = {N_FOR_VERDICT}",
+        "cannot be told apart",
     ),
-    "best of 9": ([record("t/best of 9", k, 0.0099) for k in range(3)], "partial 3/9"),
+    "best of 9": ([record("t/best of 9", k, 0.0099 + k * 1e-6) for k in range(3)], "agrees"),
     "quoted": ([], "quoted: Somebody 2020"),
     "printed only": ([], "not run here"),
     "nothing": ([], "no printed number, not run"),
@@ -148,6 +162,8 @@ CELLS: dict[str, dict[str, Any]] = {
     "other settings": {"published": PUBLISHED, "not_comparable": "settings"},
     "best of 2": {"published": {"value": 1.0, "digits": 1, "statistic": "best", "n": 2}},
     "best of 9": {"published": {"value": 1.0, "digits": 1, "statistic": "best", "n": 9}},
+    "undecidable": {"published": {"value": 1.0, "digits": 2}},
+    "context": {"published": {**PUBLISHED, "quoted": "Somebody 2020"}},
     "quoted": {"published": {"value": 83.8, "digits": 1, "sd": 3.0, "quoted": "Somebody 2020"}},
     "printed only": {"published": {"value": 1.2, "digits": 1}},
     "extra": {},
@@ -183,7 +199,7 @@ def content() -> dict[str, Any]:
                 "key": "official",
                 "metric": "test/rmse_last128",
                 "protocol": "official",
-                "relative_margin": 0.05,
+                "margin": {"relative": 0.05, "reason": "a test"},
                 **SCALED,
             },
             {"key": "clean", "label": "all of test", "metric": "test/rmse", "protocol": "clean", **SCALED},
@@ -240,22 +256,10 @@ def test_a_metric_may_have_another_protocol_than_its_run() -> None:
     assert cell.summary is not None and cell.summary.mean == pytest.approx(0.99, abs=1e-3)
 
 
-def test_a_best_of_n_is_held_against_our_first_n() -> None:
-    rmse = [0.0099, 0.012, 0.013, 0.0010, 0.0011]
-    records = [record("t/best of 3", k, v) for k, v in enumerate(rmse)]
-    cells = {"official": {"published": {"value": 1.0, "digits": 1, "statistic": "best", "n": 3}}}
-    rows = [{"label": "a", "experiment": "t/best of 3", "cells": cells}]
-    table = collect(spec(rows=rows, claim=None, seeds=[0, 1, 2, 3, 4]), ids("t/best of 3"), records)
-    cell = table.column("official")[0]
-    assert cell.summary is not None and cell.summary.best == pytest.approx(0.101)  # of all five
-    assert cell.delta == pytest.approx(0.99 * 1.01 - 1.0)  # of the first three
-    assert str(cell.state) == "agrees"
-
-
 def test_no_verdict_below_three_seeds() -> None:
     made = spec(seeds=[0, 1])
     table = collect(made, ids("t/agrees"), STATES["agrees"][0])
-    assert str(table.column("official")[0].state) == f"no verdict below n = {N_FOR_VERDICT}"
+    assert str(table.column("official")[0].state) == "n = 2, no verdict"
 
 
 def test_runs_of_other_seeds_and_splits_do_not_count() -> None:
@@ -286,6 +290,7 @@ def test_a_claim_ignores_what_is_not_comparable() -> None:
     table = synthetic()
     verdicts = [part.verdict for part in table.claim]
     assert verdicts == ["holds", None, "contradicted"]
+    assert table.claim[0].p is not None and table.claim[1].p is None
     assert table.claim_verdict == "contradicted"
     assert "no comparable runs" in claim_lines(table)[2]
 
@@ -299,14 +304,18 @@ def test_splits_have_their_own_spread() -> None:
     assert cell.summary.sd == pytest.approx(1.0)
 
 
-def test_references_are_scaled_and_ranged() -> None:
+def test_references_are_scaled_and_vary_over_splits_only() -> None:
     records = [
-        record("t/agrees", 0, 0.01),
-        record("t/better", 0, 0.01, references={"constant": {"rmse": 0.7}}),
+        record("t/agrees", k, 0.01, split=j, references={"constant": {"rmse": 0.5 + 0.1 * j}})
+        for j in range(2)
+        for k in range(2)
     ]
-    table = collect(spec(), ids("t/agrees", "t/better"), records)
-    assert table.references["constant"] == {"official": (50.5, 50.5), "clean": (50.0, 70.0)}
-    assert table.references["persistence"] == {"clean": (7.9, 7.9)}
+    table = collect(spec(splits=[0, 1], seeds=[0, 1], spread="splits"), ids("t/agrees"), records)
+    score = table.references["constant"]["clean"]
+    assert (score.n, score.mean) == (2, pytest.approx(55.0)) and score.sd == pytest.approx(50**0.5)
+    cell = next(c for c in table.column("clean") if c.row == "agrees")
+    assert cell.over is not None and cell.over[0] == "constant"
+    assert cell.over[1].mean == pytest.approx(54.0) and cell.over[1].n == 2
 
 
 def test_uncommitted_code_and_choice_by_test_are_told() -> None:
@@ -322,7 +331,7 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
     state = table_state(synthetic())
     wanted = len({row.experiment for row in spec().rows if row.experiment}) * 3
     assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{wanted} runs; ")
-    assert "1 worse" in state and "1 agrees" in state and "2 not comparable: short budget" in state
+    assert "1 differs: worse" in state and "2 agrees" in state and "2 not comparable: short budget" in state
 
 
 # --- rendering
@@ -403,8 +412,8 @@ def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str)
         ({"metric": "rmse"}, "metric must look like test/rmse"),
         ({"scale": 0}, "scale must be positive"),
         ({"better": "smaller"}, "better must be one of 'lower', 'higher'"),
-        ({"margin": 1.0, "relative_margin": 0.1}, "exclude each other"),
-        ({"margin": -1.0}, "margin must not be negative"),
+        ({"margin": {"value": 1.0}}, "reason must say why so much"),
+        ({"margin": {"value": -1.0, "reason": "x"}}, "margin: value must not be negative"),
         ({"scale": True}, "scale must be a number; got True"),
     ],
 )
@@ -433,7 +442,7 @@ def test_numbers_like_1e_2_are_numbers(tmp_path: Path) -> None:
     path.write_text(
         yaml.safe_dump(content() | {"seeds": [0]}).replace("1e-2", "'1e-2'").replace("0.05", "5e-2")
     )
-    assert tables.load_table(path).columns[0].relative_margin == 0.05
+    assert tables.load_table(path).columns[0].margin.relative == 0.05
 
 
 @pytest.mark.parametrize("ident", tables.table_ids(kind="runs"))

@@ -1,0 +1,64 @@
+"""Where the numbers of a table come from: code, machine, data, rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from physml.records.schema import Record
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The provenance printed below the table. Each field is a sorted list of the values that occur."""
+
+    commits: tuple[str, ...] = ()
+    dirty: int = 0  # how many runs were made on uncommitted code
+    devices: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()  # which epoch's weights count
+    dates: tuple[str, ...] = ()  # first and last day of the runs
+    shorts: tuple[str, ...] = ()
+    provenance: dict[str, str] = field(default_factory=dict)  # experiment -> kind
+    unproven: dict[str, tuple[str, ...]] = field(default_factory=dict)  # how a file was verified -> files
+
+
+def facts_of(records: Sequence[Record]) -> Facts:
+    def each(*path: str) -> tuple[str, ...]:
+        found = set()
+        for record in records:
+            value: Any = record
+            for key in path:
+                value = (value or {}).get(key)
+            if value is not None:
+                found.add(str(value))
+        return tuple(sorted(found))
+
+    days = sorted(day[:10] for day in each("ended"))
+    provenance = {
+        r["experiment"]: str(given["kind"])
+        for r in records
+        if (given := r.get("provenance")) and given.get("kind")
+    }
+    return Facts(
+        commits=each("code", "commit"),
+        dirty=sum(bool((r.get("code") or {}).get("dirty")) for r in records),
+        devices=each("machine", "device"),
+        precisions=each("precision"),
+        backends=each("backend"),
+        rules=each("selected", "rule"),
+        dates=tuple(dict.fromkeys(days[:1] + days[-1:])),
+        shorts=each("short"),
+        provenance=dict(sorted(provenance.items())),
+        unproven=_unproven(records),
+    )
+
+
+def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    """Data files whose bytes were not compared with a published checksum, by what was done instead."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        for file in record.get("data", {}).get("files", ()):
+            if (how := file.get("verified")) not in (None, "bytes", "fixture"):
+                found.setdefault(how, set()).add(file["name"])
+    return {how: tuple(sorted(names)) for how, names in sorted(found.items())}

@@ -1,0 +1,71 @@
+"""Ranks and interquartile means across columns, against what the literature prints and by property."""
+
+import numpy as np
+import pytest
+
+from physml.errors import InputError
+from physml.reporting.across import Ranks, interquartile_mean, mean_ranks
+
+
+def test_critical_differences_are_those_of_demsar() -> None:
+    # Demsar 2006, section 3.2.2: k = 4 classifiers on N = 14 data sets, q = 2.569, CD = 1.25
+    rng = np.random.default_rng(0)
+    scores = {name: list(rng.normal(size=14)) for name in "abcd"}
+    assert mean_ranks(scores, ["higher"] * 14).critical == pytest.approx(1.25, abs=0.005)
+
+
+def test_ranks_follow_the_direction_and_share_ties() -> None:
+    scores = {"a": [1.0] * 5, "b": [2.0] * 5, "c": [2.0] * 5, "d": [3.0] * 5}
+    assert mean_ranks(scores, ["lower"] * 5).mean == {"a": 1.0, "b": 2.5, "c": 2.5, "d": 4.0}
+    assert list(mean_ranks(scores, ["higher"] * 5).mean) == ["d", "b", "c", "a"]
+    mixed = mean_ranks(
+        {"a": [1, 1, 1, 1, 9.0], "b": [2, 2, 2, 2, 5.0], "c": [3, 3, 3, 3, 1.0]}, ["lower"] * 4 + ["higher"]
+    )
+    assert mixed.mean == {"a": 1.0, "b": 2.0, "c": 3.0}
+
+
+def test_equal_rows_are_one_group_and_far_ones_are_not() -> None:
+    ranks = Ranks({"a": 1.0, "b": 1.5, "c": 2.0, "d": 4.5, "e": 4.6}, 6, 0.01, 1.2)
+    assert ranks.groups() == [("a", "b", "c"), ("d", "e")]
+
+
+def test_alike_rows_are_seldom_told_apart() -> None:
+    rng = np.random.default_rng(1)
+    apart = 0
+    for _ in range(200):
+        found = mean_ranks({name: list(rng.normal(size=6)) for name in "abcde"}, ["higher"] * 6)
+        means = list(found.mean.values())
+        apart += means[-1] - means[0] > found.critical
+    assert apart / 200 <= 0.07
+
+
+@pytest.mark.parametrize(
+    ("scores", "n", "message"),
+    [
+        ({"a": [1.0] * 4, "b": [2.0] * 4, "c": [3.0] * 4}, 4, "at least 5 columns and 3 rows; got 4 and 3"),
+        ({"a": [1.0] * 5, "b": [2.0] * 5}, 5, "got 5 and 2"),
+        ({"a": [1.0] * 5, "b": [2.0] * 5, "c": [3.0]}, 5, "c has fewer"),
+    ],
+)
+def test_too_little_for_ranks_is_refused(scores: dict[str, list[float]], n: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        mean_ranks(scores, ["higher"] * n)
+
+
+def test_the_interval_of_the_interquartile_mean_holds_the_truth() -> None:
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(60):
+        found = interquartile_mean([list(mean + rng.normal(size=10)) for mean in (0.0, 0.0, 0.0)])
+        hits += found.low <= 0.0 <= found.high
+    assert hits / 60 >= 0.85
+
+
+def test_one_wild_run_hardly_moves_it() -> None:
+    rng = np.random.default_rng(3)
+    columns = [list(rng.normal(size=8)) for _ in range(4)]
+    tame = interquartile_mean(columns).mean
+    columns[0][0] = 1e6
+    assert abs(interquartile_mean(columns).mean - tame) < 0.5
+    with pytest.raises(InputError, match="at least two runs"):
+        interquartile_mean([[1.0], [1.0, 2.0]])

@@ -1,0 +1,114 @@
+"""Paired gains, Holm's correction and the verdicts of claims, against scipy and by property."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from physml.errors import InputError
+from physml.reporting.claims import ClaimVerdict, Gain, all_verdict, gain, holm, order_verdict, tie_verdict
+
+
+def test_a_paired_gain_takes_out_what_seeds_share() -> None:
+    rough = {(0, k): v for k, v in enumerate([5.0, 1.0, 9.0, 3.0])}
+    better = {at: value - 0.5 + 0.01 * at[1] for at, value in rough.items()}
+    found = gain(better, rough, "lower")
+    assert found.mean == pytest.approx(0.485)
+    assert order_verdict(found, found.p_value(), settled=True) == "holds"
+    back = gain(rough, better, "lower")
+    assert order_verdict(back, back.p_value(), settled=True) == "contradicted"
+    assert order_verdict(back, back.p_value(), settled=False) == "not seen with our settings"
+
+
+def test_p_values_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(0.8, 1.0, 8), rng.normal(0.0, 1.0, 8)
+    found = gain(dict(enumerate_runs(first)), dict(enumerate_runs(second)), "higher")
+    assert found.p_value() == pytest.approx(scipy.stats.ttest_rel(first, second).pvalue)
+    difference = first - second
+    below = scipy.stats.ttest_1samp(difference, 2.0, alternative="less").pvalue
+    above = scipy.stats.ttest_1samp(difference, -2.0, alternative="greater").pvalue
+    assert found.p_value(2.0) == pytest.approx(max(below, above))
+
+
+def enumerate_runs(values: np.ndarray) -> list[tuple[tuple[int, int], float]]:
+    return [((0, k), float(v)) for k, v in enumerate(values)]
+
+
+def test_starts_are_averaged_before_splits_are_paired() -> None:
+    first = {(j, k): 10.0 * j + k for j in range(4) for k in range(5)}
+    second = {(j, k): 10.0 * j + k - 1.0 - 0.1 * j for j in range(4) for k in range(5)}
+    found = gain(first, second, "higher", "splits", test_to_train=0.5)
+    assert found.n == 4  # not 20
+    differences = [1.0, 1.1, 1.2, 1.3]
+    assert found.mean == pytest.approx(1.15)
+    half = scipy.stats.t.ppf(0.975, 3) * np.std(differences, ddof=1)
+    assert found.high == pytest.approx(1.15 + half * math.sqrt(1 / 4))
+    assert found.new_high == pytest.approx(1.15 + half * math.sqrt(1 / 4 + 0.5))
+    assert gain(first, second, "higher").n == 20
+    assert gain(first, second, "higher").new_high is None
+
+
+def test_only_common_runs_are_paired() -> None:
+    found = gain({(0, 0): 1.0, (0, 7): 99.0}, {(0, 0): 2.0, (1, 0): 50.0}, "lower")
+    assert (found.n, found.mean, found.p_value()) == (1, 1.0, None)
+    with pytest.raises(InputError, match="share none"):
+        gain({(0, 0): 1.0}, {(0, 1): 1.0}, "lower")
+
+
+@given(st.dictionaries(st.integers(0, 30).map(str), st.floats(0, 1), max_size=12))
+def test_holm_keeps_the_order_and_never_lowers(p_values: dict[str, float]) -> None:
+    adjusted = holm(p_values)
+    assert adjusted.keys() == p_values.keys()
+    ranked = sorted(p_values, key=lambda key: p_values[key])
+    assert [adjusted[key] for key in ranked] == sorted(adjusted.values())
+    assert all(
+        p <= adjusted[key] <= min(1.0, p * len(p_values)) or adjusted[key] >= p for key, p in p_values.items()
+    )
+    if ranked:
+        assert adjusted[ranked[0]] == pytest.approx(min(1.0, p_values[ranked[0]] * len(ranked)))
+
+
+def test_equal_runs_are_a_tie() -> None:
+    found = gain({(0, k): 1.0 for k in range(5)}, {(0, k): 1.0 for k in range(5)}, "lower")
+    assert order_verdict(found, found.p_value(), settled=True) == "cannot be told apart"
+    assert tie_verdict(found, found.p_value(0.1), 0.1, settled=True) == "holds"
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "expected"),
+    [
+        (0.0, 0.1, "holds"),
+        (0.5, 0.1, "contradicted"),
+        (-0.5, 0.1, "contradicted"),
+        (0.1, 1.0, "cannot be told apart"),
+    ],
+)
+def test_tie(mean: float, sd: float, expected: str) -> None:
+    values = {(0, k): mean + sd * x for k, x in enumerate([-1.0, 0.0, 1.0, -1.0, 1.0])}
+    found = gain(values, {(0, k): 0.0 for k in range(5)}, "higher")
+    assert tie_verdict(found, found.p_value(0.2), 0.2, settled=True) == expected
+
+
+def test_no_verdict_below_three_pairs() -> None:
+    found = Gain(2, 1.0, 0.1, 0.5, 1.5)
+    assert order_verdict(found, found.p_value(), settled=True) is None
+    assert tie_verdict(found, found.p_value(5.0), 5.0, settled=True) is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (["holds", "holds"], "holds"),
+        (["holds", "cannot be told apart"], "cannot be told apart"),
+        (["not seen with our settings", "cannot be told apart"], "not seen with our settings"),
+        (["holds", None], None),
+        (["contradicted", None], "contradicted"),  # one is enough
+        ([], None),
+    ],
+)
+def test_a_claim_of_several_parts(parts: list[ClaimVerdict | None], expected: str | None) -> None:
+    assert all_verdict(parts) == expected

@@ -1,0 +1,144 @@
+"""Differences to printed numbers: intervals against scipy and by simulation, outcomes at every border."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from physml.errors import InputError
+from physml.reporting import stats
+from physml.reporting.comparison import Comparison, Margin, Outcome, Reading, best_quantile, compare
+from physml.reporting.stats import Published
+from physml.reporting.verdict import Settings, settings_of, verdict
+
+
+def test_with_a_printed_sd_the_interval_is_welchs() -> None:
+    rng = np.random.default_rng(1)
+    ours, theirs = rng.normal(1.0, 1.0, 9), rng.normal(0.0, 3.0, 9)
+    printed = Published(float(theirs.mean()), sd=float(theirs.std(ddof=1)), n=9, statistic="mean")
+    found = compare(stats.summarise(list(ours), "higher"), printed, 0.0, "higher")
+    expected = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    assert found is not None and len(found.readings) == 1
+    assert found.readings[0].low == pytest.approx(expected.low)
+    assert found.readings[0].high == pytest.approx(expected.high)
+
+
+def test_without_an_sd_the_spread_is_ours() -> None:
+    values = [1.0, 2.0, 4.0]
+    found = compare(stats.summarise(values, "higher"), Published(0.0, n=5, statistic="mean"), 0.0, "higher")
+    half = scipy.stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * math.sqrt(1 / 3 + 1 / 5)
+    assert found is not None and found.readings[0].high == pytest.approx(np.mean(values) + half)
+
+
+@pytest.mark.parametrize(("n", "k"), [(3, 5), (5, 10), (10, 10)])
+def test_quantiles_of_the_best_are_those_of_a_simulation(n: int, k: int) -> None:
+    rng = np.random.default_rng(n * 100 + k)
+    x = rng.normal(size=(200_000, n))
+    pivot = (rng.normal(size=(200_000, k)).max(axis=1) - x.mean(axis=1)) / x.std(axis=1, ddof=1)
+    for p in (0.05, 0.5, 0.95):
+        assert np.mean(pivot <= best_quantile(n, k, p)) == pytest.approx(p, abs=0.003)
+
+
+def test_the_best_of_one_is_one_more_run() -> None:
+    for n in (3, 10):
+        expected = scipy.stats.t.ppf(0.975, n - 1) * math.sqrt(1 + 1 / n)
+        assert best_quantile(n, 1, 0.975) == pytest.approx(expected, rel=1e-3)
+
+
+def test_rounding_widens_the_interval() -> None:
+    ours = stats.summarise([1.0, 2.0, 3.0], "higher")
+    exact = compare(ours, Published(2.0, sd=1.0, n=3), 0.0, "higher")
+    rounded = compare(ours, Published(2.0, digits=0, sd=1.0, n=3), 0.0, "higher")
+    assert exact is not None and rounded is not None
+    assert rounded.readings[0].low == pytest.approx(exact.readings[0].low - 0.5)
+
+
+def test_readings_of_a_number_whose_kind_is_unknown() -> None:
+    ours = stats.summarise([1.0, 1.1, 1.2, 1.3, 1.4], "higher")
+    names = [r.assumption.partition(",")[0] for r in compare(ours, Published(1.5), 0, "higher").readings]  # type: ignore[union-attr]
+    assert names == ["mean of any number", "best of 5", "best of 10"]
+    best = compare(ours, Published(1.5, statistic="best", n=7), 0.0, "higher")
+    assert best is not None and [r.assumption for r in best.readings] == ["best of 7, spread as ours"]
+
+
+def test_readings_that_disagree_are_not_decidable() -> None:
+    ours = stats.summarise([1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0], "higher")
+    found = compare(ours, Published(0.99), 0.0, "higher")  # low for a best of 10, usual for a mean
+    assert found is not None and found.outcome == "not decidable"
+    assert {r.outcome for r in found.readings} == {"cannot be told apart", "better"}
+
+
+def test_a_significant_difference_inside_the_margin_agrees() -> None:
+    ours = stats.summarise([1.00, 1.001, 0.999, 1.0], "higher")
+    printed = Published(0.99, sd=0.001, n=10, statistic="mean")
+    assert compare(ours, printed, 0.0, "higher").outcome == "better"  # type: ignore[union-attr]
+    assert compare(ours, printed, 0.1, "higher").outcome == "agrees"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.1]])
+def test_no_comparison_below_three_runs(values: list[float]) -> None:
+    assert compare(stats.summarise(values, "lower"), Published(1.0, digits=1), 0.5, "lower") is None
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(0.1, 10), min_size=3, max_size=8),
+    st.floats(0.1, 10),
+    st.floats(0, 2),
+    st.sampled_from(["mean", "unknown"]),
+)
+def test_mirroring_changes_nothing(
+    values: list[float], printed: float, margin: float, statistic: stats.Statistic
+) -> None:
+    lower = compare(
+        stats.summarise(values, "lower"), Published(printed, statistic=statistic), margin, "lower"
+    )
+    mirror = stats.summarise([-v for v in values], "higher")
+    higher = compare(mirror, Published(-printed, statistic=statistic), margin, "higher")
+    assert lower is not None and higher is not None and lower.outcome == higher.outcome
+
+
+def test_a_margin_needs_a_reason_and_no_sign() -> None:
+    assert Margin(value=0.1, relative=0.1, sds=1.0, reason="x").of(Published(2.0, sd=0.5)) == pytest.approx(
+        0.8
+    )
+    with pytest.raises(InputError, match="reason must say why"):
+        Margin(value=0.1)
+    with pytest.raises(InputError, match="relative must not be negative"):
+        Margin(relative=-0.1, reason="x")
+
+
+def outcome(word: Outcome) -> Comparison:
+    return Comparison(0.0, (Reading("mean of 5", -1.0, 1.0, word),))
+
+
+SEARCHED = Settings("searched here", 24)
+WORDS = [
+    ("agrees", "agrees", "reached", "context: alike"),
+    ("better", "differs: better", "exceeded", "context: ours better"),
+    ("worse", "differs: worse", "not reached by our search (24 trials)", "context: theirs better"),
+    ("cannot be told apart", "cannot be told apart", "cannot be told apart", "context: cannot be told apart"),
+]
+
+
+@pytest.mark.parametrize(("found", "settled", "searched", "quoted"), WORDS)
+def test_words_accuse_no_more_than_settings_permit(
+    found: Outcome, settled: str, searched: str, quoted: str
+) -> None:
+    for kind in ("published", "official code"):
+        assert str(verdict(outcome(found), Settings(kind), quoted=False)) == settled  # type: ignore[arg-type]
+    assert str(verdict(outcome(found), SEARCHED, quoted=False)) == searched
+    assert str(verdict(outcome(found), SEARCHED, quoted=True)) == quoted
+    if found == "worse":
+        assert str(verdict(outcome(found), Settings("own"), quoted=False)) == "not reached with our settings"
+
+
+def test_settings_are_those_of_the_record() -> None:
+    assert str(settings_of({"kind": "paper"})) == "published"
+    assert str(settings_of({"kind": "official-code"})) == "official code"
+    assert str(settings_of({"kind": "searched-here", "trials": 60, "seeds": 3})) == "searched: 60 x 3"
+    assert str(settings_of({"kind": "own", "note": "24 trials of another row"})) == "chosen here"
+    assert settings_of(None).settled is False

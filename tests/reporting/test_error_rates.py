@@ -1,0 +1,116 @@
+"""How often the rule of verdicts is wrong when the truth is known: the rates of docs/verdicts.md.
+
+`python tests/reporting/test_error_rates.py` prints the table of docs/verdicts.md anew.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from physml.paths import ROOT
+from physml.reporting.comparison import Outcome, compare
+from physml.reporting.stats import Published, summarise
+
+REPEATS = 1000
+MARGIN = 1.25  # printed standard deviations
+
+
+@dataclass(frozen=True)
+class Case:
+    """A paper that trains k runs of spread `spread` (ours: 1) and prints so much of them."""
+
+    text: str
+    k: int
+    best: bool = False
+    prints_sd: bool = False
+    prints_n: bool = True
+    says_which: bool = True
+    spread: float = 1.0
+
+    def published(self, rng: np.random.Generator) -> Published:
+        values = rng.normal(0.0, self.spread, self.k)
+        return Published(
+            float(values.max() if self.best else values.mean()),
+            sd=float(values.std(ddof=1)) if self.prints_sd else None,
+            n=self.k if self.prints_n else None,
+            statistic=("best" if self.best else "mean") if self.says_which else "unknown",
+        )
+
+
+EQUAL = [
+    *(Case(f"mean, sd and n = {k}", k, prints_sd=True) for k in (3, 5, 10)),
+    Case("mean and sd, n unsaid (5)", 5, prints_sd=True, prints_n=False),
+    Case("mean of 5, no sd", 5),
+    Case("mean, n unsaid (5), no sd", 5, prints_n=False),
+    *(Case(f"best of {k}", k, best=True) for k in (5, 10)),
+    *(Case(f"best, n unsaid ({k})", k, best=True, prints_n=False) for k in (5, 10)),
+    *(Case(f"unsaid which (mean of {k})", k, prints_n=False, says_which=False) for k in (1, 5, 10)),
+    *(Case(f"unsaid which (best of {k})", k, True, prints_n=False, says_which=False) for k in (5, 10)),
+]
+UNEQUAL = [
+    *(Case(f"mean, sd and n = 5, spread x{s:g}", 5, prints_sd=True, spread=s) for s in (0.5, 2.0)),
+    *(Case(f"mean of 5, no sd, spread x{s:g}", 5, spread=s) for s in (0.5, 2.0)),
+    *(Case(f"best of 5, spread x{s:g}", 5, best=True, spread=s) for s in (0.5, 2.0)),
+]
+OUTCOMES: tuple[Outcome, ...] = ("agrees", "better", "worse", "cannot be told apart", "not decidable")
+
+
+def rates(case: Case, n: int, shift: float = 0.0, margin: float = MARGIN) -> dict[Outcome, float]:
+    """The share of each outcome when our n runs have the mean `shift` and theirs 0."""
+    rng = np.random.default_rng([n, case.k, round(100 * case.spread), round(100 * abs(shift))])
+    found: Counter[Outcome] = Counter()
+    for _ in range(REPEATS):
+        ours = summarise(list(rng.normal(shift, 1.0, n)), "higher")
+        comparison = compare(ours, case.published(rng), margin, "higher")
+        assert comparison is not None
+        found[comparison.outcome] += 1
+    return {outcome: found[outcome] / REPEATS for outcome in OUTCOMES}
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("case", EQUAL, ids=lambda case: case.text)
+def test_equal_methods_are_seldom_told_apart(case: Case, n: int) -> None:
+    found = rates(case, n, margin=0.0)  # a margin only turns some of them into agreement
+    assert found["better"] + found["worse"] <= 0.07
+
+
+def test_equal_methods_agree_and_different_ones_differ() -> None:
+    case = Case("mean, sd and n = 10", 10, prints_sd=True)
+    assert rates(case, 10)["agrees"] >= 0.60
+    assert rates(case, 10, shift=2.0)["better"] >= 0.80
+    assert rates(case, 10, shift=-2.0)["worse"] >= 0.80
+
+
+def table() -> list[str]:
+    """The lines of docs/verdicts.md: shares in per cent."""
+    columns: list[tuple[str, Callable[[Case, int], float]]] = [
+        ("agrees", lambda case, n: rates(case, n)["agrees"]),
+        ("better", lambda case, n: rates(case, n, margin=0.0)["better"]),
+        ("worse", lambda case, n: rates(case, n, margin=0.0)["worse"]),
+        ("not decidable", lambda case, n: rates(case, n, margin=0.0)["not decidable"]),
+        ("2 sd better: found", lambda case, n: rates(case, n, 2.0)["better"]),
+    ]
+    lines = [f"| the paper prints | our n | {' | '.join(name for name, _ in columns)} |"]
+    lines.append("| --- | --- |" + " --- |" * len(columns))
+    for case in [*EQUAL, *UNEQUAL]:
+        for n in (3, 5, 10):
+            numbers = " | ".join(f"{100 * rate(case, n):.0f}" for _, rate in columns)
+            lines.append(f"| {case.text} | {n} | {numbers} |")
+    return lines
+
+
+def test_the_docs_print_a_rate_for_every_case() -> None:
+    page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    for case in [*EQUAL, *UNEQUAL]:
+        assert page.count(f"| {case.text} | ") == 3, case.text
+    case = EQUAL[2]
+    found = round(100 * rates(case, 10)["agrees"])
+    (line,) = (text for text in page.splitlines() if text.startswith(f"| {case.text} | 10 | "))
+    assert abs(int(line.split("|")[3]) - found) <= 1
+
+
+if __name__ == "__main__":
+    print("\n".join(table()))
