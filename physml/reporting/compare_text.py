@@ -269,8 +269,9 @@ def _line(one: RowComparison) -> tuple[str, ...]:
 def _runs(one: RowComparison) -> Section:
     """The runs, side by side; of more than 30, how their differences lie."""
     places = _places(one)
-    heading = f"{one.column.title}: {one.column.metric}, {one.column.better} is better, runs of equal split"
-    heading += " and seed"
+    column = one.column
+    title = column.title if column.title == column.metric else f"{column.title}: {column.metric}"
+    heading = f"{title}, {column.better} is better, runs of equal split and seed"
     if len(one.pairs) > LONGEST:
         values = sorted(pair.difference for pair in one.pairs)
         counts = [sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values)]

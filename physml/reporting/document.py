@@ -182,9 +182,9 @@ def latex(document: Document) -> str:
         for name, *others in section.lines:
             pairs = zip(section.heads[1:], others, strict=True)
             out.append(whole(f"{tex(name)}: {tex('; '.join(map(' '.join, pairs)))}"))
-        out += [whole(tex(line)) for line in section.below]
     out += [r"\bottomrule", r"\end{tabular}", ""]
-    out += [rf"{tex(line)}\\" for line in (*document.reasons, *document.claim, *document.facts)]
+    below = [line for section in document.sections for line in section.below]
+    out += [rf"{tex(line)}\\" for line in (*document.reasons, *document.claim, *below, *document.facts)]
     return "\n".join([*out, r"\end{table}"]) + "\n"
 
 

@@ -77,7 +77,8 @@ def direction(metric: str, of: Iterable[Runs] = ()) -> Better | None:
         return "lower"
     for runs in of:
         for record in runs.finished.values():
-            rule = str((record.get("selected") or {}).get("rule"))
+            selected = record.get("selected")
+            rule = selected["rule"] if selected else ""
             if rule.endswith(f"valid/{name}") and rule.startswith(("min ", "max ")):
                 return "lower" if rule.startswith("min ") else "higher"
     return None
