@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from physml.reporting.across import Middle
+from physml.reporting.across import Middle, Ranks
 from physml.reporting.document import NONE, Section, letters
 from physml.reporting.stats import LEVEL
 from physml.reporting.table_ranks import FEWEST_ROWS, Ranking
 
 MEAN_RANK = "mean rank"  # the state of a row's line in the CSV file
+TOO_FEW = f"None: fewer than {FEWEST_ROWS} rows have all comparable runs in all of these columns"
 RULE = (
     "Ranked by their means in each column, 1 the best; rows of one group are not told apart at 5 %: their "
     "mean ranks differ by no more than the critical difference (Nemenyi's test; Demsar 2006)."
@@ -23,31 +24,41 @@ def sections(ranking: Ranking | None) -> tuple[Section, ...]:
     heading = f"Mean ranks over {len(ranking.columns)} columns: {titles}"
     ranks = ranking.ranks
     if ranks is None:
-        few = f"None: fewer than {FEWEST_ROWS} rows have all comparable runs in all of these columns"
-        return (Section(heading, (), (), (few, *_left_out(ranking))),)
+        return (Section(heading, (), (), (TOO_FEW, *_left_out(ranking))),)
     groups = ranks.groups()
     unit = ranking.columns[0].unit
     heads: tuple[str, ...] = ("model", MEAN_RANK, "groups")
     if ranking.middle:
         heads = (*heads, f"interquartile mean{f' [{unit}]' if unit else ''}", f"{_percent(LEVEL)} interval")
     places = _places(ranking.middle.values())
-    lines = []
+    found = []
     for row, rank in ranks.mean.items():
         within = [letters(i) for i, group in enumerate(groups) if row in group]
         line = (row, f"{rank:.2f}", " ".join(within) or NONE)
-        lines.append((*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line)
-    below = [
-        f"Critical difference {ranks.critical:.2f}; Friedman's test of `all rows are alike`: "
-        f"{'p < 0.0001' if ranks.p < 1e-4 else f'p = {ranks.p:.2g}'}",
-        RULE,
-    ]
+        found.append((*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line)
+    below = [tests_text(ranks), RULE]
     if ranking.middle:
         starts = ", each split averaged over its starts" if ranking.spread == "splits" else ""
         below.append(
             f"Interquartile mean: the middle half of all runs of these columns{starts}; its interval draws "
             "runs anew within each column (Agarwal et al. 2021)."
         )
-    return (Section(heading, heads, tuple(lines), (*below, *_left_out(ranking))),)
+    return (Section(heading, heads, tuple(found), (*below, *_left_out(ranking))),)
+
+
+def tests_text(ranks: Ranks) -> str:
+    p = "p < 0.0001" if ranks.p < 1e-4 else f"p = {ranks.p:.2g}"
+    return f"Critical difference {ranks.critical:.2f}; Friedman's test of `all rows are alike`: {p}"
+
+
+def lines(ranking: Ranking) -> Iterator[str]:
+    """A line for each ranked row, the best first, and one for those without a rank."""
+    if ranking.ranks is None:
+        yield TOO_FEW
+    else:
+        yield from (f"{row}: mean rank {rank:.2f}" for row, rank in ranking.ranks.mean.items())
+        yield tests_text(ranking.ranks)
+    yield from _left_out(ranking)
 
 
 def _percent(share: float) -> str:

@@ -279,3 +279,14 @@ def parse_row(text: str) -> Row:
 
 def with_rows(spec: TableSpec, rows: Iterable[Row]) -> TableSpec:
     return dataclasses.replace(spec, rows=(*spec.rows, *rows))
+
+
+def only_ranked(spec: TableSpec) -> TableSpec:
+    """The ranked columns alone, and the rows with an experiment in each of them."""
+    columns = tuple(column for column in spec.columns if column.key in spec.ranks)
+    rows = (
+        dataclasses.replace(row, cells={key: cell for key, cell in row.cells.items() if key in spec.ranks})
+        for row in spec.rows
+        if all(spec.cell(row, column).experiment for column in columns)
+    )
+    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None)
