@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from physml.cli import main
+from physml.paths import ROOT
 from physml.records import record
 from physml.records.record import Place
 
 Said = tuple[int, str, str]
+TABLE = ("--table", "graphcon-2")
 
 
 @pytest.fixture
@@ -66,6 +68,14 @@ def test_two_rows_of_a_table(physml: Callable[..., Said]) -> None:
     assert Path("it.md").read_text().startswith("# graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
 
 
+def test_the_output_in_the_docs_is_the_real_one(physml: Callable[..., Said]) -> None:
+    _, out, _ = physml("compare", "GraphCON-GCN", "MLP", *TABLE)
+    page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    shown = page.partition("```text\ngraphcon-2: ")[2].partition("\n```")[0]
+    real = "\n".join(line.rstrip() for line in out.splitlines())
+    assert shown and real.startswith(f"graphcon-2: {shown}")
+
+
 def test_columns_without_runs_are_named(physml: Callable[..., Said]) -> None:
     code, out, _ = physml("compare", "G2-GAT, mean over heads", "G2-GAT", "--table", "g2-2")
     assert code == 0
@@ -103,9 +113,6 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
         "needs finished runs of both rows with equal split and seed; they share no run of equal split and "
         "seed: mine-a has split 0, seeds 0-1; mine-b has split 0, seeds 3-4. Train more with physml run"
     ) in err
-
-
-TABLE = ("--table", "graphcon-2")
 
 
 @pytest.mark.parametrize(
