@@ -208,7 +208,8 @@ def _percent(share: float) -> str:
 def _unit(column: Column) -> str:
     if column.unit == "%":
         return " points"
-    return f" {column.unit}" if column.unit else ""
+    times = "× " if column.unit[:1].isdigit() else ""  # 0.04 × 1e-2
+    return f" {times}{column.unit}" if column.unit else ""
 
 
 def _noun(one: RowComparison, n: int) -> str:
