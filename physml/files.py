@@ -2,13 +2,16 @@
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -50,7 +53,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def sync(path: Path) -> None:
-    """What was written to a file is on the disk."""
+    """Wait until the content of a file is on the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -121,3 +124,19 @@ def fingerprint(path: Path | os.DirEntry[str]) -> str:
     except FileNotFoundError:
         return ""
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ino} {found.st_dev}"
+
+
+def cached_by_file(read: Callable[[Path], T]) -> Callable[[Path], T]:
+    """`read(path)`, called again only once the file has changed. The result is shared: not to be altered."""
+    kept: dict[Path, tuple[str, T]] = {}
+
+    @functools.wraps(read)
+    def cached(path: Path) -> T:
+        state = fingerprint(path)
+        if not state:
+            return read(path)
+        if path not in kept or kept[path][0] != state:
+            kept[path] = state, read(path)
+        return kept[path][1]
+
+    return cached

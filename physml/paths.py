@@ -1,4 +1,4 @@
-"""Where things lie. Every root can be moved by an environment variable."""
+"""Folders. Every root can be moved by an environment variable."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def expanded(text: str) -> Path:
 
 
 def results_root() -> Path:
-    """Where new records, tables and figures go: $PHYSML_RESULTS, else results/ of the checkout.
+    """The folder of new records, tables and figures: $PHYSML_RESULTS, else results/ of the checkout.
 
     Without a checkout, of an installed wheel: results/ of the working folder.
     """
@@ -32,12 +32,12 @@ def results_root() -> Path:
 
 
 def results_roots() -> list[Path]:
-    """Where records are read: the root for new ones, and that of the checkout or the working folder."""
+    """The folders of records to read: the root of new ones, and that of the checkout or working folder."""
     return list(dict.fromkeys([results_root(), OWN_RESULTS]))
 
 
 def work_root() -> Path:
-    """Locks, logs, checkpoints, metrics.jsonl: $PHYSML_RUNS, else beside the results."""
+    """Locks, logs, checkpoints, metrics.jsonl: $PHYSML_RUNS, else work/ in $PHYSML_RESULTS, else runs/."""
     if runs := os.environ.get("PHYSML_RUNS"):
         return expanded(runs).absolute()
     if results := os.environ.get("PHYSML_RESULTS"):
@@ -51,7 +51,7 @@ def work_variable() -> str:
 
 
 def cache_root() -> Path:
-    """What can be made again: $PHYSML_CACHE, else ~/.cache/physml."""
+    """The folder of data that can be made again: $PHYSML_CACHE, else ~/.cache/physml."""
     return expanded(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").absolute()
 
 

@@ -38,7 +38,7 @@ def _size(about: Upstream) -> str:
 
 def _known(about: Upstream) -> str:
     wanted = [file for file in about.files if not file.optional] or list(about.files)
-    bytes_known = all(file.hashed for file in wanted)
+    bytes_known = all(file.checksum for file in wanted)
     known = ["published" if bytes_known else "none published: pinned when first seen"]
     if about.content.sha256:
         known.append("content known")

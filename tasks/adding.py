@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from physml.check import has_shape, one_of, positive
 from physml.data.store import Store
 from physml.errors import InputError
-from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
 from physml.task.trivial import score_reference
 
@@ -40,10 +40,9 @@ class Adding(Task):
         protocol: "clean" or "official".
     """
 
-    version: ClassVar[int] = 1
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "last"
+    readout: ClassVar[Readout] = "last"
     metric: ClassVar[str] = "mse"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"mse": "lower"}
+    better: ClassVar[Better] = {"mse": "lower"}
 
     def __init__(self, *, length: int, n_eval: int, epoch_steps: int, protocol: str) -> None:
         one_of("protocol", protocol, ("clean", "official"))

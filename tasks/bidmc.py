@@ -1,6 +1,5 @@
 """Heart rate and respiratory rate from PPG and ECG. Axes: B batch, N windows, T steps, D = 2: PPG and ECG."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,7 +10,6 @@ from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
 from physml.data import splits
-from physml.data.datasets import DataSet
 from physml.data.readers.bidmc import BIDMC, NUMERICS, RATE
 from physml.data.readers.bidmc_tsr import HEART, RESPIRATORY
 from physml.data.store import Store
@@ -50,24 +48,19 @@ class ArchiveRates(Valued):
     Args: rate: "heart" or "respiratory"; protocol: "official".
     """
 
-    version: ClassVar[int] = 1
-
     def __init__(self, *, rate: str, protocol: str) -> None:
         one_of("rate", rate, tuple(RATES))
         one_of("protocol", protocol, ("official",))
         self.d_in, self.d_out = 2, 1
         self.rate, self.protocol = rate, protocol
-        self.datasets: Sequence[DataSet] = (HEART if rate == "heart" else RESPIRATORY,)
+        self.datasets = (HEART if rate == "heart" else RESPIRATORY,)
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(self.datasets[0])
         x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
-        order = splits.load_index("bidmc-lem")
-        parts = np.split(order, [N_TRAIN, N_TRAIN + N_VALID])
+        parts = splits.parted(splits.load_index("bidmc-lem"), N_TRAIN, N_VALID)
         # A fixture has fewer windows: those of each part that it has.
-        where = [torch.from_numpy(part[part < len(x)]) for part in parts]
-        names: tuple[Part, ...] = ("train", "valid", "test")
-        self.place({name: (x[i], y[i]) for name, i in zip(names, where, strict=True)}, store)
+        self.place({name: (x[i[i < len(x)]], y[i[i < len(x)]]) for name, i in parts.items()}, store)
 
 
 class SubjectRates(Valued):
@@ -94,8 +87,7 @@ class SubjectRates(Valued):
         "paper".
     """
 
-    version: ClassVar[int] = 1
-    datasets: Sequence[DataSet] = (BIDMC,)
+    datasets = (BIDMC,)
     n_splits: ClassVar[int] = SPLITS
 
     def __init__(
@@ -205,8 +197,7 @@ def subjects(known: np.ndarray, split: int) -> dict[Part, np.ndarray]:
 def windows(n: int, split: int) -> dict[Part, np.ndarray]:
     """Of n windows 70 % for training and 15 % each for validation and test, at random."""
     order = np.random.RandomState([1234, split]).permutation(n)
-    train, valid, test = np.split(order, [round(0.7 * n), round(0.85 * n)])
-    return {"train": train, "valid": valid, "test": test}
+    return splits.parted(order, round(0.7 * n), round(0.85 * n) - round(0.7 * n))
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:

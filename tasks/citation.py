@@ -1,14 +1,10 @@
 """Papers that cite each other, to be told by topic. Axes: N nodes, D features, C classes."""
 
-from collections.abc import Sequence
-from typing import ClassVar
-
 import numpy as np
 from torch import Tensor
 
 from physml.check import one_of, positive
 from physml.data import graphs
-from physml.data.datasets import DataSet
 from physml.data.readers import planetoid, shchur
 from physml.data.store import Store
 from physml.errors import InputError
@@ -54,8 +50,6 @@ class Citation(NodeClasses):
     Errors: InputError for a name that is not there, or a public split of a graph that has none.
     """
 
-    version: ClassVar[int] = 1
-
     def __init__(
         self,
         *,
@@ -77,7 +71,7 @@ class Citation(NodeClasses):
                 f"there is a public split of {', '.join(PLANETOID)} alone; got graph={graph}. "
                 "Use split_of=random."
             )
-        self.datasets: Sequence[DataSet] = ((PLANETOID | SHCHUR)[graph],)
+        self.datasets = ((PLANETOID | SHCHUR)[graph],)
         self.n_splits = graphs.N_ORDERS if split_of == "random" else 1  # type: ignore[misc]
         self.n_classes = self.d_out = N_CLASSES[graph]
         self.graph, self.split_of, self.features, self.protocol = graph, split_of, features, protocol

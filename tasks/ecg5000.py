@@ -11,7 +11,7 @@ from physml.check import one_of
 from physml.data import splits
 from physml.data.readers.ecg5000 import ECG5000, LABELS
 from physml.data.store import Store
-from physml.task.base import Metrics
+from physml.task.base import Better
 from physml.task.batch import Batch
 from physml.task.sequences import Labelled
 
@@ -50,17 +50,7 @@ class Beats(Labelled):
     Args: perturb: null or "robustness"; protocol: "paper".
     """
 
-    version: ClassVar[int] = 1
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
-        "accuracy": "higher",
-        "cross_entropy": "lower",
-        "accuracy_white_0_4": "higher",
-        "accuracy_white_0_8": "higher",
-        "accuracy_white_1_2": "higher",
-        "accuracy_mult_0_4": "higher",
-        "accuracy_mult_0_8": "higher",
-        "accuracy_mult_1_2": "higher",
-    }
+    better: ClassVar[Better] = Labelled.better | {f"accuracy_{name}": "higher" for name in PERTURBATIONS}
     datasets = (ECG5000,)
 
     def __init__(self, *, perturb: Literal["robustness"] | None, protocol: Literal["paper"]) -> None:
@@ -69,9 +59,7 @@ class Beats(Labelled):
             one_of("perturb", perturb, ("robustness",))
         self.d_in, self.protocol = 1, protocol
         self.d_out = self.n_classes = len(LABELS)
-        self.perturbations = tuple(PERTURBATIONS) if perturb else ()
-        scored = ("accuracy", "cross_entropy", *(f"accuracy_{name}" for name in self.perturbations))
-        self.better = {name: type(self).better[name] for name in scored}  # type: ignore[misc]
+        self.disturb(PERTURBATIONS if perturb else ())
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(ECG5000)
@@ -93,9 +81,3 @@ class Beats(Labelled):
         x = batch.input
         noise = torch.stack([torch.randn(x.shape[1:], generator=rng) for _ in range(len(x))]).to(x.device)
         return replace(batch, input=x + level * noise if kind == "white" else x * (1 + level * noise))
-
-    def references(self) -> dict[str, Metrics]:
-        """The most frequent kind as the answer to all, disturbed or not."""
-        metrics = super().references()["majority class"]
-        disturbed = {f"accuracy_{name}": metrics["accuracy"] for name in self.perturbations}
-        return {"majority class": metrics | disturbed}

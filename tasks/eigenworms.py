@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from physml.check import one_of, positive
 from physml.data import splits
@@ -15,7 +14,7 @@ from physml.data.readers.eigenworms import EIGENWORMS, LABELS, D
 from physml.data.store import Arrays, Store
 from physml.errors import InputError
 from physml.task.base import Part
-from physml.task.sequences import Labelled
+from physml.task.sequences import Items, Labelled
 
 # Of the 259 worms; the rest trains.
 N_TRAIN, N_VALID, N_TEST = 181, 39, 39
@@ -54,7 +53,6 @@ class EigenWorms(Labelled):
         null for all; keep: which, "last" or "random"; protocol: "official" or "clean".
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = 5  # of protocol clean
     datasets = (EIGENWORMS,)
 
@@ -91,14 +89,14 @@ class EigenWorms(Labelled):
             if self.split_of == "stratified"
             else splits.load_index(f"eigenworms-{self.split_of}")
         )
-        where = dict(
-            zip(("train", "valid", "test"), np.split(order, [N_TRAIN, N_TRAIN + N_VALID]), strict=True)
-        )
+        where = splits.parted(order, N_TRAIN, N_VALID)
         if self.inputs == "nrde":
             x = timed(x, x[where["train"]])
         x = self._kept(x)
-        parts: tuple[Part, ...] = ("train", "valid", "test")
-        self.place({part: (tensor(x[where[part]]), tensor(y[where[part]])) for part in parts}, store)
+        parts: dict[Part, Items] = {
+            part: (torch.from_numpy(x[worms]), torch.from_numpy(y[worms])) for part, worms in where.items()
+        }
+        self.place(parts, store)
 
     def _kept(self, x: np.ndarray) -> np.ndarray:
         """The entries that are read, (N, entries, D)."""
@@ -145,7 +143,3 @@ def timed(x: np.ndarray, train: np.ndarray) -> np.ndarray:
     mean, std = (f(train, (0, 1), dtype=np.float64) for f in (np.mean, np.std))
     time = np.broadcast_to(np.linspace(0.0, 1.0, x.shape[1])[:, None], (*x.shape[:2], 1))
     return np.concatenate([time, (x - mean) / std], 2).astype(np.float32)
-
-
-def tensor(x: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(x))

@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from scipy.integrate import solve_ivp
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data.cache import Generated
-from physml.data.store import Arrays, Store
+from physml.data.store import Arrays
 from physml.errors import InputError
-from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.base import Better, Metrics, Part, Sums
 from physml.task.batch import Batch
+from physml.task.trajectories import Trajectories
 from physml.task.trivial import least_squares, linear, score_reference
 
 TAU, CURRENT, A, B = 1 / 50, 0.5, 0.7, 0.8
@@ -42,7 +41,7 @@ class TailBatch(Batch):
     tail: Tensor | None = None  # (B,) bool
 
 
-class FitzHughNagumo(Task):
+class FitzHughNagumo(Trajectories):
     r"""Predict the next value of the fast variable v from all values before it (teacher forced).
 
     .. math:: v' = v - v^3/3 - w + 0.5, \qquad w' = (v + 0.7 - 0.8 w)/50
@@ -67,10 +66,9 @@ class FitzHughNagumo(Task):
         data_seed: of the initial values; protocol: "official".
     """
 
-    version: ClassVar[int] = 1
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "every"
+    name: ClassVar[str] = "fitzhugh_nagumo"
     metric: ClassVar[str] = "rmse"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
+    better: ClassVar[Better] = {
         "rmse": "lower",
         "rmse_last128": "lower",
         "rmse_from11": "lower",
@@ -101,67 +99,44 @@ class FitzHughNagumo(Task):
             raise InputError(f"n_points must be at least {LATE + 2}, to have a step 11; got {n_points}.")
         self.d_in = self.d_out = 1
         self.protocol = protocol
-        self.sizes: dict[Part, int] = {"train": n_train, "valid": n_valid, "test": n_test}
+        self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
         self.n_points, self.t_end, self.data_seed = n_points, float(t_end), data_seed
-        self._v: dict[Part, Tensor] = {}
 
-    def sources(self) -> list[Generated]:
-        key = {
-            "sizes": self.sizes,
-            "n_points": self.n_points,
-            "t_end": self.t_end,
-            "data_seed": self.data_seed,
-        }
-        return [Generated("fitzhugh_nagumo", key, self.version, self._make)]
+    def key(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("sizes", "n_points", "t_end", "data_seed")}
 
-    def load(self, store: Store, split: int) -> None:
-        (wanted,) = self.sources()
-        arrays = store.get(wanted)
-        self._v = {part: torch.from_numpy(arrays[part]).float().unsqueeze(-1) for part in self.sizes}
-
-    def _make(self) -> Arrays:
+    def make(self) -> Arrays:
         rng = np.random.RandomState(self.data_seed)
         return {
             part: trajectories(rng.uniform(-1, 1, n), self.n_points, self.t_end)
             for part, n in self.sizes.items()
         }
 
-    def to(self, device: str) -> None:
-        self._v = {part: v.to(device) for part, v in self._v.items()}
-
-    def steps_per_epoch(self, size: int) -> int:
-        return -(-self.sizes["train"] // size)
-
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[TailBatch]:
-        positive("size", size)
-        v = self._v[part]
-        n = len(v)
-        order = torch.arange(n) if rng is None or part != "train" else torch.randperm(n, generator=rng)
-        for index in order.to(v.device).split(size):
-            path = v[index]
-            yield TailBatch(input=path[:, :-1], target=path[:, 1:], index=index, tail=index >= n - TAIL)
-
-    def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        has_shape("output", output, tuple(batch.target.shape))
-        return F.mse_loss(output, batch.target)
+        for batch in super().batches(part, size, rng):
+            assert batch.index is not None
+            tail = batch.index >= self.sizes[part] - TAIL
+            yield TailBatch(input=batch.input, target=batch.target, index=batch.index, tail=tail)
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, tuple(batch.target.shape))
         assert isinstance(batch, TailBatch) and batch.tail is not None
         error = (output.detach() - batch.target).double().square().squeeze(-1)  # (B, T)
-        tail, late, first = error[batch.tail], error[:, LATE:], error[:, 0]
-        names = ("all", "last128", "from11", "step1")
-        sums = torch.stack([part.sum() for part in (error, tail, late, first)]).tolist()
-        counts = [part.numel() for part in (error, tail, late, first)]
-        return {f"{name}_sum": value for name, value in zip(names, sums, strict=True)} | {
-            f"{name}_n": float(count) for name, count in zip(names, counts, strict=True)
+        parts = {
+            "rmse": error,
+            "rmse_last128": error[batch.tail],
+            "rmse_from11": error[:, LATE:],
+            "rmse_step1": error[:, 0],
+        }
+        sums = torch.stack([part.sum() for part in parts.values()]).tolist()
+        return {f"{name}_sum": value for name, value in zip(parts, sums, strict=True)} | {
+            f"{name}_n": float(part.numel()) for name, part in parts.items()
         }
 
     def finish(self, sums: Sums) -> Metrics:
-        names = {"rmse": "all", "rmse_last128": "last128", "rmse_from11": "from11", "rmse_step1": "step1"}
         return {
-            metric: (sums[f"{name}_sum"] / sums[f"{name}_n"]) ** 0.5 if sums[f"{name}_n"] else float("nan")
-            for metric, name in names.items()
+            name: (sums[f"{name}_sum"] / sums[f"{name}_n"]) ** 0.5 if sums[f"{name}_n"] else float("nan")
+            for name in self.better
         }
 
     def references(self) -> dict[str, Metrics]:
@@ -170,7 +145,7 @@ class FitzHughNagumo(Task):
         In the first steps, where fewer values have been seen, the regression is on those, fitted to that step
         of the training sequences.
         """
-        train = self._v["train"].squeeze(-1)
+        train = self._paths["train"].squeeze(-1)
         mean = train[:, 1:].mean()
         found = {
             "constant": score_reference(self, lambda batch: mean.expand_as(batch.target)),
@@ -182,20 +157,9 @@ class FitzHughNagumo(Task):
         return found
 
     def fingerprint(self) -> str:
-        """`matches`, `differs by x` (the largest difference), or why there is nothing to compare with."""
         if (self.data_seed, self.t_end, self.n_points) != (1234, 400.0, 1001) or self.sizes["train"] < 4:
             return "none for these arguments"
-        found = self._v["train"][:4, ::200, 0].double().cpu()
-        gap = (found - torch.tensor(FINGERPRINT, dtype=torch.float64)).abs().max().item()
-        return "matches" if gap <= FINGERPRINT_TOLERANCE else f"differs by {gap:.1e}"
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "sizes": dict(self.sizes),
-            "sha256": {},
-            "fingerprint": self.fingerprint(),
-        }
+        return self.compared(FINGERPRINT, 200, FINGERPRINT_TOLERANCE)
 
 
 def trajectories(v0: np.ndarray, n_points: int, t_end: float, **tolerances: float) -> np.ndarray:

@@ -1,8 +1,5 @@
 """Google12: which of ten words is spoken, if any. Axes: N clips, B batch, T = 126 frames, D = 80 bands."""
 
-import itertools
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,7 +10,7 @@ from physml.data.spectrograms import N_FRAMES, N_MELS, log_mel
 from physml.data.store import Arrays, Store
 from physml.errors import DataError, InputError
 from physml.task.base import Part
-from physml.task.sequences import Labelled
+from physml.task.sequences import Items, Labelled
 
 UNKNOWN, SILENCE = 0, 1
 CLASSES = ("unknown", "silence", *COMMANDS)
@@ -51,7 +48,6 @@ class Google12(Labelled):
     Args: protocol: official or clean; data_seed: of the draws of clean; null for official, which draws none.
     """
 
-    version: ClassVar[int] = 1
     datasets = (SPEECH_COMMANDS,)
 
     def __init__(self, *, protocol: str, data_seed: int | None) -> None:
@@ -67,12 +63,12 @@ class Google12(Labelled):
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(SPEECH_COMMANDS)
-        ends = itertools.accumulate(arrays["sizes"].tolist())
-        parts: dict[Part, tuple[Tensor, Tensor]] = {}
-        for number, (part, end) in enumerate(zip(PARTS, ends, strict=True)):
-            clips = np.arange(end - arrays["sizes"][number], end)
-            make = self._official if self.protocol == "official" else self._clean
-            parts[part] = make(arrays, part, clips)  # type: ignore[index]
+        make = self._official if self.protocol == "official" else self._clean
+        clips = np.split(np.arange(arrays["sizes"].sum()), np.cumsum(arrays["sizes"])[:-1])
+        parts: dict[Part, Items] = {
+            part: make(arrays, part, rows)  # type: ignore[misc]
+            for part, rows in zip(PARTS, clips, strict=True)
+        }
         self.place(parts, store)
 
     def _official(self, arrays: Arrays, part: str, clips: np.ndarray) -> tuple[Tensor, Tensor]:

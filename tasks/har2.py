@@ -1,6 +1,5 @@
 """HAR-2: two merged classes of human activity. Axes: N windows, B batch, T = 128 steps, D = 9 channels."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -9,7 +8,6 @@ import torch
 from torch import Tensor
 
 from physml.check import non_negative, one_of
-from physml.data.datasets import DataSet
 from physml.data.readers.har import ACTIVITIES, UCI_HAR
 from physml.data.store import Store
 from physml.errors import InputError
@@ -54,8 +52,7 @@ class HAR2(Labelled):
         subjects and windows.
     """
 
-    version: ClassVar[int] = 1
-    datasets: Sequence[DataSet] = (UCI_HAR,)
+    datasets = (UCI_HAR,)
     n_splits: ClassVar[int] = 7
     one_logit: ClassVar[bool] = True
 

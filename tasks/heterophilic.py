@@ -1,11 +1,9 @@
 """Graphs whose neighbours are mostly of another class. Axes: N nodes, E edge rows, D features, C classes."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from physml.check import one_of
 from physml.data import graphs
-from physml.data.datasets import DataSet
 from physml.data.readers import heterophilous, webkb
 from physml.data.store import Store
 from physml.errors import InputError
@@ -42,7 +40,6 @@ class Heterophilic(NodeClasses):
         an edge goes one way only; or "undirected".
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = 10
 
     def __init__(self, *, graph: str, edges: str, protocol: str) -> None:
@@ -55,17 +52,11 @@ class Heterophilic(NodeClasses):
                 f"protocol clean is there for {' and '.join(known)} alone; got graph={graph}. "
                 "Use protocol=official."
             )
-        self.datasets: Sequence[DataSet] = (known[graph],)
+        self.datasets = (known[graph],)
         self.n_classes = self.d_out = webkb.N_CLASSES
         self.graph, self.edges, self.protocol = graph, edges, protocol
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(self.datasets[0])
-        there = graphs.coalesced(arrays["edge_index"])
-        self.place(
-            graphs.dense_features(arrays),
-            graphs.undirected(there) if self.edges == "undirected" else there,
-            arrays["y"],
-            graphs.fixed_split(arrays, split),
-            store,
-        )
+        arrays = arrays | {"edge_index": graphs.coalesced(arrays["edge_index"])}
+        self.place_published(arrays, split, self.edges, store)

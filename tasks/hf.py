@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,25 +12,25 @@ import torch
 from physml.check import one_of, positive
 from physml.data import hub
 from physml.data.cache import Generated
-from physml.data.datasets import Arrays, kind_of
+from physml.data.datasets import Arrays
 from physml.data.readers.imdb import tokens
 from physml.data.splits import held_out
 from physml.data.store import Store
 from physml.errors import DataError, InputError, needed_by
-from physml.task.base import Part
+from physml.task.base import Part, files_facts
 from physml.task.sequences import Items, Labelled
 
 UNKNOWN, PADDING, FIRST = 0, 1, 2  # ids of words that are not known, of padding, and of the first word
 
 
 class _Hub(Labelled):
-    """What both kinds of sequences share: the repository, its splits and its labels."""
+    """The base of both kinds of sequences: the repository, its splits and its labels."""
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = 5
 
-    def _take(
+    def __init__(
         self,
+        *,
         name: str,
         config: str | None,
         revision: str | None,
@@ -69,11 +69,7 @@ class _Hub(Labelled):
             x, n, y = (torch.from_numpy(arrays[f"{key}_{part}"]) for key in "xny")
             parts[part] = x, y, n
         self.place(parts, store)
-        self._facts |= {
-            "sha256": {name: one["sha256"] for name, one in used.items()},
-            "verified": {name: one["verified"] for name, one in used.items()},
-            "kind": kind_of(used.values()),
-        }
+        self._facts |= files_facts(used)
 
     def key(self) -> dict[str, Any]:
         """Everything but the files that the arrays depend on."""
@@ -102,7 +98,8 @@ class _Hub(Labelled):
             }
             y |= {"valid": y["train"][valid], "train": y["train"][train]}
         arrays = self.encode(inputs)
-        return {**arrays, **{f"y_{part}": labels for part, labels in y.items()}, "n_classes": _count(y)}
+        n_classes = np.array(max(int(labels.max()) for labels in y.values()) + 1)
+        return {**arrays, **{f"y_{part}": labels for part, labels in y.items()}, "n_classes": n_classes}
 
     @abstractmethod
     def encode(self, inputs: dict[str, list[Any]]) -> Arrays:
@@ -136,7 +133,6 @@ class HubText(_Hub):
         protocol: "clean".
     """
 
-    version: ClassVar[int] = 1
     tokens: ClassVar[bool] = True
 
     def __init__(
@@ -157,7 +153,10 @@ class HubText(_Hub):
     ) -> None:
         one_of("units", units, ("words", "bytes"))
         positive("n_words", n_words)
-        self._take(name, config, revision, input, target, train, valid, test, max_length, protocol)
+        super().__init__(
+            name=name, config=config, revision=revision, input=input, target=target, train=train, valid=valid,
+            test=test, max_length=max_length, protocol=protocol,
+        )  # fmt: skip
         self.units, self.n_words = units, n_words
 
     def key(self) -> dict[str, Any]:
@@ -172,11 +171,11 @@ class HubText(_Hub):
         else:
             counts = Counter(word for text in texts["train"] for word in text)
             known = {word: FIRST + i for i, (word, _) in enumerate(counts.most_common(self.n_words))}
-        arrays: Arrays = {"d_in": np.array(len(known) + FIRST)}
-        for part, all in texts.items():
-            ids = [np.array([known.get(word, UNKNOWN) for word in text], np.int64) for text in all]
-            arrays |= _padded(ids, part, PADDING)
-        return arrays
+        ids = {
+            part: [np.array([known.get(word, UNKNOWN) for word in text], np.int64) for text in all]
+            for part, all in texts.items()
+        }
+        return {"d_in": np.array(len(known) + FIRST), **_padded(ids, PADDING)}
 
     def _cut(self, text: Any, part: str, row: int) -> Sequence[Any]:
         if not isinstance(text, str):
@@ -198,24 +197,6 @@ class HubSeries(_Hub):
     Args: as those of `HubText`, without units and n_words.
     """
 
-    version: ClassVar[int] = 1
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        config: str | None,
-        revision: str | None,
-        input: str,
-        target: str,
-        train: str,
-        valid: str | float,
-        test: str,
-        max_length: int | None,
-        protocol: str,
-    ) -> None:
-        self._take(name, config, revision, input, target, train, valid, test, max_length, protocol)
-
     def encode(self, inputs: dict[str, list[Any]]) -> Arrays:
         series = {
             part: [self._numbers(row, part, i)[: self.max_length] for i, row in enumerate(all)]
@@ -228,10 +209,7 @@ class HubSeries(_Hub):
                     raise DataError(
                         f"{part}, row {i}: {one.shape[1]} values a step; the first row has {d_in}."
                     )
-        arrays: Arrays = {"d_in": np.array(d_in)}
-        for part, all in series.items():
-            arrays |= _padded(all, part, 0)
-        return arrays
+        return {"d_in": np.array(d_in), **_padded(series, 0)}
 
     def _numbers(self, row: Any, part: str, i: int) -> np.ndarray:
         try:
@@ -243,12 +221,16 @@ class HubSeries(_Hub):
         return x.reshape(len(x), -1)
 
 
-def _padded(rows: Sequence[np.ndarray], part: str, padding: int) -> Arrays:
-    lengths = np.array([len(row) for row in rows], np.int64)
-    x = np.full((len(rows), lengths.max(), *rows[0].shape[1:]), padding, rows[0].dtype)
-    for padded, row in zip(x, rows, strict=True):
-        padded[: len(row)] = row
-    return {f"x_{part}": x, f"n_{part}": lengths}
+def _padded(parts: Mapping[str, Sequence[np.ndarray]], padding: int) -> Arrays:
+    """x_<part> (N, T, ...), of the longest row, and n_<part> (N,), the lengths."""
+    arrays: Arrays = {}
+    for part, rows in parts.items():
+        lengths = np.array([len(row) for row in rows], np.int64)
+        x = np.full((len(rows), lengths.max(), *rows[0].shape[1:]), padding, rows[0].dtype)
+        for padded, row in zip(x, rows, strict=True):
+            padded[: len(row)] = row
+        arrays |= {f"x_{part}": x, f"n_{part}": lengths}
+    return arrays
 
 
 def _labels(found: dict[str, list[Any]]) -> dict[str, np.ndarray]:
@@ -260,10 +242,6 @@ def _labels(found: dict[str, list[Any]]) -> dict[str, np.ndarray]:
         if strange := {str(label) for label in y} - set(names):
             raise DataError(f"{part} has the class {sorted(strange)[0]!r}, which train has not.")
     return {part: np.array([names[str(label)] for label in y], np.int64) for part, y in found.items()}
-
-
-def _count(y: dict[str, np.ndarray]) -> np.ndarray:
-    return np.array(max(int(labels.max()) for labels in y.values()) + 1)
 
 
 def _fixture(store: Store, texts: bool) -> Path:

@@ -1,8 +1,8 @@
 """IMDB: is a review of a film positive? Axes: N reviews, B batch, T tokens, C ids, W numbers per word."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,12 +10,11 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data.datasets import DataSet
 from physml.data.readers.glove import GLOVE, D
 from physml.data.readers.imdb import IMDB as REVIEWS
 from physml.data.store import Arrays, Store
 from physml.errors import InputError
-from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
 from physml.task.trivial import score_reference
 
@@ -63,12 +62,11 @@ class IMDB(Task):
         reviews of nearly equal length together, or "any_length".
     """
 
-    version: ClassVar[int] = 1
-    datasets: Sequence[DataSet] = (REVIEWS, GLOVE)
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "last"
+    datasets = (REVIEWS, GLOVE)
+    readout: ClassVar[Readout] = "last"
     tokens: ClassVar[bool] = True
     metric: ClassVar[str] = "accuracy"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
+    better: ClassVar[Better] = {
         "accuracy": "higher",
         "cross_entropy": "lower",
         "accuracy_batches": "higher",
@@ -147,13 +145,7 @@ class IMDB(Task):
             for part, (ids, begin, labels) in self._parts.items()
         }
 
-    def facts(self) -> dict[str, Any]:
-        return self._facts
-
     # ------------------------------------------------------------------ batches
-
-    def steps_per_epoch(self, size: int) -> int:
-        return -(-self.sizes["train"] // size)
 
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
         positive("size", size)

@@ -1,17 +1,14 @@
 """Large graphs of few homophilic edges. Axes: N nodes, E edge rows, D features, C classes."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from physml.check import one_of
-from physml.data import graphs
-from physml.data.datasets import Arrays, DataSet
 from physml.data.readers import large_graphs
 from physml.data.store import Store
-from physml.task.base import Metrics, Sums
+from physml.task.base import Better, Metrics, Sums
 from physml.task.batch import Batch
 from physml.task.nodes import RIDGE, NodeClasses
 
@@ -25,15 +22,8 @@ class _Large(NodeClasses):
     n_splits: ClassVar[int] = 5
     edges: str
 
-    def place_fixed(self, arrays: Arrays, store: Store, split: int) -> None:
-        there = arrays["edge_index"]
-        self.place(
-            graphs.dense_features(arrays),
-            graphs.undirected(there) if self.edges == "undirected" else there,
-            arrays["y"],
-            graphs.fixed_split(arrays, split),
-            store,
-        )
+    def load(self, store: Store, split: int) -> None:
+        self.place_published(store.read(self.datasets[0]), split, self.edges, store)
 
     def ridge(self, target: Tensor) -> Tensor:
         """As that of other graphs, by D x D equations: there are too many nodes for N x N ones."""
@@ -63,18 +53,13 @@ class LargeGraph(_Large):
         once, from the work that cites to the cited one, as in the code of Lim et al.; or "undirected".
     """
 
-    version: ClassVar[int] = 1
-
     def __init__(self, *, graph: str, edges: str, protocol: str) -> None:
         one_of("protocol", protocol, ("official",))
         one_of("graph", graph, tuple(YEARS))
         one_of("edges", edges, ("stored", "undirected"))
-        self.datasets: Sequence[DataSet] = (YEARS[graph],)
+        self.datasets = (YEARS[graph],)
         self.n_classes = self.d_out = large_graphs.N_CLASSES
         self.graph, self.edges, self.protocol = graph, edges, protocol
-
-    def load(self, store: Store, split: int) -> None:
-        self.place_fixed(store.read(self.datasets[0]), store, split)
 
 
 class Genius(_Large):
@@ -87,19 +72,15 @@ class Genius(_Large):
     Args: edges: "undirected", as in the code of Lim et al.; or "stored".
     """
 
-    version: ClassVar[int] = 1
     metric: ClassVar[str] = "roc_auc"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"roc_auc": "higher", **NodeClasses.better}
-    datasets: Sequence[DataSet] = (large_graphs.GENIUS_GRAPH,)
+    better: ClassVar[Better] = {"roc_auc": "higher", **NodeClasses.better}
+    datasets = (large_graphs.GENIUS_GRAPH,)
     n_classes = d_out = 2
 
     def __init__(self, *, edges: str, protocol: str) -> None:
         one_of("protocol", protocol, ("official",))
         one_of("edges", edges, ("stored", "undirected"))
         self.edges, self.protocol = edges, protocol
-
-    def load(self, store: Store, split: int) -> None:
-        self.place_fixed(store.read(large_graphs.GENIUS_GRAPH), store, split)
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         sums = super().score(output, batch)

@@ -1,19 +1,17 @@
 """Lorenz-96: the state 25 steps ahead. Axes: B batch, N trajectories, T time, D = 5 cyclic variables."""
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
-from torch.nn import functional as F
+from torch import Tensor
 
 from physml.check import has_shape, one_of, positive
-from physml.data.cache import Generated
-from physml.data.store import Arrays, Store
+from physml.data.store import Arrays
 from physml.errors import InputError
-from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.base import Better, Metrics, Sums
 from physml.task.batch import Batch
+from physml.task.trajectories import Trajectories
 from physml.task.trivial import least_squares, linear, score_reference
 
 D = 5
@@ -37,7 +35,7 @@ FINGERPRINT = {
 FINGERPRINT_TOLERANCE = 1e-5
 
 
-class Lorenz96(Task):
+class Lorenz96(Trajectories):
     r"""Predict the state `ahead` points later, at every point, from all states up to it.
 
     .. math:: x_i' = (x_{i+1} - x_{i-2})\, x_{i-1} - x_i + F, \qquad i = 1, \dots, 5 \text{ (cyclic)}
@@ -63,10 +61,9 @@ class Lorenz96(Task):
         initial values, drawn for train, valid and test in this order; protocol: "paper".
     """
 
-    version: ClassVar[int] = 1
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "every"
+    name: ClassVar[str] = "lorenz96"
     metric: ClassVar[str] = "nrmse"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"nrmse": "lower"}
+    better: ClassVar[Better] = {"nrmse": "lower"}
 
     def __init__(
         self,
@@ -83,62 +80,28 @@ class Lorenz96(Task):
         protocol: str,
     ) -> None:
         one_of("protocol", protocol, ("paper",))
-        sizes: dict[Part, int] = {"train": n_train, "valid": n_valid, "test": n_test}
-        for name, value in {f"n_{part}": n for part, n in sizes.items()}.items():
+        self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
+        numbers = {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "spacing": spacing}
+        for name, value in {**numbers, "substeps": substeps, "ahead": ahead}.items():
             positive(name, value)
-        for name, number in {"spacing": spacing, "substeps": substeps, "ahead": ahead}.items():
-            positive(name, number)
         if n_points <= ahead:
             raise InputError(f"n_points must be above ahead = {ahead}; got {n_points}.")
         self.d_in = self.d_out = D
-        self.protocol, self.sizes = protocol, sizes
+        self.protocol = protocol
         self.forcing, self.spacing, self.substeps = float(forcing), float(spacing), substeps
         self.n_points, self.ahead, self.data_seed = n_points, ahead, data_seed
-        self._x: dict[Part, Tensor] = {}
 
-    def sources(self) -> list[Generated]:
-        key = {
-            "forcing": self.forcing,
-            "sizes": self.sizes,
-            "n_points": self.n_points,
-            "spacing": self.spacing,
-            "substeps": self.substeps,
-            "data_seed": self.data_seed,
-        }
-        return [Generated("lorenz96", key, self.version, self._make)]
+    def key(self) -> dict[str, Any]:
+        names = ("forcing", "sizes", "n_points", "spacing", "substeps", "data_seed")
+        return {name: getattr(self, name) for name in names}
 
-    def load(self, store: Store, split: int) -> None:
-        (wanted,) = self.sources()
-        arrays = store.get(wanted)
-        self._x = {part: torch.from_numpy(arrays[part]).float() for part in self.sizes}
-
-    def _make(self) -> Arrays:
+    def make(self) -> Arrays:
         rng = np.random.RandomState(self.data_seed)
         starts = {part: self.forcing + rng.uniform(-0.5, 0.5, (n, D)) for part, n in self.sizes.items()}
         return {
             part: trajectories(x0, self.forcing, self.n_points, self.spacing, self.substeps)
             for part, x0 in starts.items()
         }
-
-    def to(self, device: str) -> None:
-        self._x = {part: x.to(device) for part, x in self._x.items()}
-
-    def steps_per_epoch(self, size: int) -> int:
-        return -(-self.sizes["train"] // size)
-
-    def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
-        positive("size", size)
-        x = self._x[part]
-        order = (
-            torch.arange(len(x)) if rng is None or part != "train" else torch.randperm(len(x), generator=rng)
-        )
-        for index in order.to(x.device).split(size):
-            path = x[index]
-            yield Batch(input=path[:, : -self.ahead], target=path[:, self.ahead :], index=index)
-
-    def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        has_shape("output", output, tuple(batch.target.shape))
-        return F.mse_loss(output, batch.target)
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, tuple(batch.target.shape))
@@ -152,7 +115,7 @@ class Lorenz96(Task):
 
     def references(self) -> dict[str, Metrics]:
         """Constant train mean of each variable; the current state; a linear map of the current state."""
-        train = self._x["train"]
+        train = self._paths["train"]
         now, later = train[:, : -self.ahead].reshape(-1, D), train[:, self.ahead :].reshape(-1, D)
         mean, a = later.mean(0), least_squares(now, later)
         return {
@@ -162,21 +125,10 @@ class Lorenz96(Task):
         }
 
     def fingerprint(self) -> str:
-        """`matches`, `differs by x` (the largest difference), or why there is nothing to compare with."""
         usual = (self.data_seed, self.spacing, self.substeps) == (1234, 0.01, 1)
         if not usual or self.forcing not in FINGERPRINT or self.n_points < 501 or self.sizes["train"] < 4:
             return "none for these arguments"
-        found = self._x["train"][:4, :501:100, 0].double().cpu()
-        gap = (found - torch.tensor(FINGERPRINT[self.forcing], dtype=torch.float64)).abs().max().item()
-        return "matches" if gap <= FINGERPRINT_TOLERANCE else f"differs by {gap:.1e}"
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "sizes": dict(self.sizes),
-            "sha256": {},
-            "fingerprint": self.fingerprint(),
-        }
+        return self.compared(FINGERPRINT[self.forcing], 100, FINGERPRINT_TOLERANCE)
 
 
 def trajectories(x0: np.ndarray, forcing: float, n_points: int, spacing: float, substeps: int) -> np.ndarray:

@@ -1,17 +1,15 @@
 """PPI: what proteins do, on graphs never seen. Axes: N proteins of a batch, D = 50 features, O = 121."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of
-from physml.data.datasets import DataSet
 from physml.data.readers import ppi
 from physml.data.store import Store
-from physml.task.base import Metrics, Sums
+from physml.task.base import Better, Metrics, Readout, Sums
 from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs, parts_in_order
 from physml.task.trivial import least_squares, linear, score_reference
@@ -31,11 +29,10 @@ class PPI(ManyGraphs):
     Source: Zitnik and Leskovec 2017; Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216.
     """
 
-    version: ClassVar[int] = 1
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "node"
+    readout: ClassVar[Readout] = "node"
     metric: ClassVar[str] = "micro_f1"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"micro_f1": "higher", "cross_entropy": "lower"}
-    datasets: Sequence[DataSet] = (ppi.PPI,)
+    better: ClassVar[Better] = {"micro_f1": "higher", "cross_entropy": "lower"}
+    datasets = (ppi.PPI,)
     d_in, d_out = ppi.FEATURES, ppi.FUNCTIONS
 
     def __init__(self, *, protocol: str) -> None:

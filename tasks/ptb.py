@@ -1,8 +1,8 @@
 """Penn Treebank: which word, or which character, comes next. Axes: B streams, T steps, C ids, N tokens."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterator
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -10,18 +10,15 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of, positive
-from physml.data.datasets import DataSet
 from physml.data.readers.ptb import PARTS, PTB, vocabulary
 from physml.data.store import Store
-from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
 
 EVAL_STEPS = 512  # predictions of one batch of an evaluation; how many moves rounding alone
 TEMPERATURES = tuple(round(1.06 - 0.02 * k, 2) for k in range(14))  # 1.06, 1.04, .., 0.80
 TEMPERATURE_TOKENS = 50_000
 DISCOUNT = 0.75  # of the bigram reference
-
-Better = dict[str, Literal["lower", "higher"]]
 
 
 class PennTreebank(Task):
@@ -54,9 +51,8 @@ class PennTreebank(Task):
     eval_streams: S.
     """
 
-    version: ClassVar[int] = 1
-    datasets: Sequence[DataSet] = (PTB,)
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "every"
+    datasets = (PTB,)
+    readout: ClassVar[Readout] = "every"
     tokens: ClassVar[bool] = True
     unit: ClassVar[Literal["word", "char"]]
     n_ids: ClassVar[int]  # of the real text
@@ -87,9 +83,6 @@ class PennTreebank(Task):
 
     def to(self, device: str) -> None:
         self._ids = {part: ids.to(device) for part, ids in self._ids.items()}
-
-    def facts(self) -> dict[str, Any]:
-        return self._facts
 
     # ------------------------------------------------------------------ batches
 

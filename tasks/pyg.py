@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -46,8 +46,6 @@ class PyGNodes(NodeClasses):
     Errors: InputError for a class or arguments that are not there; DataError where files are missing, or the
         data are not of one graph with features and one class per node.
     """
-
-    version: ClassVar[int] = 1
 
     def __init__(self, *, dataset: str, options: dict[str, Any], split_of: str, protocol: str) -> None:
         one_of("split_of", split_of, tuple(N_SPLITS))

@@ -1,6 +1,5 @@
 """MNIST read pixel by pixel, in order or permuted. Axes: N images, B batch, T = 784 pixels, D = 1."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -14,7 +13,7 @@ from physml.data.readers.mnist import MNIST
 from physml.data.splits import divide
 from physml.data.store import Store
 from physml.errors import InputError
-from physml.task.base import Metrics, Part, Sums
+from physml.task.base import Better, Part
 from physml.task.batch import Batch
 from physml.task.sequences import Items, Labelled
 
@@ -76,17 +75,7 @@ class SequentialMNIST(Labelled):
         "official", "paper" or "clean".
     """
 
-    version: ClassVar[int] = 1
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
-        "accuracy": "higher",
-        "cross_entropy": "lower",
-        "accuracy_white_0_1": "higher",
-        "accuracy_white_0_2": "higher",
-        "accuracy_white_0_3": "higher",
-        "accuracy_salt_pepper_0_03": "higher",
-        "accuracy_salt_pepper_0_05": "higher",
-        "accuracy_salt_pepper_0_1": "higher",
-    }
+    better: ClassVar[Better] = Labelled.better | {f"accuracy_{name}": "higher" for name in PERTURBATIONS}
     datasets = (MNIST,)
 
     def __init__(
@@ -111,9 +100,7 @@ class SequentialMNIST(Labelled):
         self.d_in, self.d_out, self.n_classes = 1, 10, 10
         self.permutation, self.valid, self.scale, self.stride = permutation, valid, scale, stride
         self.protocol = protocol
-        self.perturbations = tuple(PERTURBATIONS) if perturb else ()
-        scored = ("accuracy", "cross_entropy", *(f"accuracy_{name}" for name in self.perturbations))
-        self.better = {name: type(self).better[name] for name in scored}  # type: ignore[misc]
+        self.disturb(PERTURBATIONS if perturb else ())
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(MNIST)
@@ -133,10 +120,6 @@ class SequentialMNIST(Labelled):
         pixels = np.ascontiguousarray(pixels[:, :: self.stride])
         return torch.from_numpy(pixels).unsqueeze(-1), torch.from_numpy(y.astype(np.int64))
 
-    def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
-        if part in self.sizes:
-            yield from super().batches(part, size, rng)
-
     def prepare(self, batch: Batch, part: Part) -> Batch:
         grey = batch.input.float()
         return replace(batch, input=grey / 255 if self.scale == "unit" else grey)
@@ -151,13 +134,3 @@ class SequentialMNIST(Labelled):
         chance = torch.stack([torch.rand(shape, generator=rng) for _ in range(len(x))]).to(x.device)
         x = torch.where(chance < level / 2, 0.0, x)
         return replace(batch, input=torch.where(chance >= 1 - level / 2, white, x))
-
-    def finish(self, sums: Sums) -> Metrics:
-        """Nothing where no image is held out: there is no valid part then."""
-        return super().finish(sums) if sums else {}
-
-    def references(self) -> dict[str, Metrics]:
-        """The most frequent digit as the answer to all, disturbed or not."""
-        metrics = super().references()["majority class"]
-        disturbed = {f"accuracy_{name}": metrics["accuracy"] for name in self.perturbations}
-        return {"majority class": metrics | disturbed}

@@ -1,27 +1,26 @@
 """MNIST as graphs of 75 superpixels: which digit. Axes: G graphs, B of a batch, N nodes of a batch."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape, one_of
+from physml.check import one_of
 from physml.data import splits
-from physml.data.datasets import DataSet
 from physml.data.readers import superpixels
 from physml.data.store import Store
-from physml.task.base import Metrics, Part, Sums
+from physml.task.base import Metrics, Part, Readout
 from physml.task.batch import Batch
+from physml.task.classes import Classes
 from physml.task.graphs import ManyGraphs
 from physml.task.trivial import least_squares, linear, score_reference
 
 LEVELS = 4  # of the grid of the linear reference, per side
 
 
-class Superpixels(ManyGraphs):
+class Superpixels(Classes, ManyGraphs):
     r"""Which digit a graph of 75 superpixels is.
 
     Input (N, 3): the grey of a superpixel, and its place in pixels, 0 to 28, not scaled. edge_index (2, E),
@@ -34,12 +33,9 @@ class Superpixels(ManyGraphs):
     Departure: which graphs validate is drawn once, in an index file; the code draws them anew in each run.
     """
 
-    version: ClassVar[int] = 1
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "graph"
-    metric: ClassVar[str] = "accuracy"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"accuracy": "higher", "cross_entropy": "lower"}
-    datasets: Sequence[DataSet] = (superpixels.SUPERPIXELS,)
-    d_in, d_out = 3, superpixels.CLASSES
+    readout: ClassVar[Readout] = "graph"
+    datasets = (superpixels.SUPERPIXELS,)
+    d_in, d_out, n_classes = 3, superpixels.CLASSES, superpixels.CLASSES
 
     def __init__(self, *, protocol: str) -> None:
         one_of("protocol", protocol, ("official",))
@@ -57,23 +53,6 @@ class Superpixels(ManyGraphs):
             "test": np.arange(n_train, n_train + n_test),
         }
         self.place(np.concatenate([arrays["x"], arrays["pos"]], 1), arrays, arrays["y"], parts, store)
-
-    def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        has_shape("output", output, (len(batch.target), self.d_out))
-        return F.cross_entropy(output, batch.target)
-
-    def score(self, output: Tensor, batch: Batch) -> Sums:
-        has_shape("output", output, (len(batch.target), self.d_out))
-        logits = output.detach().double()
-        nats = F.cross_entropy(logits, batch.target, reduction="sum").item()
-        right = (logits.argmax(1) == batch.target).sum().item()
-        return {"right_n": right, "cross_entropy_sum": nats, "n": len(batch.target)}
-
-    def finish(self, sums: Sums) -> Metrics:
-        return {
-            "accuracy": sums["right_n"] / sums["n"],
-            "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
-        }
 
     def references(self) -> dict[str, Metrics]:
         """The label prior of train, whose answer is the majority class; a linear map of the grey in each of

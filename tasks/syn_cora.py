@@ -27,7 +27,6 @@ class SynCora(NodeClasses):
     Args: homophily: the share of links between nodes of one class.
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = len(syn_cora.REPEATS)
     datasets = (syn_cora.SYN_CORA,)
 

@@ -36,7 +36,6 @@ class UEA(Labelled):
         protocol: "clean".
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = 5
 
     def __init__(self, *, name: str, valid: float, standardize: bool, protocol: Literal["clean"]) -> None:

@@ -1,6 +1,6 @@
 """Traffic of pages of Wikipedia from their nouns and links. Axes: N pages, E edge rows, D nouns."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,7 +39,6 @@ class Wikipedia(NodeValues):
     Args: graph: "chameleon" or "squirrel".
     """
 
-    version: ClassVar[int] = 1
     n_splits: ClassVar[int] = webkb.N_SPLITS
 
     def __init__(self, *, graph: str, protocol: str) -> None:
@@ -57,10 +56,9 @@ class Wikipedia(NodeValues):
                 f"{len(split_by['y'])}. They don't belong together: get both anew with "
                 f"`physml data get {self.datasets[0].name} {self.datasets[1].name}`."
             )
-        alignment: Literal["official", "clean"] = "official" if self.protocol == "official" else "clean"
         self.place(
             graphs.dense_features(pages),
-            graphs.regression_edges(pages["edge_index"], len(traffic), alignment),
+            graphs.regression_edges(pages["edge_index"], len(traffic), self.protocol),
             (traffic / traffic.max()).astype(np.float32),
             graphs.fixed_split(split_by, split),
             store,

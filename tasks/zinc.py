@@ -1,7 +1,6 @@
 """ZINC-12k: a number for each molecule. Axes: G molecules, B of a batch, V atoms of all, D features."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,10 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, one_of
-from physml.data.datasets import DataSet
 from physml.data.readers import zinc
 from physml.data.store import Store
-from physml.task.base import Metrics, Sums
+from physml.task.base import Better, Metrics, Readout, Sums
 from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs, parts_in_order
 from physml.task.trivial import least_squares, linear, score_reference
@@ -39,15 +37,14 @@ class Zinc(ManyGraphs):
         ZINC-12k.
     """
 
-    version: ClassVar[int] = 1
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "graph"
+    readout: ClassVar[Readout] = "graph"
     metric: ClassVar[str] = "mae"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"mae": "lower"}
+    better: ClassVar[Better] = {"mae": "lower"}
 
     def __init__(self, *, molecules: str, protocol: str) -> None:
         one_of("protocol", protocol, ("official", "paper"))
         one_of("molecules", molecules, tuple(SETS))
-        self.datasets: Sequence[DataSet] = (SETS[molecules],)
+        self.datasets = (SETS[molecules],)
         self.d_in, self.d_out = (1 if protocol == "official" else zinc.ATOMS), 1
         self.molecules, self.protocol = molecules, protocol
 

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from compiled import share_compiled
 
 from physml.errors import EXTRAS, MissingExtra, needed_by
 from physml.paths import ROOT
@@ -26,8 +27,8 @@ PathFinder.find_spec = staticmethod(find_spec)
 """
 
 
-def base(tmp_path: Path, *arguments: str, fork: str = "0") -> subprocess.CompletedProcess[str]:
-    """physml in a Python without extras, its workers included."""
+def base(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Python without extras, its workers included."""
     others = {"pandas", "sklearn", "pyarrow", "numba", "huggingface_hub"}
     (tmp_path / "sitecustomize.py").write_text(BLOCKED.format(names=set(EXTRAS) | others), encoding="utf-8")
     environment = {
@@ -35,10 +36,11 @@ def base(tmp_path: Path, *arguments: str, fork: str = "0") -> subprocess.Complet
         "PYTHONPATH": str(tmp_path),
         "PHYSML_RESULTS": str(tmp_path / "results"),
         "PHYSML_CACHE": str(tmp_path / "cache"),
-        "PHYSML_FORK": fork,
+        "PHYSML_FORK": "1",
     }
     environment.pop("PHYSML_DATA", None)
-    command = [sys.executable, "-m", "physml", *arguments]
+    share_compiled(tmp_path / "cache")
+    command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -67,36 +69,40 @@ def test_other_missing_modules_are_not_taken_for_extras() -> None:
 
 
 def test_the_base_runs_the_task_of_lem_4_and_prints_its_table(tmp_path: Path) -> None:
-    done = base(tmp_path, "run", "-m", "model=lem,cornn", "task=fitzhugh_nagumo", "profile=smoke")
+    run = ("run", "-m", "model=lem,cornn", "task=fitzhugh_nagumo", "profile=smoke")
+    done = base(tmp_path, "-m", "physml", *run)
     assert done.returncode == 0, done.stderr
     assert "wandb" not in done.stdout + done.stderr
-    done = base(tmp_path, "table", "lem-4", "--no-run", fork="1")
+    done = base(tmp_path, "-m", "physml", "table", "lem-4", "--no-run")
     assert done.returncode == 0, done.stderr
     assert "FitzHugh-Nagumo" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "model=lem", "task=smnist", "profile=smoke"], "MNIST needs torchvision. Install it with:"),
-        (["run", "model=lem", "task=ecg5000", "profile=smoke"], "needs sktime. Install it with: pip install"),
-        (
-            [
-                "run",
-                "model=graphcon_gcn",
-                "task=cora",
-                "profile=smoke",
-                "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: 64}",
-            ],
-            "needs torch_geometric. Install it with: pip install 'physml[graph]'",
-        ),
-        (["search", "fitzhugh_nagumo-cornn"], "a search needs optuna. Install it with:"),
+REFUSED = {
+    "MNIST needs torchvision. Install it with:": ["run", "model=lem", "task=smnist", "profile=smoke"],
+    "needs sktime. Install it with: pip install": ["run", "model=lem", "task=ecg5000", "profile=smoke"],
+    "needs torch_geometric. Install it with: pip install 'physml[graph]'": [
+        *("run", "model=graphcon_gcn", "task=cora", "profile=smoke"),
+        "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: 64}",
     ],
-)
-def test_what_needs_an_extra_is_refused_in_one_line(
-    tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    done = base(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    "a search needs optuna. Install it with:": ["search", "fitzhugh_nagumo-cornn"],
+}
+ONE_BY_ONE = """
+import sys
+from physml.cli.main import main
+
+for arguments in {commands}:
+    code = main(arguments)
+    print(code, flush=True)
+    print("----", file=sys.stderr, flush=True)
+"""
+
+
+def test_what_needs_an_extra_is_refused_in_one_line(tmp_path: Path) -> None:
+    """All in one process, as importing torch takes longest."""
+    done = base(tmp_path, "-c", ONE_BY_ONE.format(commands=list(REFUSED.values())))
+    assert done.stdout.split() == ["2"] * len(REFUSED), done.stderr
+    *found, _ = done.stderr.split("----\n")
+    for message, said in zip(REFUSED, found, strict=True):
+        assert message in said
+        assert len(said.strip().splitlines()) == 1

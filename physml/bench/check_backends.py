@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from physml.bench.rounds import not_run
+from physml.bench.variants import Step, layer
 from physml.bench.workloads import WORKLOADS, Workload
-from physml.ops.backend import BACKENDS
-
-MODULES = {"torch": "autograd"}  # of a recurrence, where it is not called like the backend
+from physml.ops.backend import BACKENDS, Op
 
 # A backend's float32 differs from float64 by rounding that the steps add up. UnICORNN on EigenWorms amplifies
 # it: the plain loop itself, in float32, is off by up to 1e-3. TF32 and bfloat16 keep 11 and 8 bits.
@@ -64,31 +65,16 @@ def draw(workload: Workload, device: str, rounded: torch.dtype) -> Tensors:
     """Weights as the layers draw them, normal inputs and states; numbers of dtype `rounded`, in float64."""
     rng = torch.Generator().manual_seed(1)
     B, D, H = workload.B, workload.D, workload.H
-
-    def uniform(*shape: int, k: float, low: float | None = None) -> Tensor:
-        return torch.empty(*shape, dtype=torch.double).uniform_(-k if low is None else low, k, generator=rng)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=torch.double, generator=rng)
-
-    tensors = {"u": normal(B, workload.T, D or H)}
+    tensors = {"u": torch.randn(B, workload.T, D or H, generator=rng)}
     for n in range(workload.L):
-        tensors |= {f"y{n}": normal(B, H) / 2, f"z{n}": normal(B, H) / 2}
-        if workload.recurrence == "unicornn":
-            tensors |= {f"w{n}": uniform(H, k=1, low=0), f"c{n}": uniform(H, k=0.1)}
-            if D:
-                k = (6 / (65 * (H if n else D))) ** 0.5
-                tensors |= {f"V{n}": uniform(H, H if n else D, k=k), f"b{n}": uniform(H, k=k)}
-            else:
-                tensors["step"] = workload.settings["dt"] * tensors.pop("c0").sigmoid()
-    if workload.recurrence == "lem":
-        k = H**-0.5
-        tensors |= {"W": uniform(3 * H, H, k=k), "Wy": uniform(H, H, k=k)}
-        tensors |= {"V": uniform(4 * H, D, k=k), "b": uniform(4 * H, k=k)}
-    elif workload.recurrence == "cornn":
-        k = (D + 2 * H) ** -0.5
-        tensors |= {"W": uniform(H, H, k=k), "Wcal": uniform(H, H, k=k)}
-        tensors |= {"V": uniform(H, D, k=k), "b": uniform(H, k=k)}
+        y, z = torch.randn(2, B, H, generator=rng) / 2
+        tensors |= {f"y{n}": y, f"z{n}": z}
+    for name, weight in layer(replace(workload, D=D or 1), "reference").named_parameters():
+        *stack, last = name.split(".")  # layers.0.w is w0 here
+        tensors[last + "".join(stack[1:])] = weight.detach()
+    if not D:
+        tensors["step"] = workload.settings["dt"] * tensors.pop("c0").sigmoid()
+        del tensors["V0"], tensors["b0"]
     return {name: x.to(rounded).double().to(device) for name, x in tensors.items()}
 
 
@@ -107,10 +93,11 @@ def compute(workload: Workload, function: Function, tensors: Tensors) -> Tensors
             result |= {f"last y{n}": y, f"last z{n}": z}
         return {"outputs": path, **result}
     settings.pop("init", None)
-    weights = ("W", "Wy", "V", "b") if workload.recurrence == "lem" else ("W", "Wcal", "V", "b")
-    extra = {"clip": None} if workload.recurrence == "lem" else {"damping": "explicit"}
-    arguments = (x["u"], x["y0"], x["z0"], *(x[name] for name in weights))
-    outputs, y, z = function(*arguments, **settings, **extra)
+    if workload.recurrence == "lem":
+        second, settings["clip"] = x["Wy"], None
+    else:
+        second, settings["damping"] = x["Wcal"], "explicit"
+    outputs, y, z = function(x["u"], x["y0"], x["z0"], x["W"], second, x["V"], x["b"], **settings)
     return {"outputs": outputs, "last y0": y, "last z0": z}
 
 
@@ -126,32 +113,43 @@ def everything(workload: Workload, function: Function, tensors: Tensors, dtype: 
     }
 
 
-def error(x: Tensor, exact: Tensor) -> float:
-    """|x - exact| / |exact|; infinite where something is not a number."""
+def function_of(workload: Workload, backend: str) -> Function:
+    """The op with that backend, which raises `Refused` where the backend refuses its arguments."""
+    op: Op[tuple[Tensor, Tensor, Tensor]] = importlib.import_module(f"physml.ops.{workload.recurrence}").OP
+
+    def computed(*tensors: Tensor, **constants: Any) -> tuple[Tensor, Tensor, Tensor]:
+        if reason := op.refusal(backend, tensors):
+            raise Refused(reason)
+        return op(*tensors, backend=backend, **constants)
+
+    return computed
+
+
+def gradient_errors(workload: Workload, variants: Sequence[str], device: str) -> dict[str, Any]:
+    """Per variant the worst parameter's |g - g64| / |g64| with its name, or why it did not run."""
+    exact = Step(workload, "reference", device)
+    exact.module.double()
+    exact.u, exact.slope = exact.u.double(), exact.slope.double()
+    wanted = exact.gradients()
+    found: dict[str, Any] = {}
+    for variant in variants:
+        try:
+            found[variant] = worst(Step(workload, variant, device).gradients(), wanted)
+        except Exception as error:  # one that fails must not take the others with it
+            found[variant] = not_run(error)
+    return found
+
+
+def worst(gradients: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Any]:
+    distances = {name: relative_error(gradients[name], exact) for name, exact in wanted.items()}
+    name, distance = max(distances.items(), key=itemgetter(1))
+    return {"error": float(f"{distance:.2g}"), "parameter": name}
+
+
+def relative_error(x: Tensor, exact: Tensor) -> float:
+    """|x - exact| / |exact| of a whole tensor; infinite where something is not a number."""
     ratio = float(torch.linalg.norm(x.double() - exact) / torch.linalg.norm(exact))
     return ratio if math.isfinite(ratio) else math.inf
-
-
-def find(recurrence: str, backend: str) -> Any:
-    """The module of a backend."""
-    name = f"physml.ops.{recurrence}.{MODULES.get(backend, backend)}"
-    if importlib.util.find_spec(name) is None:
-        raise Refused(f"there is no backend {backend} for {recurrence}")
-    return importlib.import_module(name)
-
-
-def function_of(workload: Workload, backend: str) -> Function:
-    """The backend's function, which raises `Refused` where the backend refuses its arguments."""
-    module = find(workload.recurrence, backend)
-    function: Function = getattr(module, workload.recurrence)
-    refusal = getattr(module, "refusal", None)
-
-    def asked(*tensors: Tensor, **constants: Any) -> tuple[Tensor, Tensor, Tensor]:
-        if refusal is not None and (reason := refusal(*tensors)):
-            raise Refused(reason)
-        return function(*tensors, **constants)
-
-    return asked
 
 
 def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, exact: Tensors) -> Row:
@@ -161,18 +159,18 @@ def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, 
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     try:
-        found = everything(workload, function, tensors, dtype)
-        repeats = None
-        if backend != "reference":
-            again = everything(workload, function, tensors, dtype)
-            repeats = all(torch.equal(x, again[name]) for name, x in found.items())
+        found, *again = (
+            everything(workload, function, tensors, dtype) for _ in range(1 if backend == "reference" else 2)
+        )
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    errors = {name: error(x, exact[name]) for name, x in found.items()}
-    worst = max((name for name in errors if name.startswith("d ")), key=lambda name: errors[name])
+    repeats = all(torch.equal(x, again[0][name]) for name, x in found.items()) if again else None
+    errors = {name: relative_error(x, exact[name]) for name, x in found.items()}
+    gradients = {name[2:]: errors.pop(name) for name in list(errors) if name.startswith("d ")}
+    of, gradient = max(gradients.items(), key=itemgetter(1))
     tolerance = max(TOLERANCE[precision], SENSITIVE.get(workload.name, 0.0))
-    output = max(value for name, value in errors.items() if not name.startswith("d "))
-    return Row(workload.name, backend, precision, output, errors[worst], worst[2:], tolerance, repeats)
+    output = max(errors.values())
+    return Row(workload.name, backend, precision, output, gradient, of, tolerance, repeats)
 
 
 def cases(workload: Workload, backends: Sequence[str], device: str) -> Iterator[tuple[Workload, str, str]]:
@@ -221,30 +219,26 @@ def scan_memory() -> dict[str, int]:
 
     A stored state every SEGMENT steps, and a few of single states; twice that, and 1 MiB for the allocator.
     """
-    gpu = find("unicornn", "triton")
+    gpu = importlib.import_module("physml.ops.unicornn.triton")
     B, T, H = 8, 16384, 256
     push = torch.randn(B, T, H, device="cuda", requires_grad=True)
     y, z = torch.zeros(2, B, H, device="cuda")
     w, step = torch.rand(2, H, device="cuda") / 2
     incoming = torch.randn(B, T, H, device="cuda")
-    torch.autograd.grad(gpu.unicornn(push, y, z, w, step, alpha=1.0)[0], push, incoming)  # compiles
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    torch.autograd.grad(gpu.unicornn(push, y, z, w, step, alpha=1.0)[0], push, incoming)
+    for _ in range(2):  # the first time compiles
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        torch.autograd.grad(gpu.unicornn(push, y, z, w, step, alpha=1.0)[0], push, incoming)
     torch.cuda.synchronize()
     beside = torch.cuda.max_memory_allocated() - before - 2 * push.numel() * push.element_size()
-    return {
-        "bytes": beside,
-        "limit": 2 * (T // gpu.SEGMENT) * B * H * 4 + (1 << 20),
-        "path": push.numel() * 4,
-    }
+    limit = 2 * (T // gpu.SEGMENT) * B * H * 4 + (1 << 20)
+    return {"bytes": beside, "limit": limit, "path": push.numel() * 4}
 
 
 def smaller(workload: Workload) -> Workload:
     """The same in a second: few steps, sequences and units."""
-    T, B, H = (min(workload.sizes[name], size) for name, size in QUICK.items())
-    return replace(workload, T=T, B=B, H=H)
+    return workload.with_sizes({name: min(workload.sizes[name], size) for name, size in QUICK.items()})
 
 
 HEAD = f"{'workload':<25} {'backend':<9} {'numbers':<8} {'output':>8} {'gradient':>9} of    allowed"
@@ -260,20 +254,18 @@ def line(row: Row) -> str:
 
 def about(device: str) -> dict[str, Any]:
     """The facts that the numbers depend on."""
-    on_gpu = device == "cuda"
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "triton": version("triton") if importlib.util.find_spec("triton") else None,
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
     }
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="python -m physml.bench.check_backends", description=(__doc__ or "").split("\n")[0]
-    )
+    purpose = (__doc__ or "").partition("\n")[0]
+    p = argparse.ArgumentParser(prog="python -m physml.bench.check_backends", description=purpose)
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--backend", action="append", choices=BACKENDS, help="only this one; can be repeated")
     p.add_argument("--workload", action="append", choices=[w.name for w in WORKLOADS], help="likewise")

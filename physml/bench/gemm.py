@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.bench.rounds import Samples
+from physml.ops.native.call import pointer
+from physml.ops.native.library import Unavailable, load
 
 Shape = tuple[int, int, int]
 Step = Callable[[], object]
@@ -47,8 +48,6 @@ def steps(device: str) -> dict[tuple[str, Shape], Step]:
 
 
 def _library() -> ctypes.CDLL | None:
-    from physml.ops.native.library import Unavailable, load
-
     try:
         library = load(SOURCE, torch.float32)
     except Unavailable:
@@ -60,25 +59,21 @@ def _library() -> ctypes.CDLL | None:
 def _native(library: ctypes.CDLL, a: Tensor, b: Tensor) -> Step:
     (m, k), n = a.shape, b.shape[1]
     packed, c = torch.empty(library.size_of_packed(k, n)), torch.empty(m, n)
-    library.pack_dense(_address(packed), _address(b), k, n)
+    library.pack_dense(pointer(packed), pointer(b), k, n)
 
     def step() -> Tensor:
-        library.product(m, n, k, _address(a), _address(packed), _address(c))
+        library.product(m, n, k, pointer(a), pointer(packed), pointer(c))
         return c
 
     return step
 
 
-def _address(x: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(x.data_ptr())
-
-
-def rates(samples: Mapping[tuple[str, Shape], Samples | str]) -> dict[str, Any]:
+def rates(timed: Mapping[tuple[str, Shape], Mapping[str, Any]]) -> dict[str, Any]:
     """Per library the rate of each shape, in GFLOP/s of the median, and the best one."""
     found: dict[str, Any] = {}
-    for (library, (m, n, k)), s in samples.items():
-        if isinstance(s, Samples):
-            rate = round(2 * m * n * k / s.facts()["ms"] / 1e6, 1)
+    for (library, (m, n, k)), facts in timed.items():
+        if "ms" in facts:
+            rate = round(2 * m * n * k / facts["ms"] / 1e6, 1)
             entry = found.setdefault(library, {"best_gflops": 0.0, "shapes": {}})
             entry["shapes"][f"{m}x{n}x{k}"] = rate
             entry["best_gflops"] = max(rate, entry["best_gflops"])

@@ -8,12 +8,9 @@ stand beside.
 
 import argparse
 import json
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,8 +21,8 @@ import numpy as np
 
 from physml import files
 from physml.bench import store
-from physml.bench.packing import forget, own_roots, timed
-from physml.bench.report import moment, number, ratio, table
+from physml.bench.packing import forget, own_roots, seconds, timed
+from physml.bench.report import moment, number, per_run, ratio, table
 from physml.config.build import build_task
 from physml.config.compose import compose
 from physml.data.store import store_of
@@ -63,11 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result |= {"cores": resources.cores(), "workloads": {}}
         path = store.path_of(f"graph-{store.machine_class(result['machine'])}")
         for name in names:
-            measured = measure(
-                WORKLOADS[name], options.runs, options.rounds, options.epochs, options.override
-            )
-            result["workloads"][name] = measured
-            print("\n".join(lines({name: measured})), flush=True)
+            done = {name: measure(WORKLOADS[name], options)}
+            result["workloads"] |= done
+            print("\n".join(lines(done)), flush=True)
         result = store.merge(store.read(path), result)
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -88,25 +83,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(workload: Workload, n: int, rounds: int, epochs: int, overrides: Sequence[str]) -> dict[str, Any]:
-    """Seconds by the clock, of the processors and inside the loops, for n runs each way in every round."""
-    n, epochs = n or workload.runs, epochs or workload.epochs
+def measure(workload: Workload, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds by the clock, of the processors and inside the loops, of all runs each way in every round."""
+    n, epochs = options.runs or workload.runs, options.epochs or workload.epochs
     keys = [f"experiment={workload.experiment}", f"trainer.epochs={epochs}", "trainer.stop=null"]
-    keys += ["tracker=none", "runtime.device=cpu", *overrides]
+    keys += ["tracker=none", "runtime.device=cpu", *options.override]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
     ways: dict[str, list[dict[str, float]]] = {"plain": [], "physml": []}
-    result: dict[str, Any] = {
-        "experiment": workload.experiment,
-        "epochs": epochs,
-        "runs": n,
-        "overrides": list(overrides),
-    }
-    result |= {"moment": store.moment("cpu", 1), "ways": ways}
+    result: dict[str, Any] = {"experiment": workload.experiment, "epochs": epochs, "runs": n}
+    result |= {"overrides": options.override, "moment": store.moment("cpu", 1), "ways": ways}
     with own_roots(), tempfile.TemporaryDirectory(prefix="physml-plain-") as folder:
         jobs = _jobs(specs[:-1], workload, Path(folder))
         timed(specs[-1:], 1)  # data are cached, and the memory of a run is known
         ours = record.read(specs[-1].record_path)["n_parameters"] or 0
-        for _ in range(rounds):
+        for _ in range(options.rounds):
             ways["plain"].append(_plain(jobs, ours))
             clock = timed(specs[:-1], None)
             costs = [c for spec in specs[:-1] if (c := record.read(spec.record_path)["cost"])]
@@ -128,13 +118,10 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
     given: dict[str, Any] = {name: np.asarray(tensor) for name, tensor in arrays.items()}
     np.savez(folder / "data.npz", **given)
     model, net = config["model"], config["net"]
-    graphcon = model["_target_"].endswith("GraphCON")
-    names = ("dt", "alpha", "gamma", "dropout") if graphcon else ("p", "aggregate")
-    keys = {name: model[name] for name in ("n_layers", *names)}
-    keys |= {"hidden": net["hidden"], "input_dropout": net["input_dropout"], "out_dropout": net["dropout"]}
-    keys |= {"conv": workload.conv, "own_gate": model.get("gate_coupling") is not None}
-    job = {"net": "graphcon" if graphcon else "g2", "keys": keys, "n_classes": task.d_out}
-    job |= {"data": str(folder / "data.npz"), "epochs": config["trainer"]["epochs"]}
+    of_net = {"hidden": net["hidden"], "input_dropout": net["input_dropout"], "out_dropout": net["dropout"]}
+    keys = {**model, **of_net, "conv": workload.conv, "own_gate": model.get("gate_coupling") is not None}
+    job = {"net": "graphcon" if model["_target_"].endswith("GraphCON") else "g2", "keys": keys}
+    job |= {"n_classes": task.d_out, "data": str(folder / "data.npz"), "epochs": config["trainer"]["epochs"]}
     job |= {key: config["optim"][key] for key in ("lr", "weight_decay")}
     files = [folder / f"{spec.config['seed']}.json" for spec in specs]
     for spec, file in zip(specs, files, strict=True):
@@ -144,15 +131,11 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
 
 def _plain(jobs: Sequence[Path], parameters: int) -> dict[str, float]:
     """RunFailed if a plain run fails, or is of a network of another size than ours."""
-    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    with ThreadPoolExecutor(resources.cores()) as pool:
+    with seconds() as found, ThreadPoolExecutor(resources.cores()) as pool:
         told = list(pool.map(_plain_run, jobs))
-    clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if any(one["parameters"] != parameters for one in told):
         raise RunFailed(f"the plain network has {told[0]['parameters']} parameters, ours {parameters}.")
-    processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    loop_s = sum(one["loop_s"] for one in told)
-    return {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2), "loop_s": round(loop_s, 3)}
+    return {**found, "loop_s": round(sum(one["loop_s"] for one in told), 3)}
 
 
 def _plain_run(job: Path) -> dict[str, Any]:
@@ -171,11 +154,7 @@ def lines(workloads: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A table: runs per hour with the start of a process, processor seconds per run, and the loop alone."""
     rows = []
     for name, one in workloads.items():
-        middle = {
-            way: {key: statistics.median(r[key] for r in rounds) / one["runs"] for key in rounds[0]}
-            for way, rounds in one["ways"].items()
-        }
-        plain, ours = middle["plain"], middle["physml"]
+        plain, ours = (per_run(one["ways"][way], one["runs"]) for way in ("plain", "physml"))
         row = [name, str(one["epochs"]), *(number(3600 / m["clock_s"]) for m in (plain, ours))]
         row.append(ratio(plain["clock_s"] / ours["clock_s"]))
         for key in ("processor_s", "loop_s"):

@@ -1,12 +1,12 @@
 """How time grows with the sizes: slopes in log-log of T, B and H, around a middle case."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from physml.bench.rounds import Samples, interleave, reason
-from physml.bench.variants import Step
+from physml.bench.rounds import interleave
+from physml.bench.variants import Step, steps_of
 from physml.bench.workloads import Workload
 
 MIDDLE = (
@@ -22,29 +22,24 @@ def sweep(
     axis: str,
     sizes: Sequence[int],
     variants: Sequence[str],
-    *,
     rounds: int,
     budget_s: float,
     device: str,
 ) -> dict[str, Any]:
     """Times per size, all sizes and variants interleaved, and the slope: 1 is proportional."""
-    steps: dict[str, Callable[[], object]] = {}
-    refused = {}
-    for variant in variants:
-        try:
-            for size in sizes:
-                case = middle.with_sizes({axis: size})
-                steps[f"{variant} {size}"] = Step(case, variant, device)
-        except Exception as error:  # one that fails must not take the others with it
-            refused[variant] = {"not_run": reason(error)}
-    samples = interleave(steps, rounds=rounds, budget_s=budget_s, device=device)
+    refused: dict[str, Any] = {}
+    made: dict[tuple[str, int], Step] = {}
+    for size in sizes:
+        steps, lacking = steps_of(middle.with_sizes({axis: size}), variants, device)
+        refused = lacking | refused
+        made |= {(variant, size): step for variant, step in steps.items()}
+    complete = {name: step for name, step in made.items() if name[0] not in refused}
+    timed = interleave(complete, rounds, budget_s, device)
     found: dict[str, Any] = {"sizes": list(sizes), "variants": refused}
     for variant in variants:
-        done = [samples.get(f"{variant} {size}") for size in sizes]
-        if variant in refused or not all(isinstance(s, Samples) for s in done):
-            continue
-        ms = [s.facts()["ms"] for s in done if isinstance(s, Samples)]
-        found["variants"][variant] = {"ms": ms, "slope": slope(sizes, ms)}
+        ms = [timed[variant, size]["ms"] for size in sizes if "ms" in timed.get((variant, size), {})]
+        if len(ms) == len(sizes):
+            found["variants"][variant] = {"ms": ms, "slope": slope(sizes, ms)}
     return found
 
 

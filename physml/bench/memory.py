@@ -1,19 +1,14 @@
-"""Peak memory of forward and backward, each variant in a process of its own.
+"""Peak memory of forward and backward, each variant in a process of its own."""
 
-`python -m physml.bench.memory WORKLOAD VARIANT DEVICE`, the workload as JSON; prints one JSON object.
-"""
-
-import dataclasses
-import json
+import multiprocessing
 import os
 import resource
-import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from physml.bench.workloads import Workload
-from physml.paths import ROOT
 
 N_BATCHES = 2  # the second shows what is kept from the first
 TIME_LIMIT_S = 600
@@ -21,25 +16,30 @@ TIME_LIMIT_S = 600
 
 def measure(workload: Workload, variant: str, device: str) -> dict[str, Any]:
     """{"mib": peak over the state before} or {"not_run": reason}, from a fresh process with one thread."""
-    command = [sys.executable, "-m", "physml.bench.memory", json.dumps(dataclasses.asdict(workload))]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_peak, args=(sender, workload, variant, device))
+    process.start()
+    sender.close()
     try:
-        done = subprocess.run(
-            [*command, variant, device],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=TIME_LIMIT_S,
-            check=True,
-        )
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr or "").strip().splitlines()
-        return {"not_run": said[-1] if said else f"exit code {error.returncode}"}
-    except subprocess.TimeoutExpired:
-        return {"not_run": f"more than {TIME_LIMIT_S} s"}
+        in_time = receiver.poll(TIME_LIMIT_S)
+        found: dict[str, Any] = receiver.recv() if in_time else {"not_run": f"more than {TIME_LIMIT_S} s"}
+    except EOFError:  # it was killed, perhaps for the memory it took
+        process.join()
+        found = {"not_run": f"exit code {process.exitcode}"}
+    process.kill()
+    process.join()
+    return found
+
+
+def _send_peak(sender: Connection, workload: Workload, variant: str, device: str) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+    from physml.bench.rounds import not_run
+
+    try:
+        sender.send({"mib": round(peak_mib(workload, variant, device), 1)})
+    except Exception as error:  # the parent goes on with the next
+        sender.send(not_run(error))
 
 
 def peak_mib(workload: Workload, variant: str, device: str) -> float:
@@ -50,16 +50,13 @@ def peak_mib(workload: Workload, variant: str, device: str) -> float:
 
     torch.set_num_threads(1)
     step = Step(workload, variant, device)
-    if device.startswith("cuda"):
+    on_gpu = device.startswith("cuda")
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        for _ in range(N_BATCHES):
-            step()
-        return (torch.cuda.max_memory_allocated(device) - before) / 2**20
-    resident = _reset_peak()
+    before = torch.cuda.memory_allocated(device) / 2**20 if on_gpu else _reset_peak()
     for _ in range(N_BATCHES):
         step()
-    return _peak() - resident
+    return (torch.cuda.max_memory_allocated(device) / 2**20 if on_gpu else _peak()) - before
 
 
 def _reset_peak() -> float:
@@ -83,18 +80,3 @@ def _status(key: str) -> float:
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return int(fields[key].split()[0]) / 2**10
-
-
-def main() -> None:
-    from physml.bench.rounds import reason
-
-    workload = Workload(**json.loads(sys.argv[1]))
-    try:
-        found: dict[str, Any] = {"mib": round(peak_mib(workload, sys.argv[2], sys.argv[3]), 1)}
-    except Exception as error:  # told to the parent, which goes on with the next
-        found = {"not_run": reason(error)}
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

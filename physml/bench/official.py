@@ -19,13 +19,11 @@ class _CoRNNCell(nn.Module):
     def __init__(self, layer: CoRNN) -> None:
         super().__init__()
         self.dt, self.gamma, self.epsilon = layer.dt, layer.gamma, layer.epsilon
-        weights = [layer.V.detach(), layer.Wcal.detach(), layer.W.detach()]
         if layer.init == "separate":
-            self.products = nn.ModuleList(
-                _linear(w, b) for w, b in zip(weights, (layer.b.detach(), None, None), strict=True)
-            )
+            products = [_linear(layer.V, layer.b), _linear(layer.Wcal, None), _linear(layer.W, None)]
         else:
-            self.products = nn.ModuleList([_linear(torch.cat(weights, 1), layer.b.detach())])
+            products = [_linear(torch.cat([layer.V, layer.Wcal, layer.W], 1), layer.b)]
+        self.products = nn.ModuleList(products)
 
     def forward(self, u: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         if len(self.products) == 1:
@@ -43,9 +41,9 @@ class _LEMCell(nn.Module):
     def __init__(self, layer: LEM) -> None:
         super().__init__()
         self.dt = layer.dt
-        self.of_u = _linear(layer.V.detach(), layer.b.detach())
-        self.of_y = _linear(layer.W.detach(), torch.zeros(3 * layer.d_out))
-        self.of_z = _linear(layer.Wy.detach(), torch.zeros(layer.d_out))
+        self.of_u = _linear(layer.V, layer.b)
+        self.of_y = _linear(layer.W, torch.zeros(3 * layer.d_out))
+        self.of_z = _linear(layer.Wy, torch.zeros(layer.d_out))
 
     def forward(self, u: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         Vz, V1, V2, Vy = F.linear(u, self.of_u.weight, self.of_u.bias).chunk(4, 1)
@@ -76,8 +74,5 @@ class OfficialLoop(nn.Module):
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     product = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    with torch.no_grad():
-        product.weight.copy_(weight)
-        if bias is not None:
-            product.bias.copy_(bias)
+    product.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
     return product

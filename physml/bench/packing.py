@@ -8,7 +8,6 @@ machine disturb; processor seconds per run are not, and tell what runs side by s
 import argparse
 import os
 import resource
-import statistics
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 from physml import files
 from physml.bench import store
+from physml.bench.report import per_run
 from physml.config.compose import compose
 from physml.errors import PhysmlError, RunFailed
 from physml.execution import planning, resources, scheduler
@@ -32,7 +32,7 @@ WAYS: dict[str, int | None] = {"one at a time": 1, "auto": None}
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_intermixed_args(arguments)
     try:
-        result = measure(options.experiment, options.runs, options.epochs, options.rounds, options.override)
+        result = measure(options)
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -55,19 +55,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(experiment: str, n: int, epochs: int, rounds: int, overrides: Sequence[str]) -> dict[str, Any]:
-    """Seconds by the clock and of the processors for n runs, each way, in every round."""
-    n = n or 2 * resources.cores()
-    keys = [f"experiment={experiment}", f"trainer.epochs={epochs}", "tracker=none", *overrides]
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds by the clock and of the processors for all runs, each way, in every round."""
+    n, epochs = options.runs or 2 * resources.cores(), options.epochs
+    keys = [f"experiment={options.experiment}", f"trainer.epochs={epochs}", "tracker=none", *options.override]
     specs = checked_specs([compose([*keys, f"seed={seed}"]) for seed in range(n + 1)])
-    device = pick_device(specs[0].config["runtime"]["device"])
+    runtime = specs[0].config["runtime"]
+    device = pick_device(runtime["device"])
     result: dict[str, Any] = {"schema": store.SCHEMA, "machine": store.machine(device)}
-    result |= {"experiment": experiment, "overrides": list(overrides), "epochs": epochs, "runs": n}
-    result |= {"moment": store.moment(device, specs[0].config["runtime"]["threads"])}
-    result |= {"cores": resources.cores(), "ways": {way: [] for way in WAYS}}
+    result |= {"experiment": options.experiment, "overrides": options.override, "epochs": epochs, "runs": n}
+    result |= {"moment": store.moment(device, runtime["threads"]), "cores": resources.cores()}
+    result["ways"] = {way: [] for way in WAYS}
     with own_roots():
         timed(specs[-1:], 1)  # data are made, code is compiled, and the memory of a run is known
-        for _ in range(rounds):
+        for _ in range(options.rounds):
             for way, jobs in WAYS.items():
                 result["ways"][way].append(timed(specs[:-1], jobs))
                 forget(specs[:-1])
@@ -76,25 +77,33 @@ def measure(experiment: str, n: int, epochs: int, rounds: int, overrides: Sequen
 
 @contextmanager
 def own_roots() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in ("PHYSML_RESULTS", "PHYSML_RUNS")}
+    before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="physml-packing-") as folder:
         os.environ |= {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
         try:
             yield
         finally:
-            for name, value in before.items():
-                os.environ.pop(name)
-                os.environ |= {name: value} if value else {}
+            os.environ.clear()
+            os.environ |= before
+
+
+@contextmanager
+def seconds() -> Iterator[dict[str, float]]:
+    """Seconds by the clock, and of the processors for child processes; filled in at the end."""
+    found: dict[str, float] = {}
+    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    yield found
+    clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    found |= {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
 
 
 def timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
-    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs)
-    clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    with seconds() as found:
+        outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs)
     if outcome.exit_code:
         raise RunFailed(f"not all runs came to their end: {outcome.codes}.")
-    processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    return {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
+    return found
 
 
 def forget(specs: list[RunSpec]) -> None:
@@ -104,18 +113,15 @@ def forget(specs: list[RunSpec]) -> None:
 
 
 def text(result: dict[str, Any]) -> str:
+    ways = {way: per_run(rounds, result["runs"]) for way, rounds in result["ways"].items()}
     lines = [
         f"{result['experiment']}, {result['epochs']} epochs, {result['runs']} runs, {result['cores']} cores"
     ]
-    rates = {}
-    for way, rounds in result["ways"].items():
-        clock_s = statistics.median(one["clock_s"] for one in rounds)
-        processor_s = statistics.median(one["processor_s"] for one in rounds)
-        rates[way] = result["runs"] / clock_s * 3600
-        each = processor_s / result["runs"]
-        lines.append(f"  {way:14} {rates[way]:7.0f} runs per hour, {each:6.1f} processor seconds per run")
-    lines.append(f"  auto against one at a time: {rates['auto'] / rates['one at a time']:.2f}")
-    return "\n".join(lines)
+    for way, one in ways.items():
+        rate = f"{3600 / one['clock_s']:7.0f} runs per hour"
+        lines.append(f"  {way:14} {rate}, {one['processor_s']:6.1f} processor seconds per run")
+    faster = ways["one at a time"]["clock_s"] / ways["auto"]["clock_s"]
+    return "\n".join([*lines, f"  auto against one at a time: {faster:.2f}"])
 
 
 if __name__ == "__main__":

@@ -52,15 +52,14 @@ def write(path: Path, result: Mapping[str, Any], device: str) -> bool:
 
 def _panel(axes: "Axes", name: str, result: Mapping[str, Any], device: str) -> None:
     kernel = targets.fast(device)
-    times = {v: targets.time_of(result, v) for v in VARIANTS}
-    drawn = [(v, ms) for v, ms in times.items() if ms is not None]
-    colours = [OWN if v == kernel else THEIRS if v in ("official", "lstm", "gru") else BARE for v, _ in drawn]
-    heights = range(len(drawn))
-    axes.barh(list(heights), [ms for _, ms in drawn], color=colours, height=0.72)
-    for height, (_, ms) in zip(heights, drawn, strict=True):
+    times = {v: ms for v in VARIANTS if (ms := targets.time_of(result, v)) is not None}
+    colours = [OWN if v == kernel else THEIRS if v in ("official", "lstm", "gru") else BARE for v in times]
+    heights = list(range(len(times)))
+    axes.barh(heights, list(times.values()), color=colours, height=0.72)
+    for height, ms in zip(heights, times.values(), strict=True):
         at_right = axes.get_yaxis_transform()
         axes.text(0.985, height, number(ms), va="center", ha="right", fontsize=8, transform=at_right)
-    axes.set_yticks(list(heights), [LABELS[v] for v, _ in drawn], fontsize=8)
+    axes.set_yticks(heights, [LABELS[v] for v in times], fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda ms, _: number(ms))
@@ -68,13 +67,11 @@ def _panel(axes: "Axes", name: str, result: Mapping[str, Any], device: str) -> N
     limits = [limit for library in LIBRARIES if (limit := targets.limit(result, library))]
     for limit, dashes in zip(limits, ("--", ":"), strict=False):
         axes.axvline(limit, color="0.25", linestyle=dashes, linewidth=0.9)
-    axes.set_xlim(min([ms for _, ms in drawn] + limits) / 1.6, max(ms for _, ms in drawn) * 4)
+    axes.set_xlim(min([*times.values(), *limits]) / 1.6, max(times.values()) * 4)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_title(title(name), fontsize=9)
-    at = next((i for i, (v, _) in enumerate(drawn) if v == kernel), None)
-    marks = (("loop", targets.loop_of(result), "v"), ("lstm", "lstm", "^"))
-    for kind, other, shape in marks:
-        goal = next((t.goal for t in targets.of_device(device) if (t.workload, t.kind) == (name, kind)), None)
-        slow = times.get(other)
-        if goal and slow and at is not None:
-            axes.plot(slow / goal, at, marker=shape, color="#c1121f", markersize=6, clip_on=False)
+    for kind, other, shape in (("loop", targets.loop_of(result), "v"), ("lstm", "lstm", "^")):
+        goal = targets.goals(device, name).get(kind)
+        if goal and other in times and kernel in times:
+            at = times[other] / goal, list(times).index(kernel)
+            axes.plot(*at, marker=shape, color="#c1121f", markersize=6, clip_on=False)

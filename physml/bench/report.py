@@ -51,6 +51,11 @@ def ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
+def per_run(rounds: Sequence[Mapping[str, float]], n_runs: int) -> dict[str, float]:
+    """Medians over rounds of n runs, for one run."""
+    return {key: statistics.median(one[key] for one in rounds) / n_runs for key in rounds[0]}
+
+
 def title(name: str) -> str:
     return next((w.title for w in WORKLOADS if w.name == name), name)
 
@@ -58,38 +63,26 @@ def title(name: str) -> str:
 def times(result: Result, device: str) -> list[str]:
     """One workload: a line per variant, with its ratio to the fast kernel and its shares of the limits."""
     kernel = targets.fast(device)
-    fast_ms = targets.time_of(result, kernel)
-    libraries = [library for library in LIBRARIES if targets.limit(result, library)]
-    rows = []
+    limits = {library: limit for library in LIBRARIES if (limit := targets.limit(result, library))}
+    rows, refused = [], []
     for variant in VARIANTS:
-        facts = result["variants"].get(variant)
+        facts, label = result["variants"].get(variant), LABELS[variant]
         if facts is None:
             continue
-        label = LABELS[variant]
         if "ms" not in facts:
-            rows.append((label, "not run", *("–",) * (4 + len(libraries))))
+            rows.append([label, "not run", *["–"] * (4 + len(limits))])
+            refused.append(f"{label}: {facts['not_run'].rstrip('.')}.")
             continue
-        limits = [None if variant in ("lstm", "gru") else targets.limit(result, lib) for lib in libraries]
-        rows.append(
-            (
-                label,
-                number(facts["ms"]),
-                f"{number(facts['ms_q25'])} .. {number(facts['ms_q75'])}",
-                number(facts["wall_ms"]),
-                str(facts["n"]),
-                ratio(targets.quotient(facts["ms"], fast_ms)),
-                *("–" if limit is None else f"{100 * limit / facts['ms']:.0f} %" for limit in limits),
-            )
-        )
+        quartiles = f"{number(facts['ms_q25'])} .. {number(facts['ms_q75'])}"
+        to_fast = ratio(targets.quotient(facts["ms"], targets.time_of(result, kernel)))
+        shares = [f"{100 * limit / facts['ms']:.0f} %" for limit in limits.values()]
+        shares = ["–"] * len(limits) if variant in ("lstm", "gru") else shares
+        ms, wall_ms = number(facts["ms"]), number(facts["wall_ms"])
+        rows.append([label, ms, quartiles, wall_ms, str(facts["n"]), to_fast, *shares])
     unit = "GPU ms" if device.startswith("cuda") else "CPU ms"
-    shares = [f"of limit, {library} GEMM" for library in libraries]
-    lines = table(("", unit, "quartiles", "wall ms", "n", f": {kernel}", *shares), rows)
-    refused = [
-        f"{LABELS[v]}: {facts['not_run']}"
-        for v, facts in result["variants"].items()
-        if "not_run" in facts and v in LABELS
-    ]
-    return [*lines, *(["", "Not run. " + " ".join(f"{r.rstrip('.')}." for r in refused)] if refused else [])]
+    heads = ["", unit, "quartiles", "wall ms", "n", f": {kernel}"]
+    lines = table([*heads, *(f"of limit, {library} GEMM" for library in limits)], rows)
+    return [*lines, "", "Not run. " + " ".join(refused)] if refused else lines
 
 
 def headline(result: Result) -> str:
@@ -117,14 +110,10 @@ def moment(run: Result) -> str:
 def target_table(rows: Iterable[Result]) -> list[str]:
     """Workloads down, kinds of targets across: what was reached and, in brackets, the goal."""
     rows = list(rows)
-    kinds = list(dict.fromkeys(row["what"] for row in sorted(rows, key=_place)))
+    kinds = dict.fromkeys(row["what"] for kind in targets.WORDS for row in rows if row["kind"] == kind)
     cells = {(row["workload"], row["what"]): _cell(row) for row in rows}
     names = dict.fromkeys(row["workload"] for row in rows)
     return table(("", *kinds), ([title(n), *(cells.get((n, kind), "") for kind in kinds)] for n in names))
-
-
-def _place(row: Result) -> int:
-    return list(targets.WORDS).index(row["kind"])
 
 
 def _cell(row: Result) -> str:
@@ -139,13 +128,8 @@ def _thread_table(results: Mapping[str, Result]) -> list[str]:
     for name, result in results.items():
         for variant, facts in result.get("threads", {}).get("variants", {}).items():
             walls = [facts.get(n, {}).get("wall_ms") for n in ("1", "2")]
-            rows.append(
-                (
-                    f"{title(name)}, {LABELS[variant]}",
-                    *(number(w) for w in walls),
-                    ratio(targets.quotient(*walls)),
-                )
-            )
+            speed_up = ratio(targets.quotient(*walls))
+            rows.append((f"{title(name)}, {LABELS[variant]}", *map(number, walls), speed_up))
     return table(("wall ms", "1 thread", "2 threads", "speed-up"), rows) if rows else []
 
 
@@ -173,11 +157,8 @@ def _packing(entry: Result) -> list[str]:
     """Runs per hour, one at a time and packed, as `physml.bench.packing` measured them."""
     rows = []
     for way, rounds in entry["ways"].items():
-        clock_s, processor_s = (
-            statistics.median(one[key] for one in rounds) for key in ("clock_s", "processor_s")
-        )
-        per_hour = 3600 * entry["runs"] / clock_s
-        rows.append((way, number(per_hour), number(processor_s / entry["runs"]), str(len(rounds))))
+        one = per_run(rounds, entry["runs"])
+        rows.append((way, number(3600 / one["clock_s"]), number(one["processor_s"]), str(len(rounds))))
     what = f"{entry['experiment']}, {entry['epochs']} epochs, {entry['runs']} runs on {entry['cores']} cores."
     heads = ("", "runs per hour", "processor s per run", "n")
     return [f"{what} {moment(entry['moment'])}", "", *table(heads, rows)]
@@ -185,7 +166,8 @@ def _packing(entry: Result) -> list[str]:
 
 def markdown(result: Result, device: str) -> str:
     """The whole report of a results file."""
-    name, results = result["class"], _in_order(result["workloads"])
+    found = result["workloads"]
+    results = {w.name: found[w.name] for w in WORKLOADS if w.name in found} | found
     timed = {k: r for k, r in results.items() if "variants" in r}
     facts = result["machine"]
     what = facts.get("gpu") or f"{facts['cpu']}, {facts['cores']} cores"
@@ -198,7 +180,7 @@ def markdown(result: Result, device: str) -> str:
         "backward of one batch, float32, all variants in turn in one process, medians. A ratio is the time",
         f"of a line over that of {targets.fast(device)}: above 1, {targets.fast(device)} is faster.",
         "",
-        f"![Time per batch]({name}.png)",
+        f"![Time per batch]({result['class']}.png)",
         "",
         "## Targets",
         "",
@@ -225,8 +207,3 @@ def markdown(result: Result, device: str) -> str:
         if part:
             lines += ["", f"## {heading}", "", *part]
     return "\n".join(lines) + "\n"
-
-
-def _in_order(results: Mapping[str, Result]) -> dict[str, Result]:
-    order = [w.name for w in WORKLOADS]
-    return dict(sorted(results.items(), key=lambda item: order.index(item[0]) if item[0] in order else 99))

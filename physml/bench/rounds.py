@@ -3,36 +3,32 @@
 import gc
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
+Name = TypeVar("Name", bound=Hashable)
+Call = Callable[[], object]
 AT_LEAST = 3  # samples of anyone, however slow
 SAMPLE_S = 0.02  # a sample is the mean over as many calls as fill this
 SLOW_S = 1.0  # the first call of anyone slower counts as a sample; of others it warms up and no more
 
 
-@dataclass
-class Samples:
-    """Milliseconds per call: `ms` of the processor (CPU time) or the GPU (events), `wall_ms` of the clock."""
-
-    calls: int
-    ms: list[float] = field(default_factory=list)
-    wall_ms: list[float] = field(default_factory=list)
-
-    def facts(self) -> dict[str, float | int]:
-        low, median, high = np.percentile(self.ms, (25, 50, 75))
-        return {
-            "ms": _short(median),
-            "ms_q25": _short(low),
-            "ms_q75": _short(high),
-            "ms_min": _short(min(self.ms)),
-            "wall_ms": _short(float(np.median(self.wall_ms))),
-            "n": len(self.ms),
-            "calls": self.calls,
-        }
+def facts(samples: Sequence[tuple[float, float]], calls: int) -> dict[str, Any]:
+    """Samples in numbers: `ms` of the processor (CPU time) or the GPU (events), `wall_ms` of the clock."""
+    ms, wall_ms = zip(*samples, strict=True)
+    low, median, high = np.percentile(ms, (25, 50, 75))
+    return {
+        "ms": _short(median),
+        "ms_q25": _short(low),
+        "ms_q75": _short(high),
+        "ms_min": _short(min(ms)),
+        "wall_ms": _short(float(np.median(wall_ms))),
+        "n": len(ms),
+        "calls": calls,
+    }
 
 
 def _short(value: float) -> float:
@@ -40,13 +36,13 @@ def _short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def reason(error: Exception) -> str:
+def not_run(error: Exception) -> dict[str, str]:
     """Why something did not run, in one line."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return {"not_run": lines[0] if lines else type(error).__name__}
 
 
-def sample(step: Callable[[], object], calls: int, device: str) -> tuple[float, float]:
+def sample(step: Call, calls: int, device: str) -> tuple[float, float]:
     """Milliseconds per call: of the device, and of the wall clock."""
     if device.startswith("cuda"):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -66,7 +62,7 @@ def sample(step: Callable[[], object], calls: int, device: str) -> tuple[float, 
     return 1000 * processor / calls, 1000 * wall / calls
 
 
-def plan(costs: Mapping[str, float], rounds: int, budget_s: float) -> dict[str, int]:
+def plan(costs: Mapping[Name, float], rounds: int, budget_s: float) -> dict[Name, int]:
     """How many samples of `costs` seconds each: up to `rounds`, the slower sharing what the faster leave.
 
     Example:
@@ -82,41 +78,34 @@ def plan(costs: Mapping[str, float], rounds: int, budget_s: float) -> dict[str, 
 
 
 def interleave(
-    steps: Mapping[str, Callable[[], object]],
-    *,
-    rounds: int,
-    budget_s: float,
-    device: str = "cpu",
-    settle: bool = False,
-) -> dict[str, Samples | str]:
-    """Samples of every step, or why it did not run. Whoever gets fewer is spread evenly over the rounds.
+    steps: Mapping[Name, Call], rounds: int, budget_s: float, device: str = "cpu", settle: bool = False
+) -> dict[Name, dict[str, Any]]:
+    """Facts of every step's samples, or why it did not run. Whoever gets fewer is spread over the rounds.
 
     `settle`: a call that is not timed goes before every sample.
     """
-    found: dict[str, Samples | str] = {}
-    costs, done = {}, {}
+    refused: dict[Name, dict[str, str]] = {}
+    samples: dict[Name, list[tuple[float, float]]] = {}
+    calls: dict[Name, int] = {}
+    costs: dict[Name, float] = {}
     for name, step in steps.items():
         try:
             first = sample(step, 1, device)
         except Exception as error:  # one that fails must not take the others with it
-            found[name] = reason(error)
+            refused[name] = not_run(error)
             continue
         busy, once = first[0] / 1000, first[1] / 1000
-        calls = max(1, math.ceil(SAMPLE_S / max(busy, 1e-6)))
-        costs[name], done[name] = once * calls, int(busy > SLOW_S)
-        found[name] = Samples(calls, *([x] * done[name] for x in first))
-    counts = {name: n - done[name] for name, n in plan(costs, rounds, budget_s).items()}
+        calls[name] = max(1, math.ceil(SAMPLE_S / max(busy, 1e-6)))
+        costs[name] = once * calls[name]
+        samples[name] = [first] if busy > SLOW_S else []
+    counts = {name: n - len(samples[name]) for name, n in plan(costs, rounds, budget_s).items()}
     names = list(counts)
     n_rounds = max(counts.values(), default=0)
     for k in range(n_rounds):
         gc.collect()  # so that less of it falls into a sample
         for name in names[k % len(names) :] + names[: k % len(names)]:
             if (k + 1) * counts[name] // n_rounds > k * counts[name] // n_rounds:
-                samples = found[name]
-                assert isinstance(samples, Samples)  # only those have a count
                 if settle:
                     steps[name]()
-                ms, wall_ms = sample(steps[name], samples.calls, device)
-                samples.ms.append(ms)
-                samples.wall_ms.append(wall_ms)
-    return found
+                samples[name].append(sample(steps[name], calls[name], device))
+    return {name: refused.get(name) or facts(samples[name], calls[name]) for name in steps}

@@ -2,16 +2,17 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from physml import files
-from physml.bench import accuracy, gemm, growth, memory, plot, report, store, targets
-from physml.bench.rounds import Samples, interleave, reason
-from physml.bench.variants import VARIANTS, Step
+from physml.bench import check_backends, gemm, growth, memory, plot, report, store, targets
+from physml.bench.rounds import interleave
+from physml.bench.variants import VARIANTS, Step, steps_of
 from physml.bench.workloads import WORKLOADS, Workload
 from physml.errors import InputError, PhysmlError, suggest
 from physml.ops.backend import BACKENDS
@@ -24,7 +25,9 @@ THREADS_FROM = 128  # hidden units: below, two threads only get in each other's 
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="python -m physml.bench", description=__doc__)
+    p = argparse.ArgumentParser(
+        prog="python -m physml.bench", description="Time and memory of the recurrences."
+    )
     p.add_argument(
         "--workload", default="all", help=f"all, or some of: {', '.join(w.name for w in WORKLOADS)}"
     )
@@ -49,78 +52,53 @@ def chosen(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
-def timed(
-    workload: Workload, variants: Sequence[str], *, rounds: int, budget_s: float, threads: int, device: str
-) -> dict[str, Any]:
+def timed(workload: Workload, variants: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     """The pass `time` of one workload: every variant, and plain products to compare with, interleaved."""
-    torch.set_num_threads(threads)
-    run = store.moment(device, threads)
-    refused, steps = _steps(workload, variants, device)
-    products = gemm.steps(device)
-    everyone: dict[str, Callable[[], object]] = {**steps, **{str(k): step for k, step in products.items()}}
-    found = interleave(everyone, rounds=rounds, budget_s=budget_s, device=device)
+    torch.set_num_threads(options.threads)
+    run = store.moment(options.device, options.threads)
+    steps, refused = steps_of(workload, variants, options.device)
+    products = gemm.steps(options.device)
+    found = interleave({**steps, **products}, options.rounds, options.budget_s, options.device)
     run["load_after"] = store.load()
-    rates = gemm.rates({key: found.pop(str(key)) for key in products})
-    measured = {v: s.facts() if isinstance(s, Samples) else {"not_run": s} for v, s in found.items()}
     return {
         "sizes": workload.sizes,
         "flops": workload.flops,
         "run": run,
-        "gemm": rates,
-        "variants": {v: {**measured, **refused}[v] for v in variants},
+        "gemm": gemm.rates({key: found[key] for key in products}),
+        "variants": {v: refused.get(v) or found[v] for v in variants},
     }
 
 
-def _steps(
-    workload: Workload, variants: Sequence[str], device: str
-) -> tuple[dict[str, dict[str, str]], dict[str, Step]]:
-    refused, steps = {}, {}
-    for variant in variants:
-        try:
-            steps[variant] = Step(workload, variant, device)
-        except Exception as error:  # no compiler, no such backend, no GPU: told, and the others go on
-            refused[variant] = {"not_run": reason(error)}
-    return refused, steps
-
-
-def threaded(workload: Workload, variants: Sequence[str], *, rounds: int, budget_s: float) -> dict[str, Any]:
+def threaded(workload: Workload, variants: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     """One thread and two in turn, by the wall clock."""
     run = store.moment("cpu", 2)
-    _, steps = _steps(workload, variants, "cpu")
+    steps, _ = steps_of(workload, variants, "cpu")
 
-    def with_threads(n: int, step: Step) -> Callable[[], None]:
-        def call() -> None:
-            torch.set_num_threads(n)
-            step()
+    def with_threads(n: int, step: Step) -> None:
+        torch.set_num_threads(n)
+        step()
 
-        return call
-
-    both = {f"{v} {n}": with_threads(n, step) for v, step in steps.items() for n in (1, 2)}
+    both = {(v, n): partial(with_threads, n, step) for v, step in steps.items() for n in (1, 2)}
     # The first call with another number of threads is not timed: the system spreads them over the cores.
-    found = interleave(both, rounds=rounds, budget_s=budget_s / 2, settle=True)
+    found = interleave(both, options.rounds, options.budget_s / 2, settle=True)
     torch.set_num_threads(1)
-    cells: dict[str, dict[str, Any]] = {v: {} for v in steps}
-    for key, samples in found.items():
-        variant, n = key.split()
-        cells[variant][n] = samples.facts() if isinstance(samples, Samples) else {"not_run": samples}
     run["load_after"] = store.load()
-    return {"run": run, "variants": cells}
+    return {"run": run, "variants": {v: {str(n): found[v, n] for n in (1, 2)} for v in steps}}
 
 
-def grown(options: argparse.Namespace, device: str) -> dict[str, Any]:
+def grown(options: argparse.Namespace) -> dict[str, Any]:
     """The pass `growth`."""
     torch.set_num_threads(1)
-    run = store.moment(device, 1)
+    run = store.moment(options.device, 1)
+    limits = min(5, options.rounds), options.budget_s / 3, options.device
     found: dict[str, Any] = {}
     for middle in growth.MIDDLE:
         loop = "reference" if middle.recurrence == "unicornn" else "official"
-        variants = (loop, targets.fast(device), "lstm")
-        limits = {"rounds": min(5, options.rounds), "budget_s": options.budget_s / 3, "device": device}
-        sweeps = {k: v[:2] for k, v in growth.SWEEPS.items()} if options.quick else growth.SWEEPS
-        if options.quick:
-            middle = middle.with_sizes(TINY)
+        variants = (loop, targets.fast(options.device), "lstm")
+        case = middle.with_sizes(TINY) if options.quick else middle
         found[middle.title] = {
-            axis: growth.sweep(middle, axis, sizes, variants, **limits) for axis, sizes in sweeps.items()
+            axis: growth.sweep(case, axis, sizes[:2] if options.quick else sizes, variants, *limits)
+            for axis, sizes in growth.SWEEPS.items()
         }
     run["load_after"] = store.load()
     return {"run": run, "recurrences": found}
@@ -131,23 +109,21 @@ def passes_of(
 ) -> dict[str, Any]:
     """All passes over one workload; what is known so far is printed."""
     device = options.device
-    limits = {"rounds": options.rounds, "budget_s": options.budget_s}
     found: dict[str, Any] = {}
     if "time" in passes:
-        found = timed(workload, variants, **limits, threads=options.threads, device=device)
+        found = timed(workload, variants, options)
         print(f"\n{workload.title}: {report.headline(found)}")
         print("\n".join(report.times(found, device)), flush=True)
     if "threads" in passes and workload.H >= THREADS_FROM and device == "cpu":
-        found["threads"] = threaded(workload, [v for v in ("native", "lstm") if v in variants], **limits)
+        found["threads"] = threaded(workload, [v for v in ("native", "lstm") if v in variants], options)
     if "memory" in passes:
         some = variants[:1] if options.quick else [v for v in variants if v != "gru"]
         cells = {v: memory.measure(workload, v, device) for v in some}
         found["memory"] = {"run": store.moment(device, 1), "variants": cells}
     if "errors" in passes:
-        found["errors"] = {
-            "run": store.moment(device, options.threads),
-            "variants": accuracy.errors(workload, [v for v in variants if v in BACKENDS], device),
-        }
+        run = store.moment(device, options.threads)
+        errors = check_backends.gradient_errors(workload, [v for v in variants if v in BACKENDS], device)
+        found["errors"] = {"run": run, "variants": errors}
     return found
 
 
@@ -175,10 +151,18 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
         if complete:
             _write(path, result, options.device)
     if "growth" in passes and options.workload == "all":
-        result["growth"] = grown(options, options.device)
+        result["growth"] = grown(options)
         if complete:
             _write(path, result, options.device)
-    _say(result, path if complete else None, options)
+    if options.quick:
+        print("\nTiny sizes: it works; the numbers say nothing. Nothing was written.")
+        return result
+    rows = targets.judged(result["workloads"], options.device)
+    print("\n" + "\n".join(report.target_table(row for row in rows if row["workload"] in names)))
+    if complete:
+        print(f"\nWritten: {display_path(path)}, and the same with .md and .png.")
+    else:
+        print("\nNothing was written: only a run of all variants is a result.")
     return result
 
 
@@ -188,22 +172,9 @@ def _write(path: Path, new: dict[str, Any], device: str) -> None:
     if packing.exists():
         merged["packing"] = store.read(packing)
     merged["targets"] = targets.judged(merged["workloads"], device)
-    store.write(path, merged)
+    files.write_json(path, merged)
     files.write_text(path.with_suffix(".md"), report.markdown(merged, device))
     plot.write(path.with_suffix(".png"), merged, device)
-
-
-def _say(result: dict[str, Any], path: Path | None, options: argparse.Namespace) -> None:
-    done = result["workloads"]
-    rows = [row for row in targets.judged(done, options.device) if row["workload"] in done]
-    if options.quick:
-        print("\nTiny sizes: it works; the numbers say nothing. Nothing was written.")
-        return
-    print("\n" + "\n".join(report.target_table(rows)))
-    if path is not None:
-        print(f"\nWritten: {display_path(path)}, and the same with .md and .png.")
-    else:
-        print("\nNothing was written: only a run of all variants is a result.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from physml import files
 from physml.errors import RecordError
 from physml.paths import display_path, results_root
 from physml.records.provenance import code, cpu_model, now
@@ -38,7 +37,7 @@ def machine_class(facts: dict[str, Any]) -> str:
 
 
 def moment(device: str, threads: int) -> dict[str, Any]:
-    """When and with what something is measured; `finish` adds what is known only afterwards."""
+    """When and with what something is measured; whoever measures adds `load_after`."""
     return {
         "date": now(),
         "code": code(),
@@ -84,7 +83,3 @@ def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     for name, passes in new.get("workloads", {}).items():
         workloads[name] = {**workloads.get(name, {}), **passes}
     return {**old, **new, "workloads": workloads}
-
-
-def write(path: Path, result: dict[str, Any]) -> None:
-    files.write_json(path, result)

@@ -1,13 +1,12 @@
 """Targets of the kernels, and whether they are reached. Ratios within one interleaved run, 1 CPU thread."""
 
 import operator
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 Result = Mapping[str, Any]  # one workload of the results file
-Kind = Literal["loop", "lstm", "share", "share_best", "torch", "memory_loop", "memory_lstm", "threads"]
-WORDS: dict[Kind, str] = {
+Goals = dict[str, float]  # kind of target -> the ratio to reach
+WORDS = {
     "loop": "loop : {fast}",
     "lstm": "LSTM : {fast}",
     "share": "GEMM, torch : {fast}",
@@ -17,57 +16,40 @@ WORDS: dict[Kind, str] = {
     "memory_loop": "memory : loop's",
     "memory_lstm": "memory : LSTM's",
 }
+SIGNS = {"memory_loop": "≤", "memory_lstm": "<"}  # of the others: ≥
+COMPARE = {"≤": operator.le, "<": operator.lt, "≥": operator.ge}
+
+CPU: dict[str, Goals] = {
+    "cornn-psmnist-128": {"loop": 2.0, "lstm": 3.0, "share": 0.80, "torch": 1.1, "threads": 1.7},
+    "cornn-psmnist-256": {"loop": 1.7, "lstm": 3.0, "share": 0.90, "torch": 1.1, "threads": 1.7},
+    "cornn-ncifar": {"loop": 2.1, "lstm": 4.0, "share": 0.80, "torch": 1.1, "threads": 1.7},
+    "lem-smnist": {"loop": 2.1, "lstm": 1.7, "share": 0.80, "torch": 1.1, "threads": 1.7},
+    "lem-fhn": {"loop": 45.0, "lstm": 2.0, "torch": 5.0},
+    "lem-eigenworms": {"loop": 60.0, "lstm": 3.0, "share": 0.45, "torch": 1.0},
+    "lem-ptb": {"loop": 1.4, "lstm": 1.0, "share": 0.88, "torch": 1.1, "threads": 1.7},
+    "unicornn-psmnist": {"loop": 2.5, "lstm": 8.0, "share": 0.65, "torch": 1.0, "threads": 1.7},
+    "unicornn-eigenworms": {"loop": 55.0, "lstm": 6.5, "torch": 1.0},
+}
+CUDA: dict[str, Goals] = {
+    "lem-smnist": {"loop": 20.0, "lstm": 1.0},
+    "cornn-psmnist-128": {"loop": 20.0, "lstm": 1.0},
+    **{name: {"lstm": 1.0} for name in ("cornn-psmnist-256", "cornn-ncifar")},
+    **{name: {"lstm": 1.0} for name in ("lem-fhn", "lem-eigenworms", "lem-ptb")},
+    **{name: {"lstm": 5.0} for name in ("unicornn-psmnist", "unicornn-eigenworms")},
+}
 
 
-@dataclass(frozen=True)
-class Target:
-    workload: str
-    kind: Kind
-    goal: float
+def goals(device: str, workload: str) -> Goals:
+    """The goals of one workload, by kind, in the order of WORDS.
 
-    @property
-    def sign(self) -> str:
-        return {"memory_loop": "≤", "memory_lstm": "<"}.get(self.kind, "≥")
-
-    def verdict(self, reached: float | None) -> str:
-        """met, not met or not run; compared to two decimals, as they are printed."""
-        if reached is None:
-            return "not run"
-        compare = {"≤": operator.le, "<": operator.lt, "≥": operator.ge}[self.sign]
-        return "met" if compare(round(reached, 2), self.goal) else "not met"
-
-
-def _rows(workload: str, **goals: float) -> Iterator[Target]:
-    """The goals of one workload. Those for the share of the GEMM limit were set with torch's products as the
-    best there were; they are judged against the best that there are now as well."""
-    goals |= {"memory_loop": 0.5, "memory_lstm": 1.0}
-    if "share" in goals:
-        goals["share_best"] = goals["share"]
-    yield from (Target(workload, kind, goals[kind]) for kind in WORDS if kind in goals)
-
-
-CPU: tuple[Target, ...] = (
-    *_rows("cornn-psmnist-128", loop=2.0, lstm=3.0, share=0.80, torch=1.1, threads=1.7),
-    *_rows("cornn-psmnist-256", loop=1.7, lstm=3.0, share=0.90, torch=1.1, threads=1.7),
-    *_rows("cornn-ncifar", loop=2.1, lstm=4.0, share=0.80, torch=1.1, threads=1.7),
-    *_rows("lem-smnist", loop=2.1, lstm=1.7, share=0.80, torch=1.1, threads=1.7),
-    *_rows("lem-fhn", loop=45.0, lstm=2.0, torch=5.0),
-    *_rows("lem-eigenworms", loop=60.0, lstm=3.0, share=0.45, torch=1.0),
-    *_rows("lem-ptb", loop=1.4, lstm=1.0, share=0.88, torch=1.1, threads=1.7),
-    *_rows("unicornn-psmnist", loop=2.5, lstm=8.0, share=0.65, torch=1.0, threads=1.7),
-    *_rows("unicornn-eigenworms", loop=55.0, lstm=6.5, torch=1.0),
-)
-CUDA: tuple[Target, ...] = (
-    Target("lem-smnist", "loop", 20.0),
-    Target("cornn-psmnist-128", "loop", 20.0),
-    *(Target(w, "lstm", 1.0) for w in ("cornn-psmnist-128", "cornn-psmnist-256", "cornn-ncifar")),
-    *(Target(w, "lstm", 1.0) for w in ("lem-smnist", "lem-fhn", "lem-eigenworms", "lem-ptb")),
-    *(Target(w, "lstm", 5.0) for w in ("unicornn-psmnist", "unicornn-eigenworms")),
-)
-
-
-def of_device(device: str) -> tuple[Target, ...]:
-    return CUDA if device.startswith("cuda") else CPU
+    Those for the share of the GEMM limit were set with torch's products as the best there were; they are
+    judged against the best that there are now as well.
+    """
+    if device.startswith("cuda"):
+        return CUDA.get(workload, {})
+    own = CPU.get(workload, {})
+    every = own | {"memory_loop": 0.5, "memory_lstm": 1.0, "share_best": own.get("share", 0.0)}
+    return {kind: every[kind] for kind in WORDS if every.get(kind)}
 
 
 def fast(device: str) -> str:
@@ -96,37 +78,47 @@ def quotient(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
 
 
-def value(target: Target, result: Result, device: str) -> float | None:
+def value(kind: str, result: Result, device: str) -> float | None:
     """The ratio reached; None where one of its two sides did not run."""
     kernel, loop = fast(device), loop_of(result)
-    if target.kind in ("loop", "lstm", "torch"):
-        slow = "lstm" if target.kind == "lstm" else loop
-        return quotient(time_of(result, slow), time_of(result, "torch" if target.kind == "torch" else kernel))
-    if target.kind in ("share", "share_best"):
-        library = "torch" if target.kind == "share" else None
-        return quotient(limit(result, library), time_of(result, kernel))
-    if target.kind == "threads":
-        times = result.get("threads", {}).get("variants", {}).get(kernel, {})
-        return quotient(times.get("1", {}).get("wall_ms"), times.get("2", {}).get("wall_ms"))
-    peaks = result.get("memory", {}).get("variants", {})
-    other = "lstm" if target.kind == "memory_lstm" else loop
-    return quotient(peaks.get(kernel, {}).get("mib"), peaks.get(other, {}).get("mib"))
+    fast_ms, loop_ms = time_of(result, kernel), time_of(result, loop)
+    walls = result.get("threads", {}).get("variants", {}).get(kernel, {})
+    peaks = {v: facts.get("mib") for v, facts in result.get("memory", {}).get("variants", {}).items()}
+    sides: dict[str, tuple[float | None, float | None]] = {
+        "loop": (loop_ms, fast_ms),
+        "lstm": (time_of(result, "lstm"), fast_ms),
+        "share": (limit(result, "torch"), fast_ms),
+        "share_best": (limit(result), fast_ms),
+        "torch": (loop_ms, time_of(result, "torch")),
+        "threads": (walls.get("1", {}).get("wall_ms"), walls.get("2", {}).get("wall_ms")),
+        "memory_loop": (peaks.get(kernel), peaks.get(loop)),
+        "memory_lstm": (peaks.get(kernel), peaks.get("lstm")),
+    }
+    return quotient(*sides[kind])
+
+
+def verdict(kind: str, reached: float | None, goal: float) -> str:
+    """met, not met or not run; compared to two decimals, as they are printed."""
+    if reached is None:
+        return "not run"
+    return "met" if COMPARE[SIGNS.get(kind, "≥")](round(reached, 2), goal) else "not met"
 
 
 def judged(results: Mapping[str, Result], device: str) -> list[dict[str, Any]]:
     """Every target of a device with what was reached."""
     rows = []
-    for target in of_device(device):
-        reached = value(target, results.get(target.workload, {}), device)
-        rows.append(
-            {
-                "workload": target.workload,
-                "kind": target.kind,
-                "what": WORDS[target.kind].format(fast=fast(device)),
-                "goal": target.goal,
-                "sign": target.sign,
-                "reached": None if reached is None else round(reached, 3),
-                "verdict": target.verdict(reached),
-            }
-        )
+    for workload in CUDA if device.startswith("cuda") else CPU:
+        for kind, goal in goals(device, workload).items():
+            reached = value(kind, results.get(workload, {}), device)
+            rows.append(
+                {
+                    "workload": workload,
+                    "kind": kind,
+                    "what": WORDS[kind].format(fast=fast(device)),
+                    "goal": goal,
+                    "sign": SIGNS.get(kind, "≥"),
+                    "reached": None if reached is None else round(reached, 3),
+                    "verdict": verdict(kind, reached, goal),
+                }
+            )
     return rows

@@ -1,9 +1,14 @@
 """Who is timed: a layer in several implementations, and one batch for it. Axes: B, T, D, H, L."""
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from physml.bench.official import OfficialLoop
+from physml.bench.rounds import not_run
 from physml.bench.workloads import Workload
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
@@ -18,12 +23,11 @@ SEED = 20261121
 def layer(workload: Workload, backend: str) -> CoRNN | LEM | UnICORNN:
     """The layer of physml, float32, with the same weights for every backend."""
     torch.manual_seed(SEED)
-    d_in, d_hidden, settings = workload.D, workload.H, workload.settings
-    if workload.recurrence == "cornn":
-        return CoRNN(d_in, d_hidden, **settings, backend=backend)
-    if workload.recurrence == "lem":
-        return LEM(d_in, d_hidden, **settings, backend=backend)
-    return UnICORNN(d_in, d_hidden, n_layers=workload.L, **settings, backend=backend)
+    kinds: dict[str, Any] = {"cornn": CoRNN, "lem": LEM, "unicornn": partial(UnICORNN, n_layers=workload.L)}
+    made: CoRNN | LEM | UnICORNN = kinds[workload.recurrence](
+        workload.D, workload.H, **workload.settings, backend=backend
+    )
+    return made
 
 
 def module(workload: Workload, variant: str) -> nn.Module:
@@ -68,6 +72,19 @@ class Step:
     def gradients(self) -> dict[str, Tensor]:
         self()
         return {name: p.grad for name, p in self.module.named_parameters() if p.grad is not None}
+
+
+def steps_of(
+    workload: Workload, variants: Sequence[str], device: str
+) -> tuple[dict[str, Step], dict[str, dict[str, str]]]:
+    """A step for each variant; for the others why there is none: no compiler, no such backend, no GPU."""
+    steps, refused = {}, {}
+    for variant in variants:
+        try:
+            steps[variant] = Step(workload, variant, device)
+        except Exception as error:  # one that fails must not take the others with it
+            refused[variant] = not_run(error)
+    return steps, refused
 
 
 def batch(workload: Workload) -> tuple[Tensor, Tensor]:

@@ -46,19 +46,15 @@ class Workload:
         return self.T * self.B * (6 * recurrent + 4 * self.H * inputs)
 
 
-def _oscillators(dt: float, gamma: float, epsilon: float, init: str = "joint") -> dict[str, Any]:
-    return {"dt": dt, "gamma": gamma, "epsilon": epsilon, "init": init}
-
-
 # Batch sizes, dt, gamma, epsilon and alpha are those of the official code or the papers' tables, but for the
 # gamma of coRNN psMNIST H128, whose cell in the table is lost.
 WORKLOADS = (
     Workload("cornn-psmnist-128", "coRNN psMNIST H128", "cornn", 784, 120, 1, 128,
-             settings=_oscillators(0.083, 0.13, 4.1)),
+             settings={"dt": 0.083, "gamma": 0.13, "epsilon": 4.1, "init": "joint"}),
     Workload("cornn-psmnist-256", "coRNN psMNIST H256", "cornn", 784, 120, 1, 256,
-             settings=_oscillators(0.076, 0.4, 8.0)),
+             settings={"dt": 0.076, "gamma": 0.4, "epsilon": 8.0, "init": "joint"}),
     Workload("cornn-ncifar", "coRNN nCIFAR H128", "cornn", 1000, 100, 96, 128,
-             settings=_oscillators(0.034, 1.3, 12.7, "separate")),
+             settings={"dt": 0.034, "gamma": 1.3, "epsilon": 12.7, "init": "separate"}),
     Workload("lem-smnist", "LEM sMNIST H128", "lem", 784, 128, 1, 128, settings={"dt": 0.21}),
     Workload("lem-fhn", "LEM FitzHugh-Nagumo H16", "lem", 1000, 32, 2, 16, settings={"dt": 1.0}),
     Workload("lem-eigenworms", "LEM EigenWorms H32", "lem", 17984, 8, 6, 32, settings={"dt": 1.7e-4}),

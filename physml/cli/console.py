@@ -112,12 +112,13 @@ def describe(made: dict[str, Any]) -> str:
 def show_plan(planned: "Sequence[Planned]") -> None:
     lines = [Line(("run", "ms per step", "hours", "state"))]
     for one in planned:
-        ms = "" if one.ms_per_step is None else f"{one.ms_per_step:.1f}"
-        hours = "" if one.hours is None else f"{one.hours:.3f}"
+        cost = one.cost
+        ms = "" if cost.ms_per_step is None else f"{cost.ms_per_step:.1f}"
+        hours = "" if cost.hours is None else f"{cost.hours:.3f}"
         lines.append(Line((one.spec.label, ms, hours, one.said)))
     print(aligned(lines))
     todo = [p for p in planned if p.todo]
-    known = [p.hours for p in todo if p.hours is not None]
+    known = [p.cost.hours for p in todo if p.cost.hours is not None]
     unknown = len(todo) - len(known)
     more = f", {unknown} of unknown time (--plan --probe measures)" if unknown else ""
     print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{more}")

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from physml.cli.options import add_verify
+from physml.cli.options import VERIFY, add_options
 from physml.paths import display_path
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="data sets, or tasks that read them; default: all",
     )
-    add_verify(data)
+    add_options(data, VERIFY)
     data.set_defaults(command=_run)
 
 

@@ -5,6 +5,7 @@ broken package is one line.
 """
 
 import argparse
+import dataclasses
 import importlib
 import importlib.metadata
 import os
@@ -16,14 +17,11 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import physml
 from physml.cli.console import Line, aligned
 from physml.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, results_root, work_root
-
-if TYPE_CHECKING:
-    from physml.data.datasets import Places
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
@@ -35,21 +33,16 @@ _MARKS = {"ok": "  ", "note": "- ", "missing": "! "}
 class Row:
     """One finding. State `note`: works, but worth knowing; `missing`: something physml needs is not there."""
 
-    topic: str
     name: str
     value: str
     state: State = "ok"
     hint: str = ""
+    topic: str = ""
 
 
 def add(commands: Any) -> None:
     doctor = commands.add_parser("doctor", help="what is installed, what is missing, how to get it")
     doctor.set_defaults(command=_run)
-
-
-def report() -> list[Row]:
-    """All findings, in the order of the topics."""
-    return [row for topic in CHECKS for row in findings(topic)]
 
 
 def findings(topic: str) -> list[Row]:
@@ -58,8 +51,8 @@ def findings(topic: str) -> list[Row]:
     try:
         rows += CHECKS[topic]()
     except Exception as error:
-        rows.append(Row(topic, topic, f"the check failed: {type(error).__name__}: {_short(error)}", "note"))
-    return rows
+        rows.append(Row(topic, f"the check failed: {type(error).__name__}: {_short(error)}", "note"))
+    return [dataclasses.replace(row, topic=topic) for row in rows]
 
 
 def text(rows: list[Row]) -> str:
@@ -78,52 +71,47 @@ def text(rows: list[Row]) -> str:
 
 def _run(_: argparse.Namespace) -> int:
     """Exit code 1 if something needed is missing."""
-    rows = report()
+    rows = [row for topic in CHECKS for row in findings(topic)]
     print(text(rows))
     return int(any(row.state == "missing" for row in rows))
 
 
 def _code() -> Iterator[Row]:
-    topic = "physml"
-    yield Row(topic, "version", physml.__version__)
-    yield Row(topic, "folder", str(PACKAGE if INSTALLED else ROOT))
+    yield Row("version", physml.__version__)
+    yield Row("folder", str(PACKAGE if INSTALLED else ROOT))
     n_configs = len(list(CONF.rglob("*.yaml")))
     if (CONF / "run.yaml").is_file():
-        yield Row(topic, "configs", f"{n_configs} in {CONF}")
+        yield Row("configs", f"{n_configs} in {CONF}")
     else:
-        yield Row(topic, "configs", f"{CONF / 'run.yaml'} is not there", "missing", f"To mend it: {MEND}")
+        yield Row("configs", f"{CONF / 'run.yaml'} is not there", "missing", f"To mend it: {MEND}")
     if INSTALLED:
-        yield Row(topic, "commit", "none: installed, not a clone", hint="Records name the version.")
+        yield Row("commit", "none: installed, not a clone", hint="Records name the version.")
         return
     if not shutil.which("git"):
-        yield Row(
-            topic, "git", "not found", "note", "Records then name no commit. On Debian: apt install git"
-        )
+        yield Row("git", "not found", "note", "Records then name no commit. On Debian: apt install git")
         return
     commit = _output("git", "-C", str(ROOT), "rev-parse", "HEAD")
     if not commit:
-        yield Row(topic, "git", "the folder is not a clone", "note", "Records then name no commit.")
+        yield Row("git", "the folder is not a clone", "note", "Records then name no commit.")
         return
     changed = _output("git", "-C", str(ROOT), "status", "--porcelain").splitlines()
     if changed:
         say = "Records of such code are marked."
-        yield Row(topic, "commit", f"{commit[:10]}, {len(changed)} files changed since", "note", say)
+        yield Row("commit", f"{commit[:10]}, {len(changed)} files changed since", "note", say)
     else:
-        yield Row(topic, "commit", f"{commit[:10]}, nothing changed since")
+        yield Row("commit", f"{commit[:10]}, nothing changed since")
 
 
 def _python() -> Iterator[Row]:
-    topic = "Python"
     fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
     hint = "" if fits else "physml is tested on 3.11, 3.12 and 3.13: make setup PYTHON=python3.12"
-    yield Row(topic, "version", platform.python_version(), "ok" if fits else "missing", hint)
-    yield Row(topic, "program", sys.executable)
-    yield Row(topic, "system", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield Row("version", platform.python_version(), "ok" if fits else "missing", hint)
+    yield Row("program", sys.executable)
+    yield Row("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
 def _packages() -> Iterator[Row]:
     """Installed versions against the tested ones, without importing anything."""
-    topic = "packages"
     tested = _tested()
     for requirement in importlib.metadata.requires("physml") or []:
         name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
@@ -136,12 +124,12 @@ def _packages() -> Iterator[Row]:
         except importlib.metadata.PackageNotFoundError:
             state: State = "note" if extra else "missing"
             install = f"pip install 'physml[{extra[1]}]'" if extra else MEND
-            yield Row(topic, name, "not installed", state, f"To get it: {install}")
+            yield Row(name, "not installed", state, f"To get it: {install}")
             continue
         if known in (None, version.partition("+")[0]):
-            yield Row(topic, name, version)
+            yield Row(name, version)
         else:
-            yield Row(topic, name, f"{version}; the tested version is {known}", "note")
+            yield Row(name, f"{version}; the tested version is {known}", "note")
 
 
 def _tested() -> dict[str, str]:
@@ -155,26 +143,25 @@ def _normal(name: str) -> str:
 
 
 def _torch() -> Iterator[Row]:
-    topic = "devices"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Row(topic, "cpu", f"{cores} cores for this process")
+    yield Row("cpu", f"{cores} cores for this process")
     try:
         torch = importlib.import_module("torch")
     except Exception as error:
-        yield Row(topic, "torch", f"cannot be imported: {_short(error)}", "missing", f"To mend it: {MEND}")
+        yield Row("torch", f"cannot be imported: {_short(error)}", "missing", f"To mend it: {MEND}")
         return
     threads = os.environ.get("OMP_NUM_THREADS")
     source = f"OMP_NUM_THREADS={threads}" if threads else "OMP_NUM_THREADS is not set"
-    yield Row(topic, "threads", f"{torch.get_num_threads()} per process; {source}")
+    yield Row("threads", f"{torch.get_num_threads()} per process; {source}")
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
             about = torch.cuda.get_device_properties(i)
             memory = f"{about.total_memory / 2**30:.0f} GiB"
-            yield Row(topic, f"cuda:{i}", f"{about.name}, {memory}, capability {about.major}.{about.minor}")
+            yield Row(f"cuda:{i}", f"{about.name}, {memory}, capability {about.major}.{about.minor}")
     else:
         built = torch.version.cuda
         say = f"none found; torch is built for CUDA {built}" if built else "none; this torch is CPU-only"
-        yield Row(topic, "cuda", say, "note", "Not needed; a GPU needs NVIDIA's driver." if built else "")
+        yield Row("cuda", say, "note", "Not needed; a GPU needs NVIDIA's driver." if built else "")
     for name in ("torchvision", "torchaudio"):  # both break beside a torch they were not built for
         try:
             importlib.import_module(name)
@@ -182,20 +169,17 @@ def _torch() -> Iterator[Row]:
             continue  # an extra, which `_packages` names
         except Exception as error:
             say = f"does not work with torch {torch.__version__}: {_short(error)}"
-            yield Row(topic, name, say, "missing", f"To mend it: {MEND}")
+            yield Row(name, say, "missing", f"To mend it: {MEND}")
 
 
 def _compilers() -> Iterator[Row]:
-    topic = "compilers"
     found = False
     for name in ("cc", "gcc", "clang", "nvcc"):
         if path := shutil.which(name):
             found = found or name != "nvcc"
-            yield Row(
-                topic, name, f"{_output(name, '--version').partition(chr(10))[0] or 'does not run'} ({path})"
-            )
+            yield Row(name, f"{_output(name, '--version').partition(chr(10))[0] or 'does not run'} ({path})")
     if not found:
-        yield Row(topic, "C", "none found", "note", "Not needed: everything runs in plain torch then.")
+        yield Row("C", "none found", "note", "Not needed: everything runs in plain torch then.")
 
 
 def _backends() -> Iterator[Row]:
@@ -207,56 +191,46 @@ def _backends() -> Iterator[Row]:
 
     u, y, V, b = torch.zeros(1, 1, 1), torch.zeros(1, 1), torch.zeros(4, 1), torch.zeros(4)
     tensors = (u, y, y, torch.zeros(3, 1), y, V, b)
-    yield Row("backends", "torch", "works everywhere")
+    yield Row("torch", "works everywhere")
     hints = {"native": "Not needed: torch computes then, slower.", "triton": "For GPUs; not needed."}
     for name, device in {"native": "cpu", "triton": "cuda"}.items():
         if device == "cuda" and not torch.cuda.is_available():
-            yield Row("backends", name, "there is no GPU", "note", hints[name])
+            yield Row(name, "there is no GPU", "note", hints[name])
         elif reason := lem.OP.refusal(name, tuple(x.to(device) for x in tensors)):
-            yield Row("backends", name, reason, "note", hints[name])
+            yield Row(name, reason, "note", hints[name])
         else:
             where = (
                 f"compiled at first use, kept in {cache_root() / 'native'}" if name == "native" else "works"
             )
-            yield Row("backends", name, where)
+            yield Row(name, where)
 
 
 def _data() -> Iterator[Row]:
+    """Data sets are told by the names of their files; `physml data check` would read them."""
+    from physml.data.datasets import dataset_names, upstream
+    from physml.data.locate import find, missing
     from physml.data.store import Store  # here, for it imports numpy, which may be what is broken
 
-    topic = "data"
     store = Store.from_env()
     if store.data is None:
-        yield Row(topic, "PHYSML_DATA", "not set", "note", "Only downloaded data need it.")
+        yield Row("PHYSML_DATA", "not set", "note", "Only downloaded data need it.")
     elif not store.data.is_dir():
         yield Row(
-            topic,
-            "PHYSML_DATA",
-            f"{store.data} is not a folder",
-            "missing",
-            "Make it, or unset the variable.",
+            "PHYSML_DATA", f"{store.data} is not a folder", "missing", "Make it, or unset the variable."
         )
     else:
-        yield Row(topic, "PHYSML_DATA", f"{store.data}: {_content(store.data)}")
-    yield _datasets(store)
-    chosen = "" if os.environ.get("PHYSML_CACHE") else " (PHYSML_CACHE is not set)"
-    content = _content(store.cache) if store.cache.is_dir() else "empty; data are generated when first wanted"
-    yield Row(topic, "cache", f"{store.cache}{chosen}: {content}")
-
-
-def _datasets(places: "Places") -> Row:
-    """Which are there by name; `physml data check` would read them."""
-    from physml.data.datasets import dataset_names, upstream
-    from physml.data.verify import find, missing
-
+        yield Row("PHYSML_DATA", f"{store.data}: {_content(store.data)}")
     names = dataset_names()
     here = [
         name
         for name in names
-        if not missing(upstream(name), places) and any(find(file, places) for file in upstream(name).files)
+        if not missing(upstream(name), store) and any(find(file, store) for file in upstream(name).files)
     ]
     value = f"{len(here)} of {len(names)} at hand" + (f": {', '.join(here)}" if here else "")
-    return Row("data", "data sets", value, hint="" if here else "What there is: physml data list")
+    yield Row("data sets", value, hint="" if here else "What there is: physml data list")
+    chosen = "" if os.environ.get("PHYSML_CACHE") else " (PHYSML_CACHE is not set)"
+    content = _content(store.cache) if store.cache.is_dir() else "empty; data are generated when first wanted"
+    yield Row("cache", f"{store.cache}{chosen}: {content}")
 
 
 def _content(folder: Path) -> str:
@@ -276,32 +250,30 @@ def _disk() -> Iterator[Row]:
         free = shutil.disk_usage(base).free
         if not os.access(base, os.W_OK):
             hint = "Choose another folder: PHYSML_RESULTS, PHYSML_RUNS and PHYSML_CACHE move them."
-            yield Row("disk", name, f"{folder} cannot be written", "missing", hint)
+            yield Row(name, f"{folder} cannot be written", "missing", hint)
         elif free < LITTLE_DISK:
-            yield Row(
-                "disk", name, f"{_size(free)} free at {folder}", "note", "That is little: runs may fail."
-            )
+            yield Row(name, f"{_size(free)} free at {folder}", "note", "That is little: runs may fail.")
         else:
-            yield Row("disk", name, f"{_size(free)} free at {folder}")
+            yield Row(name, f"{_size(free)} free at {folder}")
 
 
 def _tracker() -> Iterator[Row]:
-    """What a run would do, without the client of W&B: it is slow to import, and may ask."""
+    """The mode of a run's tracker, without the client of W&B: it is slow to import, and may ask."""
     from physml.execution.tracker import mode_of
 
-    topic, name = "tracker", "W&B"
+    name = "W&B"
     mode = mode_of("auto")
     if os.environ.get("WANDB_MODE") == mode:
-        yield Row(topic, name, f"{mode}: WANDB_MODE says so")
+        yield Row(name, f"{mode}: WANDB_MODE says so")
     elif mode == "online":
-        yield Row(topic, name, "online: you are logged in")
+        yield Row(name, "online: you are logged in")
     else:
         hint = "No account is needed. To log in: wandb login"
-        yield Row(topic, name, "offline: not logged in", hint=hint)
+        yield Row(name, "offline: not logged in", hint=hint)
 
 
 def _output(*command: str) -> str:
-    """What a program prints; empty if it fails or takes longer than ten seconds."""
+    """The output of a program; empty if it fails or takes longer than ten seconds."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
@@ -310,11 +282,11 @@ def _output(*command: str) -> str:
 
 
 def _size(n: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if n < 1024 or unit == "GiB":
-            return f"{n:.0f} {unit}" if unit in ("B", "KiB") else f"{n:.1f} {unit}"
+    for unit, digits in {"B": 0, "KiB": 0, "MiB": 1}.items():
+        if n < 1024:
+            return f"{n:.{digits}f} {unit}"
         n /= 1024
-    raise AssertionError("unreachable")
+    return f"{n:.1f} GiB"
 
 
 def _short(error: Exception) -> str:

@@ -4,27 +4,18 @@ import argparse
 import dataclasses
 from typing import Any
 
-from physml.cli.options import (
-    SMOKE,
-    add_published,
-    check_probe,
-    each,
-    results_folder,
-    run_options,
-    smoke_roots,
-)
+from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
 from physml.paths import display_path
 
 
 def add(commands: Any) -> None:
     figure = commands.add_parser("figure", help="train what is missing and draw a figure of a paper")
     figure.add_argument("ids", nargs="+", metavar="ID", help="lem-fig-4")
-    add_published(figure)
+    add_options(figure, PUBLISHED)
     figure.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    check_probe(options)
     with smoke_roots(options.smoke):
         return each(options.ids, lambda name: _figure(name, options))
 

@@ -1,4 +1,4 @@
-"""What there is, read from conf/ alone: models, tasks, tables, figures, experiments.
+"""The configs that there are, read from conf/ alone: models, tasks, tables, figures, experiments.
 
 A new config file shows up here by itself. Nothing is imported but YAML: no torch, no hydra.
 """
@@ -46,11 +46,11 @@ def tasks() -> list[Entry]:
 
 def tables() -> list[Entry]:
     """Facts: the other ids a table answers to."""
-    return [_published("table", name, content) for name, content in _configs("table")]
+    return _published("table")
 
 
 def figures() -> list[Entry]:
-    return [_published("figure", name, content) for name, content in _configs("figure")]
+    return _published("figure")
 
 
 def experiments(named: str | None = None) -> list[Entry]:
@@ -61,15 +61,18 @@ def experiments(named: str | None = None) -> list[Entry]:
     words = [f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word]
     fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
     found = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
-    return [_experiment(name) for name in sorted(found, key=_natural)]
+    listed = []
+    for name in sorted(found, key=_natural):
+        made = studies.experiment(name, CONF)
+        provenance, source = made.settings["provenance"], made.settings["provenance"].get("source")
+        about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
+        about += f"; {source}" if source else ""
+        listed.append(Entry(name, about, provenance.get("kind") or ""))
+    return listed
 
 
 KINDS: dict[str, Callable[..., list[Entry]]] = {
-    "models": models,
-    "tasks": tasks,
-    "tables": tables,
-    "experiments": experiments,
-    "figures": figures,
+    kind.__name__: kind for kind in (models, tasks, tables, experiments, figures)
 }
 
 
@@ -127,41 +130,25 @@ def _read(path: Path) -> dict[str, Any]:
 def _all_built(group: str) -> list[Entry]:
     """Told by their class; where one class serves several configs, by the comment that says which this is."""
     contents = _configs(group)
-    found = [_built(group, name, content) for name, content in contents]
-    users = Counter(entry.target for entry in found)
-    return [
-        replace(entry, about=content["_comment"])
-        if users[entry.target] > 1 and content["_comment"]
-        else entry
-        for entry, (_, content) in zip(found, contents, strict=True)
-    ]
+    users = Counter(str(content.get("_target_")) for _, content in contents)
+    made = []
+    for name, content in contents:
+        target, about = content.get("_target_"), content["_comment"]
+        if not isinstance(target, str):
+            raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
+        if target != _OPEN and (users[target] == 1 or not about):
+            about = " ".join((read_class(target).doc.partition("\n\n")[0] or about).split())
+        made.append(Entry(name, about, target=None if target == _OPEN else target))
+    return made
 
 
-def _built(group: str, name: str, content: dict[str, Any]) -> Entry:
-    target = content.get("_target_")
-    if not isinstance(target, str):
-        raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
-    if target == _OPEN:
-        return Entry(name, content["_comment"])
-    about = read_class(target).doc.partition("\n\n")[0] or content["_comment"]
-    return Entry(name, " ".join(about.split()), target=target)
-
-
-def _published(group: str, name: str, content: dict[str, Any]) -> Entry:
-    about = content.get("title") or content["_comment"]
-    if not about:
-        raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
-    aliases = ", ".join(map(str, content.get("aliases") or []))
-    return Entry(name, about, aliases)
-
-
-def _experiment(name: str) -> Entry:
-    made = studies.experiment(name, CONF)
-    provenance = made.settings["provenance"]
-    about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
-    if source := provenance.get("source"):
-        about += f"; {source}"
-    return Entry(name, about, provenance.get("kind") or "")
+def _published(group: str) -> list[Entry]:
+    made = []
+    for name, content in _configs(group):
+        if not (about := content.get("title") or content["_comment"]):
+            raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
+        made.append(Entry(name, about, ", ".join(map(str, content.get("aliases") or []))))
+    return made
 
 
 def _settings(name: str) -> tuple[str, ...]:
@@ -170,14 +157,10 @@ def _settings(name: str) -> tuple[str, ...]:
     return tuple(f"{group}: {_short(value)}" for group, value in settings if group != "provenance")
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        target = str(value.get("_target_", "")).rpartition(".")[2]
-        inner = ", ".join(f"{key} {_inner(v)}" for key, v in value.items() if key != "_target_")
-        return f"{target}({inner})" if target else inner
-    return "null" if value is None else str(value)
-
-
-def _inner(value: Any) -> str:
-    text = _short(value)
-    return f"({text})" if isinstance(value, dict) and "_target_" not in value else text
+def _short(value: Any, inside: bool = False) -> str:
+    if not isinstance(value, dict):
+        return "null" if value is None else str(value)
+    inner = ", ".join(f"{key} {_short(v, inside=True)}" for key, v in value.items() if key != "_target_")
+    if "_target_" in value:
+        return f"{str(value['_target_']).rpartition('.')[2]}({inner})"
+    return f"({inner})" if inside else inner

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from physml.cli.options import add_verify
+from physml.cli.options import VERIFY, add_options
 from physml.errors import ConfigError, DataError, suggest
 
 
@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
         default=None,
         help="load the data of tasks, and keep sizes and trivial references; default: all that are here",
     )
-    add_verify(listing)
+    add_options(listing, VERIFY)
     listing.set_defaults(command=_run)
 
 

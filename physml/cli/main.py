@@ -1,19 +1,19 @@
 """The command line. Nothing slow is imported here; each command imports what it needs."""
 
 import argparse
-import contextlib
 import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NoReturn
 
 from physml import __version__
 from physml.cli import compare, data, diff, doctor, figure, listing, records, run, search, table
 from physml.cli.console import write_what_the_terminal_can
-from physml.errors import InputError, PhysmlError, suggest
+from physml.errors import ConfigError, InputError, PhysmlError, suggest
+from physml.training.interrupt import handled
 
 EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
 environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders)"""
@@ -27,7 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             options = parsed(sys.argv[1:] if arguments is None else arguments)
             command: Callable[[argparse.Namespace], int] = options.command
-            with _stops_like_ctrl_c():
+            # They end a command as Ctrl-C does, until a run takes them over to leave a checkpoint.
+            with handled((signal.SIGTERM, signal.SIGUSR1), signal.default_int_handler):
                 return command(options)
         finally:
             sys.stdout.flush()  # here, where a closed pipe is no error
@@ -46,20 +47,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
-@contextlib.contextmanager
-def _stops_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM and SIGUSR1 end a command as Ctrl-C does, until a run takes them over to leave a checkpoint."""
-    before = {}
-    with contextlib.suppress(ValueError):  # not the main thread: signals stay as they are
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            before[number] = signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def parsed(arguments: list[str]) -> argparse.Namespace:
     """Overrides and ids may also stand after and between options, which argparse alone refuses."""
     for word in arguments:
@@ -71,9 +58,12 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     options, rest = top.parse_known_args(arguments)
     name = next((name for name in ("overrides", "ids", "names") if hasattr(options, name)), None)
     if strange := [word for word in rest if word.startswith("-") or name is None]:
-        top.error(f"unrecognized arguments: {' '.join(strange)}. See physml COMMAND --help")
+        settings = "Settings are written KEY=VALUE, such as model=lem. " if name == "overrides" else ""
+        top.error(f"unrecognized arguments: {' '.join(strange)}. {settings}See physml COMMAND --help")
     if name and rest:
         setattr(options, name, [*getattr(options, name), *rest])
+    if getattr(options, "probe", False) and not options.plan:
+        raise ConfigError("--probe measures what --plan shows: give both.")
     return options
 
 

@@ -1,16 +1,14 @@
 """The command `physml records`: files of results/runs brought up to date, packed, made into runs.csv."""
 
 import argparse
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from physml.paths import display_path, results_root
 
-DESCRIPTION = """convert: records of an older schema, and their curves, to that of today
-pack: the curves of each setting into one file
-export: runs.csv, a row per run, from the records of tables
-Given several, they are done in this order. All may be stopped and started again."""
+DESCRIPTION = """convert: rewrite records of an older schema, and their curves, in the present one
+pack: join the curves of each setting in one file
+export: write runs.csv, a row per run, from the records of tables
+Several actions are done in this order. Each can be stopped and started again."""
 
 
 def add(commands: Any) -> None:
@@ -25,27 +23,19 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from physml.execution.progress import tracked
     from physml.records import curves, export
-    from physml.records.convert import convert
 
     root = results_root()
     runs = root / "runs"
     if "convert" in options.actions:
         paths = export.run_files(root, adhoc=True)
-        changed = sum(convert(path) for path in _tracked(paths, "converting records"))
+        changed = sum(curves.convert(path) for path in tracked(paths, "converting records"))
         print(f"converted {changed} of {len(paths)} records below {display_path(runs)}")
     if "pack" in options.actions:
         folders = sorted({path.parent for path in runs.rglob("*.csv.?z")})
-        packed = sum(curves.pack(folder) for folder in _tracked(folders, "packing curves"))
+        packed = sum(curves.pack(folder) for folder in tracked(folders, "packing curves"))
         print(f"packed the curves of {packed} runs below {display_path(runs)}")
     if "export" in options.actions:
         print(f"written: {display_path(export.write_runs_csv(root))}")
     return 0
-
-
-def _tracked(paths: list[Path], what: str) -> Iterable[Path]:
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return track(paths, what, console=console, transient=True, disable=not console.is_terminal)

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from physml.cli.options import add_jobs, add_plan, add_verify, check_probe
+from physml.cli.options import JOBS, PLAN, VERIFY, add_options
 
 
 def add(commands: Any) -> None:
@@ -18,34 +18,30 @@ def add(commands: Any) -> None:
     run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
     run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
     run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
-    add_plan(run)
-    add_jobs(run)
-    add_verify(run)
+    add_options(run, PLAN, JOBS, VERIFY)
     run.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.config.compose import compose, expand
+    from physml.config.compose import compose
+    from physml.config.overrides import expand
 
-    check_probe(options)
     combinations = expand(options.overrides) if options.multirun else [options.overrides]
     verify = [f"data.verify={options.verify}"] if options.verify else []
     composed = [compose([*c, *verify]) for c in combinations]
-    if options.cfg:
-        import yaml
+    import yaml
 
-        from physml.config.identity import identity
-
-        for one in composed:
-            print(f"# identity {identity(one.config)}")
-            print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
     from physml.cli.console import show_outcomes, show_plan
+    from physml.config.identity import identity
     from physml.execution import planning, scheduler
     from physml.execution.progress import tracked
     from physml.execution.run_spec import checked_specs
 
     specs = checked_specs(composed, adhoc=options.adhoc)
-    if options.cfg:
+    if options.cfg:  # as composed, so that each can be run again
+        for one in composed:
+            print(f"# identity {identity(one.config)}")
+            print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.plan and options.probe:
         timed = tracked(specs, "timing a few steps")

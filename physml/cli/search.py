@@ -3,16 +3,15 @@
 import argparse
 from typing import Any
 
-from physml.cli.options import add_jobs, add_verify, each
+from physml.cli.options import JOBS, VERIFY, add_options, each
 
 
 def add(commands: Any) -> None:
-    search = commands.add_parser("search", help="random search on validation data; writes an experiment file")
+    search = commands.add_parser("search", help="random search on validation data for a row of a study")
     search.add_argument(
-        "ids", nargs="+", metavar="ID", help="names of conf/search, e.g. fitzhugh_nagumo-cornn"
+        "ids", nargs="+", metavar="ID", help="experiments that name a search, e.g. lem/fitzhugh_nagumo-cornn"
     )
-    add_jobs(search)
-    add_verify(search)
+    add_options(search, JOBS, VERIFY)
     search.set_defaults(command=_run)
 
 
@@ -21,6 +20,5 @@ def _run(options: argparse.Namespace) -> int:
 
     verify = options.verify or "bytes"
     return each(
-        options.ids,
-        lambda name: search(name, jobs=options.jobs, max_hours=options.max_hours, verify=verify),
+        options.ids, lambda name: search(name, jobs=options.jobs, max_hours=options.max_hours, verify=verify)
     )

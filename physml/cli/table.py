@@ -3,18 +3,12 @@
 import argparse
 import dataclasses
 import os
+import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.cli.options import (
-    SMOKE,
-    add_published,
-    check_probe,
-    each,
-    results_folder,
-    run_options,
-    smoke_roots,
-)
+from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
 from physml.errors import ConfigError
 from physml.paths import display_path
 
@@ -44,14 +38,13 @@ def add(commands: Any) -> None:
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
     )
-    add_published(table)
+    add_options(table, PUBLISHED)
     table.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from physml.reporting import table_spec as tables
 
-    check_probe(options)
     if options.all:
         return _all_with_state(options.paper)
     if not options.ids:
@@ -141,20 +134,28 @@ def _all_with_state(paper: str) -> int:
     from physml.execution.progress import tracked
     from physml.reporting import table_spec as tables
 
-    rows = [_with_state(ident, paper) for ident in tracked(tables.table_ids(), "reading tables")]
+    counts: Counter[str] = Counter()
+    claims: Counter[str] = Counter()
+    rows = [
+        _with_state(ident, paper, counts, claims) for ident in tracked(tables.table_ids(), "reading tables")
+    ]
     whole = aligned([Line(row) for row in (("table", "title", "state"), *rows)])
     if max(map(len, whole.splitlines())) > terminal_width(200):
         whole = aligned([Line((ident, title), (state,)) for ident, title, state in rows], terminal_width(110))
     print(whole)
+    for name, found in (("cells", counts), ("claims", claims)):
+        words = ", ".join(f"{count} {word}" for word, count in found.most_common())
+        total = f"All {name}: {words or 'none'}"
+        print(textwrap.fill(total, terminal_width(110), subsequent_indent=" " * 4))
     return 0
 
 
-def _with_state(ident: str, paper: str) -> tuple[str, str, str]:
-    """Id, title and state of a table."""
+def _with_state(ident: str, paper: str, counts: Counter[str], claims: Counter[str]) -> tuple[str, str, str]:
+    """Id, title and state of a table; its outcomes are added to the counts."""
     from physml.execution.requested_runs import RequestedRuns, RunOptions
     from physml.reporting import table_spec as tables
     from physml.reporting.settings_table import collect_settings, load_settings
-    from physml.reporting.table import table_state
+    from physml.reporting.table import outcomes, table_state
 
     path = tables.find_table(ident, paper)
     if tables.kind_of(path) == "settings":
@@ -162,4 +163,8 @@ def _with_state(ident: str, paper: str) -> tuple[str, str, str]:
         return ident, settings.title, collect_settings(settings).state
     spec = tables.load_table(path)
     requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
-    return ident, spec.title, table_state(_collected(spec, requested))
+    table = _collected(spec, requested)
+    counts.update(outcomes(table))
+    if table.claim:
+        claims[table.claim_verdict or "no verdict yet"] += 1
+    return ident, spec.title, table_state(table)

@@ -1,4 +1,4 @@
-"""What the tasks of conf/ are in numbers: sizes of the parts, trivial references. Kept in results/tasks.
+"""The tasks of conf/ in numbers: sizes of the parts, trivial references. Kept in results/tasks.
 
 Reading what was measured (`lines`) imports neither torch nor numpy; `measure` loads the data.
 """
@@ -15,7 +15,7 @@ from physml.config import studies
 from physml.config.class_source import read_class
 from physml.config.load import read_yaml
 from physml.data.datasets import Places
-from physml.data.verify import blocked
+from physml.data.locate import blocked
 from physml.errors import DataError
 from physml.paths import CONF, cache_root, data_root, results_root, results_roots
 
@@ -56,25 +56,17 @@ def measure(task: str, verify: str) -> dict[str, Any]:
     for protocol, changes in settings(task).items():
         given = [f"task.{key}={json.dumps(value)}" for key, value in changes.items()]
         composed = compose([f"task={task}", "+model._target_=none", f"data.verify={verify}", *given])
-        if reason := blocked(composed.datasets, places()):
+        if reason := blocked(composed.datasets, Places(data_root(), cache_root())):
             raise DataError(f"{task}: data absent: {reason}")
         built = build_task(composed.config)
         built.load(store_of(composed.config), 0)
         facts = built.facts()
-        measured.append(
-            {
-                "protocol": protocol,
-                "changes": changes,
-                "version": built.version,
-                "n_splits": built.n_splits,
-                "d_in": built.d_in,
-                "d_out": built.d_out,
-                "sizes": facts["sizes"],
-                "data": {key: facts[key] for key in ("kind", "sha256", "fingerprint") if facts.get(key)},
-                "references": built.references(),
-            }
-        )
-    made = {"task": task, "config": _plain(task), "measured": measured, "date": _today()}
+        of_class = {key: getattr(built, key) for key in ("version", "n_splits", "d_in", "d_out")}
+        data = {key: facts[key] for key in ("kind", "sha256", "fingerprint") if facts.get(key)}
+        found = {"sizes": facts["sizes"], "data": data, "references": built.references()}
+        measured.append({"protocol": protocol, "changes": changes} | of_class | found)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    made = {"task": task, "config": _plain(task), "measured": measured, "date": today}
     files.write_json(file_of(results_root(), task), made)
     return made
 
@@ -84,16 +76,17 @@ def lines(task: str) -> list[str]:
     content = _plain(task)
     reads = content.get("datasets") or []
     found = _read(task)
-    absent = blocked(reads, places())
+    absent = blocked(reads, Places(data_root(), cache_root()))
     told = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
     again = f"physml list tasks --measure {task}"
+    version = read_class(str(content["_target_"])).version
     if found is None:
         unknown = [] if absent else [f"not measured yet: {again}"]
-        return [*told, f"protocols: {', '.join(settings(task))}", *unknown]
-    version = read_class(str(content["_target_"])).version
-    if found["config"] != content or any(one["version"] != version for one in found["measured"]):
-        return [*told, f"protocols: {', '.join(settings(task))}", f"measured before it was changed: {again}"]
-    return told + [line for one in found["measured"] for line in _lines_of(one)]
+    elif found["config"] != content or any(one["version"] != version for one in found["measured"]):
+        unknown = [f"measured before it was changed: {again}"]
+    else:
+        return told + [line for one in found["measured"] for line in _lines_of(one)]
+    return [*told, f"protocols: {', '.join(settings(task))}", *unknown]
 
 
 def _lines_of(one: dict[str, Any]) -> Iterator[str]:
@@ -107,10 +100,6 @@ def _lines_of(one: dict[str, Any]) -> Iterator[str]:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def places() -> Places:
-    return Places(data_root(), cache_root())
 
 
 def _plain(task: str) -> dict[str, Any]:
@@ -127,7 +116,3 @@ def _read(task: str) -> dict[str, Any] | None:
         if {"config", "measured"} <= set(found):
             return found
     return None
-
-
-def _today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -6,10 +6,11 @@ import typing
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
-from physml.config.load import Unbuilt, coerce
-from physml.config.resolve import from_plugin, is_module, resolve
+from physml.config.load import Unbuilt, coerce, walk
+from physml.config.resolve import is_module, resolve
 from physml.errors import ConfigError, suggest
 
 
@@ -69,6 +70,27 @@ def check(
     given: arguments that come from elsewhere (`d_in` from the task), which a config must not set.
     needs: methods without which an object has no place here. beside: keys of the section that are ours.
     """
+    cls = _class_of(node, where, plugins, needs)
+    settable = {name: parameter for name, parameter in arguments(cls).items() if name not in given}
+    hints = _hints(cls)
+    values = {}
+    for key, value in node.items():
+        at = f"{where}.{key}"
+        if key in settable:
+            values[key] = coerce(_with_nodes(value, at, plugins), hints.get(key, Any), at)
+        elif key != "_target_":
+            hint = suggest(str(key), [*settable, *beside])
+            raise ConfigError(f"{at}: {cls.__name__} has no such argument. {hint}")
+    if missing := [n for n, p in settable.items() if n not in values and p.default is p.empty]:
+        raise ConfigError(
+            f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
+        )
+    of_plugin = cls.__module__ in {Path(p).stem for p in plugins}
+    inner = any(isinstance(one, Node) and one.of_plugin for _, one in walk(values))
+    return Node(cls, values, where, of_plugin or inner)
+
+
+def _class_of(node: Any, where: str, plugins: Sequence[str], needs: Collection[str]) -> type:
     if not isinstance(node, dict) or "_target_" not in node:
         got = f"keys {', '.join(map(str, node)) or 'none'}" if isinstance(node, dict) else repr(node)
         raise ConfigError(f"{where} needs a _target_, the class to build; got {got}.")
@@ -79,30 +101,7 @@ def check(
         raise ConfigError(
             f"{where}: {cls.__name__} is a base class, which cannot be built. Name a class made from it."
         )
-    known = arguments(cls)
-    settable = [n for n in known if n not in given]
-    values = {}
-    hints = _hints(cls)
-    for key, value in node.items():
-        if key == "_target_":
-            continue
-        if key not in settable:
-            hint = suggest(str(key), [*settable, *beside])
-            raise ConfigError(f"{where}.{key}: {cls.__name__} has no such argument. {hint}")
-        at = f"{where}.{key}"
-        values[key] = coerce(_with_nodes(value, at, plugins), hints.get(key, Any), at)
-    missing = [n for n in settable if n not in values and known[n].default is inspect.Parameter.empty]
-    if missing:
-        raise ConfigError(
-            f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
-        )
-    return Node(cls, values, where, from_plugin(cls, plugins) or any(map(_has_plugin, values.values())))
-
-
-def _has_plugin(value: Any) -> bool:
-    if isinstance(value, list | tuple | dict):
-        return any(map(_has_plugin, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, Node) and value.of_plugin
+    return cls
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -124,16 +123,9 @@ def _with_nodes(value: Any, where: str, plugins: Sequence[str]) -> Any:
     return value
 
 
-NET_GIVEN = ("layer", "d_in", "d_out", "readout", "tokens", "vectors")
-LAYER = ("forward", "parameters")
+OF_TASK = ("d_in", "d_out", "readout", "tokens", "vectors")  # facts of a task that a network is built with
+LAYER = ("forward", "parameters")  # methods that a part needs
 TASK = ("load", "batches", "loss", "score")
-OPTIMIZER = ("step", "zero_grad")
-SCHEDULE = ("step", "get_last_lr")
-# Rules of the trainer's section, each of which may be null, with the methods it needs.
-SELECT = ("bind", "selected")
-STOP = ("bind", "stops")
-AVERAGE = ("bind", "after_step", "after_row", "put")
-COLLECT = ("collect",)
 
 
 @dataclass(frozen=True)
@@ -166,15 +158,15 @@ def parts_of(config: dict[str, Any]) -> Parts:
             raise ConfigError(f"optim.lr_factors.{pattern} must not be negative; got {factor}.")
     parts = Parts(
         model=check(config["model"], "model", plugins, ("d_in",), LAYER),
-        net=check(config["net"], "net", plugins, NET_GIVEN, LAYER),
+        net=check(config["net"], "net", plugins, ("layer", *OF_TASK), LAYER),
         task=check(config["task"], "task", plugins, needs=TASK),
-        optim=check(optim, "optim", plugins, ("params",), OPTIMIZER, beside=("lr_factors",)),
+        optim=check(optim, "optim", plugins, ("params",), ("step", "zero_grad"), ("lr_factors",)),
         lr_factors=factors,
-        select=check(trainer["select"], "trainer.select", plugins, needs=SELECT),
-        stop=rule(trainer["stop"], "trainer.stop", STOP),
-        schedule=rule(trainer["schedule"], "trainer.schedule", SCHEDULE, ("optimizer",)),
-        average=rule(trainer["average"], "trainer.average", AVERAGE),
-        arrays=rule(config["arrays"], "arrays", COLLECT),
+        select=check(trainer["select"], "trainer.select", plugins, needs=("bind", "selected")),
+        stop=rule(trainer["stop"], "trainer.stop", ("bind", "stops")),
+        schedule=rule(trainer["schedule"], "trainer.schedule", ("step", "get_last_lr"), ("optimizer",)),
+        average=rule(trainer["average"], "trainer.average", ("bind", "after_step", "after_row", "put")),
+        arrays=rule(config["arrays"], "arrays", ("collect",)),
     )
     if config["precision"] == "bf16" and passes_messages(parts.net.cls):
         raise ConfigError(
@@ -190,8 +182,7 @@ def build_task(config: dict[str, Any]) -> Any:
 
 def build_net(parts: Parts, task: Any) -> Any:
     """The whole network for a task: layers made by a factory, wrapped by the `net` node."""
-    given = {"d_in": task.d_in, "d_out": task.d_out, "readout": task.readout, "tokens": task.tokens}
-    given["vectors"] = task.vectors
+    given = {name: getattr(task, name) for name in OF_TASK}
     _refuse_mismatch(parts.net.cls, parts.model.cls, task)
 
     def layer(d_in: int) -> Any:

@@ -1,4 +1,4 @@
-"""What a class says of itself in its source: version, arguments. Read without importing it.
+"""Facts of a class from its source: version, arguments, files. Read without importing it.
 
 Tables need the versions of models and tasks, and must not import torch.
 """
@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from physml.errors import ConfigError, DataError, suggest
+from physml.files import cached_by_file
 from physml.paths import PACKAGE, TASKS
 
 OWN_PACKAGES = ("physml", "tasks")
@@ -17,28 +18,19 @@ OWN_PACKAGES = ("physml", "tasks")
 
 @dataclass(frozen=True)
 class ClassSource:
-    """Facts of a class.
-
-    Args:
-        file: where it stands.
-        version: as the class or a base in the same file says, else 1.
-        doc: its docstring.
-        defaults: arguments whose default is something else than None, as source text.
-        files: names of its own data files, as `files` of the class or of a base in the same file says; None
-            where neither says anything.
-    """
+    """Facts of a class, as its source says, or else that of a base in the same file."""
 
     file: Path
-    version: int
+    version: int  # 1 where nothing is said
     doc: str
-    defaults: dict[str, str]
-    files: tuple[str, ...] | None = None
+    defaults: dict[str, str]  # arguments with a default other than None, as source text
+    files: tuple[str, ...] | None = None  # names of its own data files; None where nothing is said
 
 
 def module_file(module: str) -> Path:
     """The file of one of our own modules; ConfigError with near names if there is none."""
     if not all(part.isidentifier() for part in module.split(".")):  # `tasks./tmp/x` would leave the folder
-        raise ConfigError(f"{module!r} is no name of a module.")
+        raise ConfigError(f"{module!r} is not a module name.")
     package, *parts = module.split(".")
     path = (TASKS if package == "tasks" else PACKAGE.with_name(package)).joinpath(*parts)
     for file in (path.with_suffix(".py"), path / "__init__.py"):
@@ -54,15 +46,15 @@ def read_class(target: str) -> ClassSource:
     return read_class_in(module_file(module), name)
 
 
-@lru_cache(maxsize=512)
-def _classes(file: Path, _stamp: int) -> dict[str, ast.ClassDef]:
+@cached_by_file
+def _classes(file: Path) -> dict[str, ast.ClassDef]:
     tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def read_class_in(file: Path, name: str) -> ClassSource:
     try:
-        classes = _classes(file, file.stat().st_mtime_ns)
+        classes = _classes(file)
     except SyntaxError as error:
         raise ConfigError(f"{file}: line {error.lineno}: {error.msg}.") from error
     except (OSError, ValueError) as error:  # gone, not UTF-8, or with zero bytes
@@ -70,48 +62,46 @@ def read_class_in(file: Path, name: str) -> ClassSource:
     if name not in classes:
         raise ConfigError(f"{file} has no class {name}. {suggest(name, classes)}")
     node = classes[name]
+    version = _assigned("version", node, classes)
     return ClassSource(
         file,
-        _version(node, classes),
+        version.value if isinstance(version, ast.Constant) and isinstance(version.value, int) else 1,
         ast.get_docstring(node) or "",
         _defaults(node, classes),
         _files(file, node, classes),
     )
 
 
-def _version(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> int:
-    """`version` of the class body, else of a base in the same file, else 1."""
+def _bases(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
+    """The bases of a class that stand in the same file."""
+    return [classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+
+
+def _assigned(name: str, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ast.expr | None:
+    """The value that the class body gives to a name, else that of its first base in the same file."""
     for statement in node.body:
         match statement:
-            case ast.AnnAssign(target=ast.Name(id="version"), value=ast.Constant(value=int(number))):
-                return number
-            case ast.Assign(targets=[ast.Name(id="version")], value=ast.Constant(value=int(number))):
-                return number
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in classes:
-            return _version(classes[base.id], classes)
-    return 1
+            case (
+                ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
+                | ast.Assign(targets=[ast.Name(id=target)], value=ast.expr() as value)
+            ) if target == name:
+                return value
+    bases = _bases(node, classes)
+    return _assigned(name, bases[0], classes) if bases else None
 
 
 def _files(file: Path, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> tuple[str, ...] | None:
     """The literal `files = ("a.csv", "b.csv")` of the class body, else of a base in the same file."""
-    for statement in node.body:
-        match statement:
-            case (
-                ast.AnnAssign(target=ast.Name(id="files"), value=ast.expr() as value)
-                | ast.Assign(targets=[ast.Name(id="files")], value=ast.expr() as value)
-            ):
-                try:
-                    return file_names(ast.literal_eval(value))
-                except (ValueError, ConfigError) as error:
-                    raise ConfigError(
-                        f"{file}, line {statement.lineno}: `files` must name the files of {node.name} "
-                        f'literally, as ("waves.csv",); got {ast.unparse(value)[:80]}.'
-                    ) from error
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in classes:
-            return _files(file, classes[base.id], classes)
-    return None
+    value = _assigned("files", node, classes)
+    if value is None:
+        return None
+    try:
+        return file_names(ast.literal_eval(value))
+    except (ValueError, ConfigError) as error:
+        raise ConfigError(
+            f"{file}, line {value.lineno}: `files` must name the files of {node.name} "
+            f'literally, as ("waves.csv",); got {ast.unparse(value)[:80]}.'
+        ) from error
 
 
 def file_names(value: object) -> tuple[str, ...]:
@@ -133,9 +123,8 @@ def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str,
             ]
             return {a.arg: ast.unparse(d) for a, d in pairs if d is not None and ast.unparse(d) != "None"}
     inherited: dict[str, str] = {}
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in classes:
-            inherited |= _defaults(classes[base.id], classes)
+    for base in _bases(node, classes):
+        inherited |= _defaults(base, classes)
     for statement in node.body:
         match statement:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as default):
@@ -144,7 +133,8 @@ def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str,
 
 
 def file_sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def own_file(source: Path, name: str) -> Path:
@@ -169,5 +159,4 @@ def data_sha256(path: Path) -> str:
 
 @lru_cache(maxsize=512)
 def _data_sha256(path: Path, *_state: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(path)

@@ -1,23 +1,25 @@
-"""From overrides to one plain config. Takes the grammar of overrides from hydra, never imports torch."""
+"""From overrides to one plain config, by the rules of hydra. Never imports torch."""
 
 import copy
-import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from physml.config import studies
-from physml.config.load import kept_yaml, read_yaml
+from physml.config.load import read_yaml
+from physml.config.overrides import GROUPS, PARTS, SEED_OR_SPLIT, first_line, with_overrides
 from physml.config.studies import Experiment, merge
 from physml.errors import ConfigError, suggest
+from physml.files import cached_by_file
 from physml.paths import CONF, expanded
 
-PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
-GROUPS = ("experiment", *PARTS, "profile")
 HEADER = "# @package _global_"
+YAML = (".yaml", ".yml")
+
+_read = cached_by_file(read_yaml)
 
 
 @dataclass(frozen=True)
@@ -57,92 +59,110 @@ def compose(overrides: list[str]) -> Composed:
 
     Errors: ConfigError for an unknown group, name or key, with near names.
     """
-    chosen: dict[str, str] = {}
-    left_out: dict[str, str] = {}
-    typed = []
-    for text in overrides:
-        key, value = _known(text)
-        if key in GROUPS:
-            chosen[key] = value
-        elif key[1:] in PARTS:
-            left_out[key[1:]] = value
-        else:
-            typed.append(text)
-    name: str | None = chosen.pop("experiment", None)
-    name = None if name == "null" else name
-    outside = _outside_experiment(name) if name and name.endswith((".yaml", ".yml")) else None
+    chosen, left_out, typed = _sorted(overrides)
+    name = chosen.pop("experiment", "null")
+    outside = _outside_experiment(name) if name.endswith(YAML) else None
     try:
-        experiment = _from_file(outside) if outside else studies.experiment(name, CONF) if name else None
-        merged, choices = _merged(experiment or Experiment({}, {}), chosen)
+        if outside:
+            experiment = _from_file(outside)
+        else:
+            experiment = Experiment({}, {}) if name == "null" else studies.experiment(name, CONF)
+        merged, choices = _merged(experiment, chosen)
         for group, value in left_out.items():
             if (there := choices[group]) != value:
                 raise ConfigError(f"~{group}={value}: {group} is {there}. To leave it out: ~{group}={there}.")
             merged[group], choices[group] = {}, None
-        raw = _plain(merged, typed) or _resolved(_with_typed(merged, typed), choices)
+        raw = _plain(merged, typed) or _resolved(with_overrides(merged, typed), choices)
     except ConfigError as error:
         if outside:
             raise ConfigError(f"{outside}: {error}") from error
         raise
     base = outside.parent if outside else Path.cwd()
     config, datasets = _finish(raw, base, {text.partition("=")[0].lstrip("+") for text in typed})
-    config["experiment"] = f"./{outside.name}" if outside else name
+    config["experiment"] = f"./{outside.name}" if outside else None if name == "null" else name
     return Composed(config, {**choices, "experiment": config["experiment"]}, datasets)
 
 
-def expand(overrides: list[str]) -> list[list[str]]:
-    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations, by Hydra's own grammar."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
+# ---------------------------------------------------------------------------- names
 
-    parser = OverridesParser.create()
-    choices = []
+
+def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """The files chosen by group, the files of parts to leave out, and the overrides of keys."""
+    chosen: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    typed = []
     for text in overrides:
-        try:
-            override = parser.parse_override(text)
-        except HydraException as error:
-            raise ConfigError(f"{text}: {_first_line(error)}.") from error
-        if not override.is_sweep_override():
-            choices.append([text])
-        elif override.is_discrete_sweep():
-            key = override.get_key_element()
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            meant = " or ".join(f"{group}={text}" for group in GROUPS if is_name(group, text))
+            hint = f" Did you mean {meant}?" if meant else ""
+            raise ConfigError(f"an override must be KEY=VALUE; got `{text}`.{hint}")
+        bare = key.lstrip("+~")
+        if bare.partition(".")[0].partition("/")[0] == "hydra":
+            raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
+        if key[0] == "~" and bare in PARTS and is_name(bare, value):
+            left_out[bare] = value
+        elif bare not in GROUPS:
+            typed.append(text)
+        elif bare != key:
+            raise ConfigError(f"{text}: a config of a group is chosen by {bare}=NAME. Leave out {key[0]}.")
         else:
-            raise ConfigError(
-                f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`."
-            )
-    return [list(combination) for combination in itertools.product(*choices)]
+            _refuse_unknown(key, value)
+            chosen[key] = value
+    return chosen, left_out, typed
+
+
+def _refuse_unknown(group: str, name: str) -> None:
+    of_experiment = group == "experiment"
+    if is_name(group, name) or (of_experiment and (name == "null" or name.endswith(YAML))):
+        return
+    if "," in name:
+        raise ConfigError(f"{group}={name}: a list of configs needs -m: physml run -m {group}={name}.")
+    known = [*names(group), *(["null"] if of_experiment else [])]
+    raise ConfigError(f"there is no {group} named {name}. {suggest(name, known)}")
+
+
+def _outside_experiment(text: str) -> Path:
+    path = expanded(text.strip("'\"")).absolute()
+    if not path.is_file():
+        name = text.removesuffix(".yaml")
+        hint = f" Did you mean experiment={name}?" if is_name("experiment", name) else ""
+        raise ConfigError(f"there is no experiment file {path}.{hint}")
+    read_yaml(path)  # says what is wrong with the file by its own name, equal keys too
+    first = path.read_text(encoding="utf-8").partition("\n")[0].rstrip()
+    if first != HEADER:
+        raise ConfigError(
+            f"{path}: line 1 must be exactly `{HEADER}`, or its values are ignored; it is `{first}`."
+        )
+    return path
+
+
+# ---------------------------------------------------------------------------- files
 
 
 def _merged(experiment: Experiment, chosen: dict[str, str]) -> tuple[dict[str, Any], dict[str, str | None]]:
     """The settings of the chosen files, one over the other, and which files these are."""
-    run = kept_yaml(CONF / "run.yaml", _as_read)
-    choices = {
-        group: name
-        for default in run["defaults"]
-        if isinstance(default, dict)
-        for group, name in default.items()
-    }
-    above = experiment.choices | chosen
-    profile = _file("profile", above.get("profile", choices["profile"]))
+    run = _read(CONF / "run.yaml")
+    choices: dict[str, str] = {}
+    for default in run["defaults"]:
+        choices |= default if isinstance(default, dict) else {}
+    profile = _file("profile", (choices | experiment.choices | chosen)["profile"])
     above = experiment.choices | _overridden(profile) | chosen
-    choices |= _overridden(_file("task", above.get("task", choices["task"]))) | above
-    parts = {group: _file(group, choices[group]) for group in PARTS}
-    merged = {key: value for key, value in {**run, **parts}.items() if key != "defaults"}
-    for group, content in parts.items():
-        merged[group] = {key: value for key, value in content.items() if key != "defaults"}
-    merged = merge(merged, experiment.settings)
-    merged = merge(merged, {key: value for key, value in profile.items() if key != "defaults"})
+    task = _file("task", (choices | above)["task"])
+    choices |= _overridden(task) | above
+    merged = _settings(run) | {group: _settings(_file(group, choices[group])) for group in PARTS}
+    merged = merge(merge(merged, experiment.settings), _settings(profile))
     return merged, {group: choices[group] for group in GROUPS}
-
-
-def _as_read(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    return content
 
 
 def _file(group: str, name: str) -> dict[str, Any]:
     if not is_name(group, name):
         raise ConfigError(f"there is no config {group}/{name}. {suggest(name, names(group))}")
-    return kept_yaml(CONF / group / f"{name}.yaml", _as_read)
+    return _read(CONF / group / f"{name}.yaml")
+
+
+def _settings(content: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key != "defaults"}
 
 
 def _overridden(content: Mapping[str, Any]) -> dict[str, str]:
@@ -176,109 +196,16 @@ def _from_file(path: Path) -> Experiment:
     return Experiment(choices | _overridden({"defaults": defaults}), settings)
 
 
-SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a table: it needs no more grammar
+# ---------------------------------------------------------------------------- values
 
 
 def _plain(merged: dict[str, Any], typed: list[str]) -> dict[str, Any] | None:
     """The config at once, where nothing is interpolated or missing, and seed and split alone are typed."""
     matches = [SEED_OR_SPLIT.fullmatch(text) for text in typed]
-    if not all(matches) or any(key in text for text in _texts(merged) for key in ("${", "???")):
+    text = repr(merged)
+    if not all(matches) or "${" in text or "???" in text:
         return None
     return copy.deepcopy(merged) | {match[1]: int(match[2]) for match in matches if match}
-
-
-def _texts(node: Any) -> Iterator[str]:
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, dict | list):
-        for value in node.values() if isinstance(node, dict) else node:
-            yield from _texts(value)
-
-
-def _with_typed(merged: dict[str, Any], typed: list[str]) -> Any:
-    """An OmegaConf node with the overrides of the command line in it."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    text = ""
-    try:
-        node = OmegaConf.create(merged)
-        OmegaConf.set_struct(node, True)
-        for text in typed:
-            _apply(node, text)
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"{text or error.full_key}: {_first_line(error)}.") from error
-    return node
-
-
-def _apply(node: Any, text: str) -> None:
-    """One override by Hydra's grammar: KEY=VALUE changes, +KEY=VALUE adds, ++ does either, ~ deletes."""
-    from omegaconf import OmegaConf, open_dict
-
-    if plain := SEED_OR_SPLIT.fullmatch(text):
-        OmegaConf.update(node, plain[1], int(plain[2]))
-        return
-    override = _parsed(text)
-    key = override.key_or_group
-    if override.is_sweep_override():
-        raise ConfigError(
-            f"{text}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
-        )
-    if override.package is not None or "/" in key:
-        raise ConfigError(f"there is no config group {text.partition('=')[0]}. {suggest(key, GROUPS)}")
-    value, parent = override.value(), _parent(node, key)
-    there = None if parent is None else OmegaConf.select(node, key, throw_on_missing=False)
-    if override.is_add() and there is not None and not isinstance(value, dict | list):
-        raise ConfigError(f"{text}: {key} is there already. Change it without the +.")
-    if override.is_add() or override.is_force_add():
-        OmegaConf.update(node, key, value, merge=True, force_add=True)
-    elif parent is None:
-        raise ConfigError(_no_key(node, key))
-    elif override.is_delete():
-        if value is not None and value != there:
-            raise ConfigError(f"{text}: {key} is {there!r}. To delete it: ~{key}={there}.")
-        with open_dict(node):
-            del parent[key.rpartition(".")[2]]
-    else:
-        whole = "." in key and isinstance(value, dict) and "_target_" in value
-        OmegaConf.update(node, key, value, merge=not whole)
-
-
-def _parsed(text: str) -> Any:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        return OverridesParser.create().parse_override(text)
-    except HydraException as error:
-        raise ConfigError(f"{text}: {_first_line(error)}.") from error
-
-
-def _parent(node: Any, key: str) -> Any:
-    """The node that holds a dotted key; None where the key is not there."""
-    from omegaconf import OmegaConf
-
-    *parents, last = key.split(".")
-    for part in parents:
-        node = node._get_node(part, validate_access=False) if OmegaConf.is_dict(node) else None
-    return node if OmegaConf.is_dict(node) and last in node.keys() else None  # noqa: SIM118
-
-
-def _no_key(node: Any, key: str) -> str:
-    """The message for a key that is not there, with names near to its first unknown part."""
-    from omegaconf import OmegaConf
-
-    hint = ""
-    for part in key.split("."):
-        if not OmegaConf.is_dict(node):
-            break
-        if part not in node.keys():  # noqa: SIM118
-            hint = suggest(part, map(str, node))
-            break
-        node = node._get_node(part)
-    if key.startswith(("model.", "net.", "task.", "optim.", "trainer.s")):
-        hint += f" To add one on purpose: +{key}=VALUE."
-    return f"there is no config key {key}. {hint.strip()}".strip()
 
 
 def _resolved(composed: Any, choices: Mapping[str, str | None]) -> dict[str, Any]:
@@ -292,25 +219,17 @@ def _resolved(composed: Any, choices: Mapping[str, str | None]) -> dict[str, Any
             raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', wanted)}")
     try:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
+        missing = OmegaConf.missing_keys(composed)
     except OmegaConfBaseException as error:
         raise ConfigError(_unresolved(error, choices)) from error
-    if missing := sorted(_without_value(config)):
-        raise ConfigError(f"these keys have no value yet: {', '.join(missing)}. Add KEY=VALUE.")
+    if missing:
+        raise ConfigError(f"these keys have no value yet: {', '.join(sorted(missing))}. Add KEY=VALUE.")
     return config
 
 
-def _without_value(node: Any, where: str = "") -> Iterator[str]:
-    """Keys whose value is ???: the user must give one."""
-    if node == "???":
-        yield where
-    elif isinstance(node, dict | list):
-        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-            yield from _without_value(value, f"{where}.{key}" if where else str(key))
-
-
 def _unresolved(error: Exception, choices: Mapping[str, str | None]) -> str:
-    """What to say of a key that takes its value from one that is not there."""
-    message = f"{getattr(error, 'full_key', None)}: {_first_line(error)}."
+    """The message for a key that takes its value from one that is not there."""
+    message = f"{getattr(error, 'full_key', None)}: {first_line(error)}."
     lacking = re.search(r"Interpolation key 'net\.(\w+)' not found", message)
     having = [n for n in names("net") if lacking and lacking[1] in read_yaml(CONF / "net" / f"{n}.yaml")]
     if lacking is None or not having:
@@ -337,26 +256,24 @@ def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str,
         node = dict(node)
         if key == "task":
             datasets = _datasets(node.pop("datasets", None) or [])
-        smoke = node.pop("smoke", None) or {}
-        if not isinstance(smoke, dict):
-            raise ConfigError(f"{key}.smoke must hold keys and values; got {smoke!r}.")
-        for name in smoke:
-            if name not in node:
-                raise ConfigError(
-                    f"{key}.smoke.{name}: {key} has no such key. {suggest(str(name), map(str, node))}"
-                )
+        smoke = _smoke_values(key, node)
         if config.get("profile") == "smoke":
             node |= {name: value for name, value in smoke.items() if f"{key}.{name}" not in typed}
         config[key] = node
-    plugins = config.get("plugins") or []
-    if not isinstance(plugins, list) or not all(isinstance(p, str) for p in plugins):
-        raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {plugins!r}.")
-    paths = [_plugin(p, base) for p in plugins]
-    for i, path in enumerate(paths):
-        if any(path.stem == other.stem for other in paths[:i]):
-            raise ConfigError(f"two plugins are named {path.name}. Rename one.")
-    config["plugins"] = list(map(str, paths))
+    config["plugins"] = _plugins(config.get("plugins") or [], base)
     return config, datasets
+
+
+def _smoke_values(key: str, node: dict[str, Any]) -> dict[str, Any]:
+    """The `smoke` section of a part, taken out of it."""
+    smoke = node.pop("smoke", None) or {}
+    if not isinstance(smoke, dict):
+        raise ConfigError(f"{key}.smoke must hold keys and values; got {smoke!r}.")
+    for name in smoke:
+        if name not in node:
+            hint = suggest(str(name), map(str, node))
+            raise ConfigError(f"{key}.smoke.{name}: {key} has no such key. {hint}")
+    return smoke
 
 
 def _datasets(given: Any) -> tuple[str, ...]:
@@ -370,6 +287,17 @@ def _datasets(given: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _plugins(given: Any, base: Path) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {given!r}.")
+    paths: dict[str, Path] = {}
+    for path in [_plugin(name, base) for name in given]:
+        if path.stem in paths:
+            raise ConfigError(f"two plugins are named {path.name}. Rename one.")
+        paths[path.stem] = path
+    return list(map(str, paths.values()))
+
+
 def _plugin(name: str, base: Path) -> Path:
     for folder in dict.fromkeys([base, Path.cwd()]):
         path = (folder / expanded(name)).absolute()
@@ -380,43 +308,3 @@ def _plugin(name: str, base: Path) -> Path:
     raise ConfigError(
         f"there is no plugin file {name} in {base}. Give its path: 'plugins=[path/to/file.py]'."
     )
-
-
-def _outside_experiment(text: str) -> Path:
-    path = expanded(text.strip("'\"")).absolute()
-    if not path.is_file():
-        name = text.removesuffix(".yaml")
-        hint = f" Did you mean experiment={name}?" if is_name("experiment", name) else ""
-        raise ConfigError(f"there is no experiment file {path}.{hint}")
-    read_yaml(path)  # says what is wrong with the file by its own name, equal keys too
-    first = path.read_text(encoding="utf-8").partition("\n")[0].rstrip()
-    if first != HEADER:
-        raise ConfigError(
-            f"{path}: line 1 must be exactly `{HEADER}`, or its values are ignored; it is `{first}`."
-        )
-    return path
-
-
-def _known(override: str) -> tuple[str, str]:
-    """Key and value of an override; ConfigError where the name of a config is unknown."""
-    key, equals, value = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"an override must be KEY=VALUE; got `{override}`.")
-    bare = key.lstrip("+~")
-    if bare.partition(".")[0].partition("/")[0] == "hydra":
-        raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
-    if key[0] == "~" and bare in PARTS and is_name(bare, value):
-        return key, value
-    if bare in GROUPS and bare != key:
-        raise ConfigError(f"{override}: a config of a group is chosen by {bare}=NAME. Leave out {key[0]}.")
-    outside = key == "experiment" and value.endswith((".yaml", ".yml"))
-    if key not in GROUPS or outside or is_name(key, value) or (key, value) == ("experiment", "null"):
-        return key, value
-    if "," in value:
-        raise ConfigError(f"{override}: a list of configs needs -m: physml run -m {override}.")
-    known = [*names(key), *(["null"] if key == "experiment" else [])]
-    raise ConfigError(f"there is no {key} named {value}. {suggest(value, known)}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

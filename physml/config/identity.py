@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ MOVING = ("model", "net", "task", "trainer", "optim", "precision", "profile")
 
 
 def payload(config: dict[str, Any]) -> dict[str, Any]:
-    """What is hashed: the moving parts of a composed config, versions of the code, sources of plugins.
+    """The hashed values: the moving parts of a composed config, versions of code, sources of plugins.
 
     A key with value null is left out where null is what the class takes by default, so a new option that
     defaults to null keeps old identities.
@@ -83,7 +84,7 @@ def canonical(value: Any) -> Any:
         case dict():
             plain = {str(k): canonical(v) for k, v in value.items() if v is not None}
             if isinstance(target := plain.get("_target_"), str):
-                plain["_target_"] = _first_name(target)
+                plain["_target_"] = renamed(target, FIRST_NAMES)
             return plain
         case list() | tuple():
             return [canonical(v) for v in value]
@@ -93,15 +94,16 @@ def canonical(value: Any) -> Any:
             return value
 
 
-def _first_name(target: str) -> str:
-    for package, first in FIRST_NAMES.items():
+def renamed(target: str, packages: Mapping[str, str]) -> str:
+    """The name of a class, with its package's replaced by the one in `packages`, if it is there."""
+    for package, other in packages.items():
         if target.startswith(package):
-            return first + target.removeprefix(package)
+            return other + target.removeprefix(package)
     return target
 
 
 def class_source(node: dict[str, Any], plugins: list[Path]) -> ClassSource | None:
-    """What the source says of the class a node names; None for classes of other packages."""
+    """Source facts of the class that a node names; None for classes of other packages."""
     target = str(node.get("_target_"))
     module, _, name = target.rpartition(".")
     for plugin in plugins:

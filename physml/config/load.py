@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -21,12 +21,8 @@ MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as 
 def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **given: Any) -> T:
     """An instance of a dataclass from a YAML file. ConfigError names the file and the key that is wrong.
 
-    Args:
-        cls: the dataclass.
-        path: the file.
-        ignore: keys of the file that are not for the dataclass.
-        given: fields that do not come from the file, such as an id that is the file's name; as keys of the
-            file they are refused.
+    ignore: keys of the file that are not for the dataclass. given: fields that do not come from the file,
+    such as an id that is the file's name; as keys of the file they are refused.
     """
     content = read_yaml(path)
     for key, value in given.items():
@@ -56,7 +52,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is nested too deeply, or holds too many values.") from error
     # PyYAML's constructors raise the others for dates such as 2001-99-99, `!!int x` and the like.
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+        said = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
+        raise ConfigError(f"{path} is not valid YAML: {said}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold keys and values; got {type(data).__name__}.")
     _refuse_endless(data, path)
@@ -85,22 +82,6 @@ def _refuse_endless(data: Any, path: Path) -> None:
         level = [value for values in inner for value in values]
 
 
-_kept: dict[Path, tuple[tuple[int, ...], Any]] = {}
-
-
-def kept_yaml(path: Path, make: Callable[[dict[str, Any], Path], T]) -> T:
-    """`make` of the mapping in a YAML file, made again only once the file has changed. Not to be altered."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return make(read_yaml(path), path)
-    stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-    if path not in _kept or _kept[path][0] != stamp:
-        _kept[path] = stamp, make(read_yaml(path), path)
-    made: T = _kept[path][1]
-    return made
-
-
 # The parser in C reads a long table ten times as fast; PyYAML may have been built without it.
 _Safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -117,7 +98,7 @@ class _Loader(_Safe):  # type: ignore[misc, valid-type]
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key} stands there twice", key_node.start_mark
+                    None, None, f"the key {key} appears twice", key_node.start_mark
                 )
             seen.add(key)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
@@ -129,6 +110,9 @@ _Loader.add_implicit_resolver(
     re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
     list("-+0123456789"),
 )
+
+
+WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 
 
 class Unbuilt:
@@ -159,16 +143,15 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
             if value == option and isinstance(value, bool) == isinstance(option, bool):
                 return option
         wanted = ", ".join(map(repr, get_args(hint)))
-        raise ConfigError(
-            f"{where} must be one of {wanted}; got {value!r}. {_near_text(value, get_args(hint))}".rstrip()
-        )
+        near = suggest(str(value), map(str, get_args(hint)))
+        near = f" {near}" if near.startswith("Did you mean") else ""
+        raise ConfigError(f"{where} must be one of {wanted}; got {value!r}.{near}")
     if hint is None or hint is type(None):
         if value is not None:
             raise ConfigError(f"{where} must be null; got {value!r}.")
         return None
-    simple = {float: _float, int: _int, bool: _bool, str: _str}
-    if hint in simple:
-        return simple[hint](value, where)
+    if hint in WORDS:
+        return _coerce_simple(value, hint, where)
     if dataclasses.is_dataclass(hint):
         return structure(hint, value, where)  # type: ignore[arg-type]
     kind = origin or hint
@@ -225,14 +208,23 @@ def structure(cls: type[T], data: Any, where: str) -> T:
 
 def _refuse_misplaced(value: Any, where: str) -> None:
     """ConfigError if an object that may not stand anywhere is in a value whose annotation names no class."""
-    if isinstance(value, Unbuilt) and not value.anywhere:
-        raise ConfigError(
-            f"{where}: {value.cls.__name__} does not belong here: where no class is annotated, a _target_ "
-            "must name an nn.Module, or a class of a plugin."
-        )
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
-        _refuse_misplaced(one, f"{where}.{key}" if isinstance(value, dict) else f"{where}[{key}]")
+    for at, one in walk(value, where):
+        if isinstance(one, Unbuilt) and not one.anywhere:
+            raise ConfigError(
+                f"{at}: {one.cls.__name__} does not belong here: where no class is annotated, a _target_ "
+                "must name an nn.Module, or a class of a plugin."
+            )
+
+
+def walk(tree: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in nested mappings and lists, the outer before the inner, with its place: a.b[0]."""
+    yield where, tree
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from walk(value, f"{where}.{key}" if where else str(key))
+    elif isinstance(tree, list | tuple):
+        for i, value in enumerate(tree):
+            yield from walk(value, f"{where}[{i}]")
 
 
 def _may_be(value: Any, kind: type) -> bool:
@@ -241,11 +233,6 @@ def _may_be(value: Any, kind: type) -> bool:
         wanted = [n for base in kind.__mro__ if getattr(base, "_is_protocol", False) for n in vars(base)]
         return all(hasattr(cls, name) for name in wanted if not name.startswith("_"))
     return issubclass(cls, kind)
-
-
-def _near_text(value: Any, options: Collection[Any]) -> str:
-    hint = suggest(str(value), map(str, options))
-    return hint if hint.startswith("Did you mean") else ""
 
 
 def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
@@ -268,10 +255,9 @@ def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
 
 
 def _called(hint: Any) -> str:
-    words = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
     if (get_origin(hint) or hint) in (list, tuple, Sequence):
         return "a list"
-    return words.get(hint) or str(getattr(hint, "__name__", hint))
+    return WORDS.get(hint) or str(getattr(hint, "__name__", hint))
 
 
 def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], where: str) -> Any:
@@ -284,36 +270,24 @@ def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], whe
     return tuple(items) if kind is tuple else items
 
 
-def _float(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where} must be a number; got {value!r}.{_said_otherwise(value)}")
-    if not math.isfinite(value):
-        raise ConfigError(f"{where} must be finite; got {value!r}.")
-    return float(value)
-
-
-def _int(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{where} must be a whole number; got {value!r}.{_said_otherwise(value)}")
-    if not math.isfinite(value) or value != int(value):
-        raise ConfigError(f"{where} must be a whole number; got {value!r}.")
-    return int(value)
+def _coerce_simple(value: Any, kind: type, where: str) -> Any:
+    """A number, true, false or text. A whole float is a whole number too; true is no number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    wanted = f"{where} must be {WORDS[kind]}; got {value!r}."
+    if kind is float or kind is int:
+        if not is_number:
+            raise ConfigError(wanted + _said_otherwise(value))
+        if kind is float and not math.isfinite(value):
+            raise ConfigError(f"{where} must be finite; got {value!r}.")
+        if kind is int and not float(value).is_integer():
+            raise ConfigError(wanted)
+    elif not isinstance(value, kind):
+        in_quotes = kind is str and isinstance(value, int | float)
+        raise ConfigError(wanted + (" Put it in quotes if it is meant." if in_quotes else ""))
+    return kind(value)
 
 
 def _said_otherwise(value: Any) -> str:
     if value is None:
         return " It must have a value."
     return " Write null for none." if str(value).lower() in ("none", "nil", "false") else ""
-
-
-def _bool(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{where} must be true or false; got {value!r}.")
-    return value
-
-
-def _str(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        hint = " Put it in quotes if it is meant." if isinstance(value, int | float) else ""
-        raise ConfigError(f"{where} must be text; got {value!r}.{hint}")
-    return value

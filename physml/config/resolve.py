@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from physml.config.class_source import file_sha256, module_file
-from physml.config.identity import FIRST_NAMES
+from physml.config.class_source import OWN_PACKAGES, file_sha256, module_file
+from physml.config.identity import FIRST_NAMES, renamed
+from physml.config.load import walk
 from physml.errors import ConfigError, needed_by, suggest
 from physml.paths import TASKS
 
@@ -40,23 +41,18 @@ FOR_CONFIGS: dict[str, tuple[str, ...]] = {
     "torch_geometric.nn.models.mlp": (MODULE,),
 }
 SHORT = ("torch.nn", "torch_geometric.nn")  # packages that collect the names of those below them
-OWN = ("physml", "tasks")
+# Where a class is now: files of users may name the place it had in an earlier release.
 MOVED = {
     **{first: now for now, first in FIRST_NAMES.items()},
     "physml.arrays.": "physml.training.collectors.",
 }
 
 
-def refuse_foreign(tree: Any, plugins: Sequence[str] = (), where: str = "") -> None:
+def refuse_foreign(tree: Any, plugins: Sequence[str] = ()) -> None:
     """ConfigError if any `_target_` in the tree is not in a package for configs. Nothing is imported."""
-    if isinstance(tree, dict):
-        if "_target_" in tree:
-            _allowed_by_name(tree["_target_"], plugins, where)
-        for key, value in tree.items():
-            refuse_foreign(value, plugins, f"{where}.{key}" if where else str(key))
-    elif isinstance(tree, list | tuple):
-        for i, value in enumerate(tree):
-            refuse_foreign(value, plugins, f"{where}[{i}]")
+    for where, node in walk(tree):
+        if isinstance(node, dict) and "_target_" in node:
+            _allowed_by_name(node["_target_"], plugins, where)
 
 
 def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
@@ -66,7 +62,7 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     must have one of the bases wanted there: `physml.models.lem.Tensor` is refused as well as `os.system`.
     """
     _allowed_by_name(target, plugins, where)
-    module_name, _, name = current_name(target).rpartition(".")
+    module_name, _, name = renamed(target, MOVED).rpartition(".")
     own_files = load_plugins(plugins)
     module = own_files.get(module_name) or _import(module_name)
     found = getattr(module, name, None)
@@ -90,23 +86,11 @@ def is_module(cls: type) -> bool:
     return any(f"{c.__module__}.{c.__qualname__}" == MODULE for c in cls.__mro__)
 
 
-def from_plugin(cls: type, plugins: Sequence[str]) -> bool:
-    return cls.__module__ in {Path(p).stem for p in plugins}
-
-
-def current_name(target: str) -> str:
-    """Where a class is now: files of users may name the place it had in an earlier release."""
-    for first, now in MOVED.items():
-        if target.startswith(first):
-            return now + target.removeprefix(first)
-    return target
-
-
 def _allowed_by_name(target: Any, plugins: Sequence[str], where: str) -> None:
     at = f"{where}._target_" if where else "_target_"
     if not isinstance(target, str) or "." not in target:
         raise ConfigError(f"{at} must name a class as module.Class; got {target!r}.")
-    module = current_name(target).rpartition(".")[0]
+    module = renamed(target, MOVED).rpartition(".")[0]
     if module not in SHORT and _bases(module, [Path(p).stem for p in plugins]) is None:
         known = dict.fromkeys(next((s for s in SHORT if m.startswith(s)), m) for m in FOR_CONFIGS)
         allowed = ", ".join(known)
@@ -122,7 +106,7 @@ def _bases(module: str, plugins: Collection[str]) -> tuple[str, ...] | None:
 
 def _import(name: str) -> types.ModuleType:
     package = name.partition(".")[0]
-    if package in OWN:
+    if package in OWN_PACKAGES:
         module_file(name)  # says near names if there is no such file
     if package == "tasks":
         _own_tasks()

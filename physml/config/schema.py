@@ -1,7 +1,6 @@
 """The keys of a run's config. Checked after composition, because Hydra merges unknown keys silently."""
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
 
 from physml.config.build import Parts, parts_of
 from physml.config.load import coerce
@@ -9,8 +8,7 @@ from physml.config.resolve import refuse_foreign
 from physml.errors import ConfigError, suggest
 
 
-@dataclass(frozen=True)
-class TrainerKeys:
+class TrainerKeys(TypedDict):
     epochs: int
     max_steps: int | None
     batch_size: int
@@ -24,8 +22,7 @@ class TrainerKeys:
     average: dict | None
 
 
-@dataclass(frozen=True)
-class RuntimeKeys:
+class RuntimeKeys(TypedDict):
     device: str
     threads: int
     backend: Literal["auto", "reference", "torch", "native", "triton"]
@@ -35,29 +32,25 @@ class RuntimeKeys:
     score_test: bool
 
 
-@dataclass(frozen=True)
-class DataKeys:
+class DataKeys(TypedDict):
     verify: Literal["bytes", "content", "off"]
 
 
-@dataclass(frozen=True)
-class TrackerKeys:
+class TrackerKeys(TypedDict):
     kind: Literal["wandb", "none"]
     project: str
     mode: Literal["auto", "online", "offline"]
     tags: list[str]
 
 
-@dataclass(frozen=True)
-class ProvenanceKeys:
+class ProvenanceKeys(TypedDict):
     kind: Literal["paper", "official-code", "searched-here", "own"]
     source: str
-    note: str | None
-    search: str | None
+    note: NotRequired[str | None]
+    search: NotRequired[str | None]
 
 
-@dataclass(frozen=True)
-class RunKeys:
+class RunKeys(TypedDict):
     model: dict
     net: dict
     task: dict
@@ -85,16 +78,6 @@ SECTIONS = {
     "tracker": TrackerKeys,
     "provenance": ProvenanceKeys,
 }
-POSITIVE = (
-    "epochs",
-    "max_steps",
-    "batch_size",
-    "eval_batch_size",
-    "eval_every",
-    "test_every",
-    "clip_norm",
-    "threads",
-)
 
 
 def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
@@ -108,7 +91,7 @@ def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
     config = _section(config, RunKeys, "")
     for name, keys in SECTIONS.items():
         if config[name] is not None:
-            config[name] = _section(config[name], keys, f"{name}.", optional=("note", "search"))
+            config[name] = _section(config[name], keys, f"{name}.")
     for key in ("seed", "split"):
         if config[key] < 0:
             raise ConfigError(f"{key} must not be negative; got {config[key]}.")
@@ -117,19 +100,17 @@ def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
     return config, parts
 
 
-def _section(
-    values: dict[str, Any], keys: type, where: str, optional: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def _section(values: dict[str, Any], keys: Any, where: str) -> dict[str, Any]:
     hints = get_type_hints(keys)
-    known = [f.name for f in fields(keys)]
     for key in values:
-        if key not in known:
-            raise ConfigError(f"there is no config key {where}{key}. {suggest(key, known)}")
-    missing = [k for k in known if k not in values and k not in optional]
-    if missing:
-        raise ConfigError(f"config key {where}{missing[0]} is missing.")
+        if key not in hints:
+            raise ConfigError(f"there is no config key {where}{key}. {suggest(key, hints)}")
+    for key in hints:
+        if key not in values and key in keys.__required_keys__:
+            raise ConfigError(f"config key {where}{key} is missing.")
     out = {k: coerce(v, hints[k], f"{where}{k}") for k, v in values.items()}
-    for key in POSITIVE:
-        if key in out and out[key] is not None and not out[key] > 0:
-            raise ConfigError(f"{where}{key} must be positive; got {out[key]}.")
+    for key, value in out.items():
+        is_size = key == "threads" or (keys is TrainerKeys and isinstance(value, int | float))
+        if is_size and value <= 0:
+            raise ConfigError(f"{where}{key} must be positive; got {value}.")
     return out

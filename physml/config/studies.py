@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from physml.config.load import kept_yaml, structure
+from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError, suggest
+from physml.files import cached_by_file
 from physml.paths import CONF
 
 SEARCHED = ".searched.yaml"
@@ -46,32 +47,35 @@ class Found:
     search: str  # the file of all trials
 
 
-@dataclass(frozen=True)
-class Row:
-    """One experiment: config files by group, settings that differ, their source, the search that is made."""
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """Config files by group, and the source of the settings."""
 
-    base: str | None = None  # a row of this study, or the name of an experiment
     model: str | None = None
     task: str | None = None
     net: str | None = None
     optim: str | None = None
-    set: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def choices(self) -> dict[str, str]:
+        files = {"model": self.model, "task": self.task, "net": self.net, "optim": self.optim}
+        return {group: name for group, name in files.items() if name is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Chosen):
+    """One experiment: what differs from the study or from the base, and the search that is made."""
+
+    base: str | None = None  # a row of this study, or the name of an experiment
+    set: dict[str, Any] = field(default_factory=dict)
     note: str | None = None  # of the provenance; not taken over from the base
     search: str | None = None  # one of the study's
 
 
-CHOICES = ("model", "task", "net", "optim")
-
-
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, kw_only=True)
+class Study(Chosen):
     rows: dict[str, Row]
-    model: str | None = None
-    task: str | None = None
-    net: str | None = None
-    optim: str | None = None
-    provenance: dict[str, Any] = field(default_factory=dict)
     common: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # keys that all searches share
     searches: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -93,8 +97,9 @@ def names(conf: Path = CONF) -> list[str]:
 def is_name(name: str, conf: Path = CONF) -> bool:
     """Whether an experiment is there, without a look at the other studies."""
     match = _NAME.fullmatch(name)
-    there = match is not None and (conf / "study" / f"{match[1]}.yaml").is_file()
-    return match is not None and there and match[2] in load(match[1], conf).rows
+    if match is None or not (conf / "study" / f"{match[1]}.yaml").is_file():
+        return False
+    return match[2] in load(match[1], conf).rows
 
 
 def studies(conf: Path = CONF) -> list[str]:
@@ -108,11 +113,12 @@ def load(study: str, conf: Path = CONF) -> Study:
     path = conf / "study" / f"{study}.yaml"
     if not _STUDY.fullmatch(study):
         raise ConfigError(f"{path}: a study is <paper>/<task>, of letters, digits and `_`. Rename the file.")
-    return kept_yaml(path, _study)
+    return _study(path)
 
 
-def _study(content: dict[str, Any], path: Path) -> Study:
-    made = structure(Study, content, str(path))
+@cached_by_file
+def _study(path: Path) -> Study:
+    made = structure(Study, read_yaml(path), str(path))
     _known(made.common, SETTINGS, f"{path}: common: there is no setting")
     for name, own in made.searches.items():
         structure(Search, made.search | own, f"{path}: searches.{name}")
@@ -122,12 +128,10 @@ def _study(content: dict[str, Any], path: Path) -> Study:
         _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
         if row.search is not None:
             _known([row.search], made.searches, f"{path}: rows.{name}: there is no search")
-    choosing: dict[str, Study | Row] = {
-        "": made,
-        **{f"rows.{name}: ": row for name, row in made.rows.items()},
-    }
+    choosing: dict[str, Chosen] = {"": made}
+    choosing |= {f"rows.{name}: ": row for name, row in made.rows.items()}
     for where, one in choosing.items():
-        for group, chosen in _choices(one).items():
+        for group, chosen in one.choices.items():
             folder = path.parents[2] / group
             if not (folder / f"{chosen}.yaml").is_file():
                 known = [file.stem for file in folder.glob("*.yaml")]
@@ -136,17 +140,18 @@ def _study(content: dict[str, Any], path: Path) -> Study:
 
 
 def found(study: str, conf: Path = CONF) -> dict[str, Found]:
-    """What searches found for rows of a study."""
+    """The best trials of the searches that rows of a study have."""
     path = conf / "study" / f"{study}{SEARCHED}"
     if not path.is_file():
         return {}
-    made = kept_yaml(path, _found)
+    made = _found(path)
     _known(made, load(study, conf).rows, f"{path}: there is no row")
     return made
 
 
-def _found(content: dict[str, Any], path: Path) -> dict[str, Found]:
-    made = {row: structure(Found, one, f"{path}: {row}") for row, one in content.items()}
+@cached_by_file
+def _found(path: Path) -> dict[str, Found]:
+    made = {row: structure(Found, one, f"{path}: {row}") for row, one in read_yaml(path).items()}
     for row, one in made.items():
         groups = [key.partition(".")[0] for key in one.set]
         _known(groups, SETTINGS, f"{path}: {row}.set: there is no setting")
@@ -160,11 +165,11 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
     study, row = row_of(name, conf)
     path = conf / "study" / f"{study}.yaml"
     if name in above:
-        raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a circle. Change a `base`.")
+        raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a cycle. Change a `base`.")
     content = load(study, conf)
     made = content.rows[row]
     if made.base is None:
-        below = Experiment(_choices(content), merge({"provenance": content.provenance}, content.common))
+        below = Experiment(content.choices, merge({"provenance": content.provenance}, content.common))
     else:
         base = made.base if "/" in made.base else f"{study}-{made.base}"
         if not is_name(base, conf):
@@ -181,7 +186,7 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
         for key, value in best.set.items():
             settings = merge(settings, _nested(key, value))
         provenance |= {"kind": "searched-here", "note": best.note, "search": best.search}
-    return Experiment(below.choices | _choices(made), settings | {"provenance": provenance})
+    return Experiment(below.choices | made.choices, settings | {"provenance": provenance})
 
 
 def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
@@ -227,10 +232,6 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) ->
         whole = depth > 0 and mixes and "_target_" in value
         out[key] = merge(out[key], value, depth + 1) if mixes and not whole else value
     return out
-
-
-def _choices(made: Study | Row) -> dict[str, str]:
-    return {group: name for group in CHOICES if (name := getattr(made, group)) is not None}
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from physml.errors import DataError, suggest
 Member = tuple[str, bytes | None]
 
 MEMBERS = 1_000_000  # of one archive; each takes memory, even an empty one
+TOO_MANY = f" has more than {MEMBERS} members."
+LINK = ": member {} is a link. It is not opened."
 
 
 class Tree(ABC):
@@ -32,9 +34,11 @@ class Tree(ABC):
     def names(self) -> list[str]:
         """Of all files, in the order of the archive; an unpacked folder is sorted."""
 
-    @abstractmethod
     def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
         """Name and content of the files that match the pattern; `*` matches slashes too."""
+        for name in self.names():
+            if fnmatch.fnmatchcase(name, pattern):
+                yield name, self.bytes(name)
 
     @abstractmethod
     def bytes(self, name: str) -> bytes:
@@ -65,7 +69,7 @@ class ZipTree(Tree):
             raise damaged(path, "zip archive", error) from error
         infos = self._archive.infolist()
         if len(infos) > MEMBERS:
-            raise too_many(path)
+            raise refused(path, TOO_MANY)
         refuse_bomb(path, sum(info.file_size for info in infos), packed)
         self._infos: dict[str, zipfile.ZipInfo] = {}
         for info in infos:
@@ -73,7 +77,7 @@ class ZipTree(Tree):
             if info.is_dir():
                 continue
             if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                raise link(path, name)
+                raise refused(path, LINK.format(name))
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise damaged(path, "zip archive", ValueError(f"method {info.compress_type} of {name}"))
             refuse_large(path, name, info.file_size)
@@ -81,11 +85,6 @@ class ZipTree(Tree):
 
     def names(self) -> list[str]:
         return list(self._infos)
-
-    def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
-        for name in self._infos:
-            if fnmatch.fnmatchcase(name, pattern):
-                yield name, self.bytes(name)
 
     def bytes(self, name: str) -> bytes:
         if name not in self._infos:
@@ -120,10 +119,10 @@ class TarTree(Tree):
                 with tarfile.open(fileobj=cast(IO[bytes], file), mode="r|") as archive:
                     for i, member in enumerate(archive):
                         if i >= MEMBERS:
-                            raise too_many(self.path)
+                            raise refused(self.path, TOO_MANY)
                         name = safe(member.name, self.path)
                         if member.issym() or member.islnk():
-                            raise link(self.path, name)
+                            raise refused(self.path, LINK.format(name))
                         if member.isfile():
                             refuse_large(self.path, name, member.size)
                             if member.sparse is not None:  # holes take no bytes, whatever size they declare
@@ -164,12 +163,10 @@ def _is_tar(path: Path) -> bool:
 
 
 class FolderTree(Tree):
-    """What an archive was unpacked to.
+    """The folder that an archive was unpacked to.
 
-    Args:
-        path: the folder.
-        top: what stands before the names in the archive.
-        only: the members that count, by their names in the archive; None: all files.
+    top: what stands before the names in the archive. only: the members that count, by their names in the
+    archive; None: all files.
     """
 
     def __init__(self, path: Path, top: str = "", only: Collection[str] | None = None) -> None:
@@ -185,11 +182,6 @@ class FolderTree(Tree):
             found += [f"{self._prefix}{(relative / file).as_posix()}" for file in inside]
         return sorted(name for name in found if self._only is None or name in self._only)
 
-    def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
-        for name in self.names():
-            if fnmatch.fnmatchcase(name, pattern):
-                yield name, self.bytes(name)
-
     def bytes(self, name: str) -> bytes:
         if not name.startswith(self._prefix) or (self._only is not None and name not in self._only):
             raise self.missing(name)
@@ -202,10 +194,7 @@ class FolderTree(Tree):
 def open_tree(path: Path, top: str = "", only: Collection[str] | None = None) -> Tree:
     """An archive by what it holds, not by its name; DataError where it is none.
 
-    Args:
-        path: of the archive, or of the folder that it was unpacked to.
-        top: what stands before the names in the archive, of a folder.
-        only: the members that count, of a folder; None: all files.
+    path: of the archive, or of the folder that it was unpacked to; `top` and `only` as in `FolderTree`.
     """
     if path.is_dir():
         return FolderTree(path, top, only)
@@ -220,20 +209,11 @@ def open_tree(path: Path, top: str = "", only: Collection[str] | None = None) ->
 def safe(name: str, archive: Path) -> str:
     """The name of a member without `./`; DataError where it has none, or would be written elsewhere."""
     if not name:
-        raise DataError(f"{archive}: a member has no name. Delete the file and run `physml data get`.")
+        raise refused(archive, ": a member has no name.")
     pure = PurePosixPath(name.replace("\\", "/"))
     if pure.is_absolute() or ".." in pure.parts or ":" in (pure.parts or ("",))[0]:
-        raise DataError(
-            f"{archive}: member {name!r} points out of the archive. It is not opened. Delete the file and "
-            "run `physml data get`."
-        )
+        raise refused(archive, f": member {name!r} points out of the archive. It is not opened.")
     return pure.as_posix()
-
-
-def link(archive: Path, name: str) -> DataError:
-    return DataError(
-        f"{archive}: member {name} is a link. It is not opened. Delete the file and run `physml data get`."
-    )
 
 
 def refuse_large(archive: Path, name: str, size: int) -> None:
@@ -243,8 +223,8 @@ def refuse_large(archive: Path, name: str, size: int) -> None:
         )
 
 
-def too_many(archive: Path) -> DataError:
-    return DataError(f"{archive} has more than {MEMBERS} members. Delete the file and run `physml data get`.")
+def refused(archive: Path, why: str) -> DataError:
+    return DataError(f"{archive}{why} Delete the file and run `physml data get`.")
 
 
 def is_web_page(path: Path) -> bool:
@@ -263,4 +243,4 @@ def damaged(path: Path, wanted: str, error: BaseException | None) -> DataError:
         found = "it is a web page, as a server sends it in place of a file it no longer has"
     else:
         found = f"{type(error).__name__}: {error}" if error else f"it starts with {start[:8]!r}"
-    return DataError(f"{path} is no sound {wanted}: {found}. Delete it and run `physml data get`.")
+    return DataError(f"{path} is not a valid {wanted}: {found}. Delete it and run `physml data get`.")

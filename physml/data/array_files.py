@@ -1,4 +1,8 @@
-"""Arrays in .npy, .npz and .mat files of others, and JSON; what they declare is checked first. No torch."""
+"""Arrays in .npy, .npz and .mat files of others, and JSON; what they declare is checked first. No torch.
+
+`names` are those of the arrays that must be there. A DataError names the file, `where`, and ends with what to
+do, `again`.
+"""
 
 import io
 import json
@@ -19,13 +23,7 @@ NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
 
 
 def npy(content: bytes, where: object, again: str) -> np.ndarray:
-    """The array of an .npy file: of numbers or text, with as many bytes as its header says.
-
-    Args:
-        content: the whole file.
-        where: the file, and the member of it, for the message.
-        again: what to do where it is none.
-    """
+    """The array of an .npy file: of numbers or text, with as many bytes as its header says."""
     file = io.BytesIO(content)
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -44,18 +42,11 @@ def npy(content: bytes, where: object, again: str) -> np.ndarray:
         file.seek(0)
         return np.load(file, allow_pickle=False)
     except Exception as error:  # numpy parses the header as Python, and raises what that does
-        raise DataError(f"{where} is no sound .npy file: {error}. {again}") from error
+        raise DataError(f"{where} is not a valid .npy file: {error}. {again}") from error
 
 
 def npz(path: Path, names: Sequence[str], again: str, text: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """These arrays of an .npz file, and no others.
-
-    Args:
-        path: of the file.
-        names: of the arrays that must be there.
-        again: what to do where one is missing or damaged.
-        text: those of the names whose arrays may be text; the others are numbers.
-    """
+    """These arrays of an .npz file, and no others: numbers, but for those of `text`, which may be text."""
     tree = ZipTree(path)
     known = tree.names()
     if absent := [name for name in names if f"{name}.npy" not in known]:
@@ -73,7 +64,7 @@ def json_value(content: bytes, where: object, again: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is no sound JSON: {error}. {again}") from error
+        raise DataError(f"{where} is not valid JSON: {error}. {again}") from error
 
 
 # ---------------------------------------------------------------------------- MATLAB
@@ -90,13 +81,7 @@ CLASSES = (
 
 
 def mat(path: Path, names: Sequence[str], again: str) -> dict[str, Any]:
-    """These matrices of numbers, full or sparse, of a .mat file of version 5.
-
-    Args:
-        path: of the file.
-        names: of the matrices that must be there.
-        again: what to do where one is missing or damaged.
-    """
+    """These matrices of numbers, full or sparse, of a .mat file of version 5."""
     from scipy.io import loadmat, whosmat
 
     content = read_bytes(path)
@@ -112,7 +97,7 @@ def mat(path: Path, names: Sequence[str], again: str) -> dict[str, Any]:
     except DataError:
         raise
     except Exception as error:  # scipy raises about a dozen kinds for damaged files
-        raise DataError(f"{path} is no sound file of MATLAB: {error}. {again}") from error
+        raise DataError(f"{path} is not a valid MATLAB file: {error}. {again}") from error
     return {name: found[name] for name in names}
 
 

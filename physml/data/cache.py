@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,22 +49,29 @@ def write_arrays(path: Path, asked: str, arrays: Arrays) -> None:
     files.write(path, lambda file: np.savez(file, allow_pickle=False, **checks, **arrays))
 
 
-def read_arrays(path: Path, asked: str) -> Arrays:
-    """Raises FileNotFoundError, OSError, or DataError where the file is damaged or holds something else."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The arrays of a file, by name. Raises OSError, and DataError for all else that damage makes of it."""
     import numpy as np
 
     try:
         path.stat()  # that nothing is there is no damage
         ZipTree(path)  # refuses what would unpack to more than it may
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-            raise ValueError("a member is no array")
-        found, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
+            yield archive
     except OSError:
         raise
-    except Exception as error:  # a damaged archive makes zipfile and numpy raise about a dozen kinds
+    except Exception as error:  # zipfile and numpy raise about a dozen kinds
         raise DataError(f"damaged or foreign file: {type(error).__name__}: {error}") from error
+
+
+def read_arrays(path: Path, asked: str) -> Arrays:
+    """Raises FileNotFoundError, OSError, or DataError where the file is damaged or holds something else."""
+    with _opened(path) as archive:
+        arrays = dict(archive.items())
+        if any(isinstance(array, bytes) for array in arrays.values()):
+            raise ValueError("a member is no array")
+        found, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
     if found != asked:
         raise DataError(f"made for other arguments: {found}")
     if digest != _digest(asked, arrays):
@@ -74,16 +81,8 @@ def read_arrays(path: Path, asked: str) -> Arrays:
 
 def asked_of(path: Path) -> str:
     """The key that the arrays of a file were made for. DataError where there is none."""
-    import numpy as np
-
-    try:
-        ZipTree(path)
-        with np.load(path, allow_pickle=False) as archive:
-            return str(archive[ASKED])
-    except OSError:
-        raise
-    except Exception as error:
-        raise DataError(f"damaged or foreign file: {type(error).__name__}: {error}") from error
+    with _opened(path) as archive:
+        return str(archive[ASKED])
 
 
 def _digest(asked: str, arrays: Arrays) -> str:
@@ -103,11 +102,11 @@ def cache_lock(path: Path) -> Iterator[bool]:
     with ExitStack() as stack:
         try:
             stack.enter_context(files.locked(path))
-            held = True
         except OSError as error:
             log.debug("%s: no lock (%s)", path, error)
-            held = False
-        yield held
+            yield False
+        else:
+            yield True
 
 
 @dataclass(frozen=True)

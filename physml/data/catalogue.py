@@ -6,7 +6,7 @@ Without torch, but for `get` of data that a task generates.
 import json
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from physml.config.load import read_yaml
 from physml.data import download, mirror, verify
 from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
+from physml.data.locate import find, half, missing, other_root
 from physml.data.readers import reader
 from physml.data.store import Store
 from physml.errors import ConfigError, DataError, MissingExtra, suggest
@@ -21,16 +22,7 @@ from physml.paths import CONF
 
 log = logging.getLogger(__name__)
 
-State = Literal[
-    "present",
-    "absent",
-    "sound",
-    "content-verified",
-    "unverified",
-    "damaged",
-    "drawn when used",
-    "made when used",
-]
+State = Literal["present", "absent", "sound", "content-verified", "unverified", "damaged", "made when used"]
 
 
 @dataclass(frozen=True)
@@ -92,19 +84,19 @@ def list_data(chosen: Chosen, store: Store) -> list[DataRow]:
 
 
 def _listed(dataset: Upstream, store: Store) -> Iterator[DataRow]:
-    wanted = verify.missing(dataset, store)
+    wanted = missing(dataset, store)
     for file in dataset.files:
-        path = verify.find(file, store)
+        path = find(file, store)
         size = path.stat().st_size if path is not None and path.is_file() else file.size
         state: State = "absent" if path is None else "present"
         note = file.purpose
         if path is None and file.optional:
             note += "; optional"
-        elif path is None and (part := verify.half(file, store)):
+        elif path is None and (part := half(file, store)):
             note += f"; {size_text(part.stat().st_size)} of it downloaded"
         elif path is None and file not in wanted:
             note += f"; in {file.inside}" if file.inside else "; its members are there"
-        elif path is None and not file.hashed:
+        elif path is None and not file.checksum:
             note += "; no published checksum"
         yield DataRow(dataset.name, file.name, state, size, path, dataset.licence, note)
 
@@ -114,7 +106,7 @@ def summary(chosen: Chosen, store: Store) -> list[str]:
 
     A PHYSML_DATA that is no folder, or one too deep or too high, is told.
     """
-    absent = {name: verify.missing(upstream(name), store) for name in chosen.datasets}
+    absent = {name: missing(upstream(name), store) for name in chosen.datasets}
     absent |= {name: list(upstream(name).files) for name in chosen.datasets if not _any(name, store)}
     gone = [file for files in absent.values() for file in files]
     if not gone:
@@ -123,7 +115,7 @@ def summary(chosen: Chosen, store: Store) -> list[str]:
     line = f"{here} of {len(absent)} data sets at hand. To get one: physml data get NAME"
     if store.data is None:
         return [line, "PHYSML_DATA, a folder of files that you have already, is not set."]
-    hints = (verify.other_root(file, store.data) for file in gone)
+    hints = (other_root(file, store.data) for file in gone)
     return [line, *[hint for hint in hints if hint][:1]]
 
 
@@ -134,12 +126,12 @@ def incomplete(names: Sequence[str], chosen: Chosen, store: Store) -> list[str]:
     return [
         name
         for name in chosen.datasets
-        if verify.missing(upstream(name), store) or (name in names and not _any(name, store))
+        if missing(upstream(name), store) or (name in names and not _any(name, store))
     ]
 
 
 def _any(name: str, store: Store) -> bool:
-    return any(verify.find(file, store) is not None for file in upstream(name).files)
+    return any(find(file, store) is not None for file in upstream(name).files)
 
 
 def size_text(size: int | None) -> str:
@@ -198,7 +190,7 @@ def _checked(dataset: Upstream, store: Store) -> list[DataRow]:
     for row, file in zip(_listed(dataset, store), dataset.files, strict=True):
         rows.append(row if row.path is None else _compared(dataset, file, row, store))
     to_read = any(row.state in ("unverified", "content-verified") and not row.note for row in rows)
-    if to_read and not verify.missing(dataset, store) and all(row.state != "damaged" for row in rows):
+    if to_read and not missing(dataset, store) and all(row.state != "damaged" for row in rows):
         rows = _read(dataset, rows, store)
     return rows
 
@@ -209,25 +201,26 @@ def _compared(dataset: Upstream, file: DataFile, row: DataRow, store: Store) -> 
     try:
         found = verify.verify(dataset, file, row.path, store, fresh=True)["verified"]
     except verify.Unverifiable as error:
-        return _with(row, "unverified", str(error))
+        return replace(row, state="unverified", note=str(error))
     except (DataError, OSError) as error:
-        return _with(row, "damaged", str(error))
-    return _with(row, states.get(found, "unverified"), "")
+        return replace(row, state="damaged", note=str(error))
+    return replace(row, state=states.get(found, "unverified"), note="")
 
 
 def _read(dataset: Upstream, rows: list[DataRow], store: Store) -> list[DataRow]:
     """Where bytes say nothing, the reader does: what it refuses is damaged."""
-    bad, note = False, ""
-    try:
-        store.read(reader(dataset.name))
-    except DataError as error:
-        bad, note = True, str(error)
     notes: dict[State, str] = {
         "unverified": "no published checksum; pinned when first seen",
         "content-verified": "other bytes than published, the same content",
     }
+    states: dict[State, State] = {}
+    try:
+        store.read(reader(dataset.name))
+    except DataError as error:
+        notes = dict.fromkeys(notes, str(error))
+        states = dict.fromkeys(notes, "damaged")
     return [
-        _with(row, "damaged" if bad else row.state, note or notes[row.state]) if row.state in notes else row
+        replace(row, state=states.get(row.state, row.state), note=notes.get(row.state, row.note))
         for row in rows
     ]
 
@@ -238,12 +231,8 @@ def _checked_generated(row: DataRow) -> DataRow:
     try:
         read_arrays(row.path, asked_of(row.path))
     except (DataError, OSError) as error:
-        return _with(row, "damaged", str(error))
-    return _with(row, "sound", row.note)
-
-
-def _with(row: DataRow, state: State, note: str) -> DataRow:
-    return DataRow(row.dataset, row.file, state, row.size, row.path, row.licence, note)
+        return replace(row, state="damaged", note=str(error))
+    return replace(row, state="sound")
 
 
 # ---------------------------------------------------------------------------- get

@@ -56,9 +56,11 @@ class DataFile:
             raise ConfigError(f"{self.name}: hash_source must say where the hash was read.")
 
     @property
-    def hashed(self) -> bool:
-        """Whether its bytes can be compared with something published."""
-        return bool(self.sha256 or self.md5)
+    def checksum(self) -> tuple[str, str] | None:
+        """The kind and the value of the published checksum that counts; None where there is none."""
+        if self.sha256:
+            return "sha256", self.sha256
+        return ("md5", self.md5) if self.md5 else None
 
     @property
     def top_folder(self) -> str:
@@ -117,7 +119,7 @@ class Upstream:
 
     def listed(self, archive: DataFile) -> frozenset[str] | None:
         """The members of an archive whose checksums are published; None where there are none."""
-        return frozenset(member.name for member in self.members(archive) if member.hashed) or None
+        return frozenset(member.name for member in self.members(archive) if member.checksum) or None
 
 
 def dataset_names() -> list[str]:
@@ -134,7 +136,7 @@ def upstream(name: str) -> Upstream:
     names = [file.name for file in found.files]
     for file in found.files:
         if names.count(file.name) > 1:
-            raise ConfigError(f"conf/dataset/{name}.yaml: the file {file.name} stands there twice.")
+            raise ConfigError(f"conf/dataset/{name}.yaml: the file {file.name} appears twice.")
         if file.inside is not None and file.inside not in names:
             raise ConfigError(
                 f"conf/dataset/{name}.yaml: {file.inside}, which {file.name} is inside of, is no file of it."

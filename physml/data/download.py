@@ -6,16 +6,20 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from physml import files
-from physml.data import verify
+from physml.data.archives import is_web_page
 from physml.data.cache import cache_lock as lock
 from physml.data.datasets import DataFile, Upstream
+from physml.data.hash_cache import digest
+from physml.data.locate import find, missing
 from physml.data.store import Store
+from physml.data.verify import pin
 from physml.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,8 +41,8 @@ def get(dataset: Upstream, store: Store) -> list[Path]:
     was downloaded of it is kept, and the next call goes on there.
     """
     made = []
-    wanted = verify.missing(dataset, store)
-    if all(file.optional and verify.find(file, store) is None for file in dataset.files):
+    wanted = missing(dataset, store)
+    if all(file.optional and find(file, store) is None for file in dataset.files):
         wanted = [file for file in dataset.files if file.urls]
     for file in wanted:
         archive = dataset.file(file.inside) if file.inside else None
@@ -103,8 +107,8 @@ def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
                     ) from error
                 failures.append(f"{url}: {_said(error)}")
                 continue
-            if not file.hashed:
-                verify.pin(dataset, {file.name: verify.digest(target)}, store)
+            if not file.checksum:
+                pin(dataset, {file.name: digest(target)}, store)
             return target
     raise Failed(failures)
 
@@ -124,18 +128,15 @@ def _from(url: str, file: DataFile, target: Path) -> None:
             log.info("%s: %s; going on at %d bytes.", url, _said(error), part.size)
             resumed = True
     try:
-        _compare(file, part.path)
+        _compare(file, part)
     except Refused:
-        part.remove()
         if not resumed:
             raise
         _fetch(url, file, part)  # the two halves may be of different files
-        try:
-            _compare(file, part.path)
-        except Refused:
-            part.remove()
-            raise
-    part.become(target)
+        _compare(file, part)
+    files.sync(part.path)
+    part.path.replace(target)
+    part.about.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -163,11 +164,6 @@ class Part:
         self.path.unlink(missing_ok=True)
         self.about.unlink(missing_ok=True)
 
-    def become(self, target: Path) -> None:
-        files.sync(self.path)
-        self.path.replace(target)
-        self.about.unlink(missing_ok=True)
-
 
 def _fetch(url: str, file: DataFile, part: Part) -> None:
     """Bring the part to its full size. Errors: OSError, which includes all of requests'."""
@@ -176,13 +172,14 @@ def _fetch(url: str, file: DataFile, part: Part) -> None:
     have = part.size
     headers = {"Accept-Encoding": "identity", **_range(url, file, part)}
     with requests.get(url, headers=headers, stream=True, timeout=(CONNECT_S, READ_S)) as answer:
+        start, whole = _content_range(answer)
         if answer.status_code == 416:  # nothing lies behind what we have, or the file has become shorter
-            if have and have == (file.size or _total(answer)):
+            if have and have == (file.size or whole):
                 return
             part.remove()
             raise requests.ConnectionError("the server's file is shorter than what was downloaded before")
         answer.raise_for_status()
-        goes_on = answer.status_code == 206 and _start(answer) == have and have > 0
+        goes_on = answer.status_code == 206 and start == have and have > 0
         if not goes_on:
             have = 0
             tag = answer.headers.get("ETag", "")
@@ -191,10 +188,10 @@ def _fetch(url: str, file: DataFile, part: Part) -> None:
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length and length.isdecimal() else file.size
         _room(part.path, (total or 0) - have)
-        with part.path.open("ab" if goes_on else "wb") as out, _progress(file.name, have, total) as bar:
+        with part.path.open("ab" if goes_on else "wb") as out, _progress(file.name, have, total) as advance:
             for chunk in answer.iter_content(CHUNK):
                 out.write(chunk)
-                bar.advance(len(chunk))
+                advance(len(chunk))
     if total is not None and part.size < total:
         raise requests.ConnectionError(f"the connection ended after {part.size} of {total} bytes")
 
@@ -206,18 +203,15 @@ def _range(url: str, file: DataFile, part: Part) -> dict[str, str]:
     origin = part.origin()
     if origin.get("url") == url and origin.get("version"):
         return {"Range": f"bytes={part.size}-", "If-Range": str(origin["version"])}
-    return {"Range": f"bytes={part.size}-"} if file.hashed else {}
+    return {"Range": f"bytes={part.size}-"} if file.checksum else {}
 
 
-def _start(answer: "requests.Response") -> int | None:
-    """Of `Content-Range: bytes 100-199/200`, the 100."""
-    first = answer.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-    return int(first) if first.isdecimal() else None
-
-
-def _total(answer: "requests.Response") -> int | None:
-    last = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    return int(last) if last.isdecimal() else None
+def _content_range(answer: "requests.Response") -> tuple[int | None, int | None]:
+    """Of `Content-Range: bytes 100-199/200`, the 100 and the 200; None where it has no number there."""
+    value = answer.headers.get("Content-Range", "")
+    ends = value.removeprefix("bytes ").partition("-")[0], value.rpartition("/")[2]
+    first, total = (int(end) if end.isdecimal() else None for end in ends)
+    return first, total
 
 
 def _room(path: Path, wanted: int) -> None:
@@ -226,18 +220,35 @@ def _room(path: Path, wanted: int) -> None:
         raise OSError(errno.ENOSPC, f"{wanted / 2**20:.0f} MiB are to come, {free / 2**20:.0f} MiB are free")
 
 
-def _compare(file: DataFile, path: Path) -> None:
-    """Refused where a whole download is not the file."""
+def _compare(file: DataFile, part: Part) -> None:
+    """Refused, and the part is removed, where a whole download is not the file."""
+    if wrong := _difference(file, part.path):
+        part.remove()
+        raise Refused(wrong)
+
+
+def _difference(file: DataFile, path: Path) -> str | None:
     size = path.stat().st_size
-    if verify.is_web_page(path):
-        raise Refused("it sent a web page")
+    if is_web_page(path):
+        return "it sent a web page"
     if file.size not in (None, size):
-        raise Refused(f"it sent {size} bytes, expected {file.size}")
+        return f"it sent {size} bytes, expected {file.size}"
     for kind, want in (("sha256", file.sha256), ("md5", file.md5)):
-        if want is not None and (got := verify.digest(path, kind)) != want:
-            raise Refused(f"{kind} is {got[:8]}, expected {want[:8]}")
-    if not size:
-        raise Refused("it sent an empty file")
+        if want is not None and (got := digest(path, kind)) != want:
+            return f"{kind} is {got[:8]}, expected {want[:8]}"
+    return None if size else "it sent an empty file"
+
+
+SAID = {
+    **dict.fromkeys(
+        ("Name or service not known", "Temporary failure in name resolution", "nodename nor servname"),
+        "the name of the server cannot be looked up",
+    ),
+    "Connection refused": "connection refused",
+    "Network is unreachable": "the network is unreachable",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate cannot be trusted",
+    "ProxyError": "the proxy gives no connection",
+}
 
 
 def _said(error: Exception) -> str:
@@ -247,57 +258,28 @@ def _said(error: Exception) -> str:
     text = str(error)
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"HTTP {error.response.status_code} {error.response.reason}".strip()
+    if isinstance(error, requests.ReadTimeout):
+        return f"no answer within {READ_S} s"
     if isinstance(error, requests.Timeout):
-        return (
-            f"no answer within {READ_S} s"
-            if isinstance(error, requests.ReadTimeout)
-            else "no connection in time"
-        )
+        return "no connection in time"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the connection ended too early"
-    if isinstance(error, requests.ConnectionError):
-        known = {
-            "Name or service not known": "the name of the server cannot be looked up",
-            "Temporary failure in name resolution": "the name of the server cannot be looked up",
-            "nodename nor servname": "the name of the server cannot be looked up",
-            "Connection refused": "connection refused",
-            "Network is unreachable": "the network is unreachable",
-            "CERTIFICATE_VERIFY_FAILED": "its certificate cannot be trusted",
-            "ProxyError": "the proxy gives no connection",
-        }
-        return next((say for sign, say in known.items() if sign in text), text.partition("\n")[0][:200])
-    return text.partition("\n")[0][:200]
+    known = SAID if isinstance(error, requests.ConnectionError) else {}
+    return next((say for sign, say in known.items() if sign in text), text.partition("\n")[0][:200])
 
 
 # ---------------------------------------------------------------------------- progress
 
 
-class Bar(Protocol):
-    def advance(self, n: int) -> None: ...
-
-
-class _Silent:
-    def advance(self, n: int) -> None:
-        pass
-
-
-class _OnTerminal:
-    def __init__(self, bars: Any, task: Any) -> None:
-        self.bars, self.task = bars, task
-
-    def advance(self, n: int) -> None:
-        self.bars.advance(self.task, n)
-
-
 @contextlib.contextmanager
-def _progress(name: str, done: int, total: int | None) -> Iterator[Bar]:
-    """A bar on a terminal; in pipes and files nothing."""
+def _progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Takes the bytes that have come, and shows a bar on a terminal; in pipes and files nothing."""
     if not sys.stderr.isatty():
-        yield _Silent()
+        yield lambda n: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _OnTerminal(bars, bars.add_task(name, total=total, completed=done))
+        yield partial(bars.advance, bars.add_task(name, total=total, completed=done))

@@ -10,7 +10,7 @@ train, validate and test, in this order.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -70,14 +70,9 @@ def subgraph(arrays: Arrays, nodes: np.ndarray) -> Arrays:
     number[nodes] = np.arange(len(nodes))
     edges = number[arrays["edge_index"]]
     part = {**arrays, "edge_index": edges[:, (edges >= 0).all(0)], "y": arrays["y"][nodes]}
-    if "x" in arrays:
-        part["x"] = arrays["x"][nodes]
-    else:
-        part |= sparse_arrays(sparse_features(arrays)[nodes])
-    for name in (f"split_{part_name}" for part_name in PARTS):
-        if name in arrays:
-            part[name] = arrays[name][:, nodes]
-    return part
+    part |= {"x": arrays["x"][nodes]} if "x" in arrays else sparse_arrays(sparse_features(arrays)[nodes])
+    splits = (f"split_{name}" for name in PARTS)
+    return part | {name: arrays[name][:, nodes] for name in splits if name in arrays}
 
 
 def met_order(edge_index: np.ndarray) -> np.ndarray:
@@ -86,9 +81,7 @@ def met_order(edge_index: np.ndarray) -> np.ndarray:
     return nodes[np.argsort(first)]
 
 
-def regression_edges(
-    edge_index: np.ndarray, n_nodes: int, alignment: Literal["official", "clean"]
-) -> np.ndarray:
+def regression_edges(edge_index: np.ndarray, n_nodes: int, alignment: str) -> np.ndarray:
     """The undirected edges of the regression on Wikipedia pages.
 
     clean: nodes keep their numbers, so that page k has the neighbours, features and target of page k.
@@ -216,8 +209,7 @@ def fixed_split(arrays: Arrays, k: int) -> Split:
 
 def cut(order: np.ndarray, n_train: int, n_valid: int) -> Split:
     """The first nodes of an order train, the next ones validate, the rest tests."""
-    parts = np.split(order, [n_train, n_train + n_valid])
-    return {name: np.sort(part) for name, part in zip(PARTS, parts, strict=True)}
+    return {part: np.sort(nodes) for part, nodes in splits.parted(order, n_train, n_valid).items()}
 
 
 def masks(splits: Sequence[Mapping[str, np.ndarray]], n_nodes: int) -> Arrays:
@@ -311,12 +303,6 @@ def one(arrays: Arrays, g: int) -> Arrays:
     by_node = len(arrays["y"]) == arrays["node_offsets"][-1]
     edge_index = arrays["edge_index"][:, edges].astype(np.int64)
     found = {"edge_index": edge_index, "y": arrays["y"][nodes if by_node else g]}
-    if "x" in arrays:
-        found["x"] = arrays["x"][nodes]
-    else:
-        found |= sparse_arrays(sparse_features(arrays)[nodes])
-    if "edge_attr" in arrays:
-        found["edge_attr"] = arrays["edge_attr"][edges]
-    if "pos" in arrays:
-        found["pos"] = arrays["pos"][nodes]
-    return found
+    rows = {"x": nodes, "edge_attr": edges, "pos": nodes}
+    found |= {name: arrays[name][chosen] for name, chosen in rows.items() if name in arrays}
+    return found if "x" in arrays else found | sparse_arrays(sparse_features(arrays)[nodes])

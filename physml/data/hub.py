@@ -37,7 +37,7 @@ class Repository:
 
 
 def contents(repository: Repository, store: Cache) -> dict[str, dict[str, str]]:
-    """What stands for the bytes of a repository: {name: {"sha256", "verified"}}, as `verify.verify` says it.
+    """The files of a repository, or its commit: {name: {"sha256", "verified"}}, as `verify.verify` says it.
 
     A commit that the user names is checked by the hub's client; else the first one seen is pinned, and so are
     the files of a folder.
@@ -80,8 +80,7 @@ def rows(repository: Repository, commit: str | None, store: Cache) -> Mapping[st
             cache_dir=str(store.cache / "hub"),
         )
     except Exception as error:  # of the network, of the hub, of Parquet
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise DataError(f"{source} cannot be read by `datasets`: {said}") from error
+        raise DataError(f"{source} cannot be read by `datasets`: {_first_line(error)}") from error
 
 
 def column(split: Any, name: str, where: str) -> Any:
@@ -97,10 +96,14 @@ def _commit(repository: Repository) -> str:
     try:
         return str(HfApi().dataset_info(repository.name, revision=repository.revision).sha)
     except Exception as error:
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
         raise DataError(
-            f"there is no folder {repository.name}, and the Hugging Face hub gives no such data set: {said}"
+            f"there is no folder {repository.name}, and the Hugging Face hub gives no such data set: "
+            f"{_first_line(error)}. Check the name and the network, or name a folder of Parquet files."
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _pin_path(repository: Repository, store: Cache) -> Path:

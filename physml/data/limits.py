@@ -91,7 +91,7 @@ def gunzip(content: bytes, where: object, again: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             found = file.read(most(len(content)) + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{where} is no sound gzip file: {error}. {again}") from error
+        raise DataError(f"{where} is not a valid gzip file: {error}. {again}") from error
     refuse_bomb(where, len(found), len(content))
     return found
 

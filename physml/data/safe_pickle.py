@@ -141,13 +141,9 @@ def arrays(budget: Budget) -> Names:
 
 def lists(budget: Budget) -> Names:
     """Lists of neighbours, by node."""
-
-    def empty_dict(factory: Any = None) -> dict[Any, Any]:
-        return {}
-
     listed = object()  # names what an absent node has; it is not called
-    modules = ("__builtin__", "builtins")
-    return {**{(module, "list"): listed for module in modules}, ("collections", "defaultdict"): empty_dict}
+    names: dict[tuple[str, str], Any] = dict.fromkeys([("__builtin__", "list"), ("builtins", "list")], listed)
+    return {**names, ("collections", "defaultdict"): lambda factory=None: {}}
 
 
 class SparseRows(Stateful):
@@ -228,15 +224,10 @@ def tensors(budget: Budget) -> Names:
 def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
     """The value in a pickle of Python 2 or 3; strings of Python 2 are read as Latin-1.
 
-    A pickle can run any function that it names, so anything but the names of `allowed` is refused.
+    A pickle can run any function that it names, so anything but the names of `allowed` is refused: arrays,
+    lists, sparse or tensors.
 
-    Args:
-        content: the pickle.
-        allowed: arrays, lists, sparse or tensors.
-        where: the file, for the message.
-        again: what to do where it is refused.
-
-    Errors: DataError for another name and for damage.
+    Errors: DataError for another name and for damage, which names `where` and ends with what to do, `again`.
     """
     budget = Budget(content)
 

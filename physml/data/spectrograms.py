@@ -54,7 +54,10 @@ def log_mel(wave: Tensor, lengths: Tensor) -> Tensor:
     lengths = lengths.to(wave.device, torch.int64)
     A = _spectrogram(wave.device, wave.dtype)(_reflected(wave, lengths)).transpose(1, 2)  # (B, K, M)
     there = torch.arange(A.shape[1], device=A.device) < (1 + lengths // HOP)[:, None]  # (B, K)
-    return _normalised(_cut(_decibels(A, there)))
+    S = _decibels(A, there)[:, :N_FRAMES]
+    S = nn.functional.pad(S, (0, 0, 0, N_FRAMES - S.shape[1]))
+    mean, std = S.mean((1, 2), keepdim=True), S.std((1, 2), keepdim=True)
+    return torch.where(std > 0, (S - mean) / std, S)
 
 
 def _reflected(wave: Tensor, lengths: Tensor) -> Tensor:
@@ -70,15 +73,6 @@ def _decibels(A: Tensor, there: Tensor) -> Tensor:
     A = torch.where(there[:, :, None], A, 0.0).clamp_min(AMIN)
     P = 10.0 * (A.log10() - A.amax((1, 2), keepdim=True).log10())
     return torch.where(there[:, :, None], P.clamp_min(-TOP_DB), 0.0)
-
-
-def _cut(S: Tensor) -> Tensor:
-    return nn.functional.pad(S[:, :N_FRAMES], (0, 0, 0, max(0, N_FRAMES - S.shape[1])))
-
-
-def _normalised(S: Tensor) -> Tensor:
-    mean, std = S.mean((1, 2), keepdim=True), S.std((1, 2), keepdim=True)
-    return torch.where(std > 0, (S - mean) / std, S)
 
 
 @functools.lru_cache(maxsize=4)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from physml.errors import DataError, suggest
 FOLDER = Path(__file__).parent / "index"
 SUMS = FOLDER / "SHA256SUMS"
 
+Part = Literal["train", "valid", "test"]
+
 
 def load_index(name: str) -> np.ndarray:
     """The positions of `name`, an int64 vector. DataError where the file is missing or damaged.
@@ -18,9 +21,9 @@ def load_index(name: str) -> np.ndarray:
     scripts/make_indices.py makes these files and says how.
     """
     lines = [line.split("  ", 1) for line in SUMS.read_text(encoding="utf-8").splitlines()]
-    sums = {file: sha256 for sha256, file in lines}
-    if f"{name}.npy" not in sums:
-        raise DataError(f"there is no index {name}. {suggest(name, [n.removesuffix('.npy') for n in sums])}")
+    sums = {file.removesuffix(".npy"): sha256 for sha256, file in lines}
+    if name not in sums:
+        raise DataError(f"there is no index {name}. {suggest(name, list(sums))}")
     path = FOLDER / f"{name}.npy"
     try:
         content = path.read_bytes()
@@ -28,7 +31,7 @@ def load_index(name: str) -> np.ndarray:
         raise DataError(
             f"{path} cannot be read: {error.strerror}. Check out the repository again."
         ) from error
-    if hashlib.sha256(content).hexdigest() != sums[f"{name}.npy"]:
+    if hashlib.sha256(content).hexdigest() != sums[name]:
         raise DataError(
             f"{path} is damaged: another sha256 than in SHA256SUMS. Check out the repository again."
         )
@@ -52,6 +55,12 @@ def divide(name: str | None, n: int, published: int, fixture: bool) -> tuple[np.
     if valid[-1] >= n:
         raise DataError(f"index {name} is for more than {n} items; take one for this data set.")
     return np.setdiff1d(np.arange(n), valid), valid
+
+
+def parted(order: np.ndarray, n_train: int, n_valid: int) -> dict[Part, np.ndarray]:
+    """The first positions of an order train, the next ones validate, the rest tests."""
+    train, valid, test = np.split(order, [n_train, n_train + n_valid])
+    return {"train": train, "valid": valid, "test": test}
 
 
 def held_out(y: np.ndarray, share: float, split: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,10 +1,10 @@
-"""Whether files are what their publisher serves: found, hashed, compared; then read, once. No torch here."""
+"""Whether files are what their publisher serves: hashed, compared; then read, once. No torch here."""
 
 import hashlib
 import logging
 import shutil
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -12,127 +12,15 @@ from physml import files
 from physml.data import hash_cache
 from physml.data.archives import FolderTree, Tree, is_web_page, open_tree
 from physml.data.cache import Cache, Generated, cache_lock
-from physml.data.datasets import Arrays, DataFile, DataSet, Places, Upstream, upstream
-from physml.data.hash_cache import digest
-from physml.data.limits import irregular
+from physml.data.datasets import Arrays, DataFile, DataSet, Upstream
+from physml.data.locate import find, refuse_absent, refuse_missing
 from physml.errors import DataError, PhysmlError
-
-__all__ = ["digest", "is_web_page"]  # for those who verify what they get
 
 log = logging.getLogger(__name__)
 
 
 class Unverifiable(DataError):
     """A file that may be right, but whose bytes cannot be compared with anything published."""
-
-
-# ---------------------------------------------------------------------------- where files lie
-
-
-def roots(places: Places) -> Iterator[Path]:
-    """Where data may lie: PHYSML_DATA first, then the cache, where downloads go."""
-    if places.data is not None:
-        yield places.data
-    yield places.cache / "files"
-
-
-def find(file: DataFile, places: Places) -> Path | None:
-    """The file, or the folder it was unpacked to; None if neither is there."""
-    for root in roots(places):
-        for name in (file.name, *file.also):
-            if (root / name).is_file():
-                return root / name
-        if file.folder and (root / file.folder).is_dir():
-            return root / file.folder
-    return None
-
-
-def missing(dataset: Upstream, places: Places) -> list[DataFile]:
-    """The files that must be got before the data set can be read.
-
-    A member is there when its archive is; an archive is not needed when all its members are there.
-    """
-    there = {file.name for file in dataset.files if find(file, places) is not None}
-    gone = []
-    for file in dataset.files:
-        members = [m for m in dataset.files if m.inside == file.name and not m.optional]
-        replaced = bool(members) and all(m.name in there for m in members)
-        if not (file.optional or file.name in there or file.inside in there or replaced):
-            gone.append(file)
-    archives = {file.name for file in gone}
-    return [file for file in gone if file.inside not in archives]
-
-
-def blocked(datasets: Iterable[str], places: Places) -> str | None:
-    """Why runs that read these data sets cannot be made here: what is missing, and how to get it.
-
-    Nothing is read or hashed; only names are looked at.
-    """
-    for name in datasets:
-        for file in missing(upstream(name), places):
-            return f"{file.name} missing, get it with `physml data get {name}`"
-    return None
-
-
-def refuse_absent(datasets: Iterable[str], places: Places) -> None:
-    """DataError for the first file that is missing of these data sets."""
-    for name in datasets:
-        for file in missing(upstream(name), places):
-            raise refuse_missing(name, file, places)
-
-
-def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
-    looked = " and ".join(str(root / file.name) for root in roots(places))
-    said = f"{file.name} is missing: looked for {looked}."
-    for path in (root / file.name for root in roots(places)):
-        if kind := irregular(path):
-            said = f"{file.name} must be a file, but {path} is {kind}."
-    if part := half(file, places):
-        said += f" Half a download lies at {part}."
-    if places.data is not None and (hint := other_root(file, places.data)):
-        said += f" {hint}"
-        if "set PHYSML_DATA=" in hint:
-            return DataError(said)
-    get = "Go on with it" if part else "Get it"
-    source = f" (from {file.urls[0]})" if file.urls else ""
-    root = f"PHYSML_DATA ({places.data})" if places.data else "PHYSML_DATA, which is not set,"
-    checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
-    return DataError(
-        f"{said} {get} by `physml data get {dataset}`. Without network, put it there{source}, or "
-        f"set {root} to a folder that has it. sha256: {checksum}."
-    )
-
-
-def half(file: DataFile, places: Places) -> Path | None:
-    """The part on disk of a download that was stopped."""
-    parts = (root / f"{file.name}.part" for root in roots(places))
-    return next((part for part in parts if part.is_file()), None)
-
-
-def other_root(file: DataFile, root: Path) -> str:
-    """A hint about PHYSML_DATA: its fault, or a value for it; empty where nothing is known."""
-    if not root.is_dir():
-        return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}."
-    for name in filter(None, (file.name, *file.also, file.folder)):
-        parts = PurePosixPath(name).parts
-        for depth, above in enumerate([root, *root.parents][1 : len(parts) + 1], 1):
-            if root.parts[-depth:] == parts[:depth] and (above / name).exists():
-                return f"PHYSML_DATA={root} points too deep: set PHYSML_DATA={above}."
-        for above in list(root.parents)[:2]:
-            if (above / name).exists():
-                return f"It lies at {above / name}: set PHYSML_DATA={above}."
-    for below in _folders(root):
-        for name in filter(None, (file.name, *file.also, file.folder)):
-            if (below / name).exists():
-                return f"PHYSML_DATA={root} points too high: set PHYSML_DATA={below}."
-    return ""
-
-
-def _folders(root: Path, limit: int = 200) -> list[Path]:
-    try:
-        return sorted(path for path in root.iterdir() if path.is_dir())[:limit]
-    except OSError:
-        return []
 
 
 # ---------------------------------------------------------------------------- bytes
@@ -163,24 +51,20 @@ def verify(
         raise _refused(dataset, path, f"{size} bytes, expected {file.size}")
 
     def hashed(kind: str) -> str:
-        return digest(path, kind) if fresh else hash_cache.known(path, kind, store.cache)
+        return hash_cache.digest(path, kind) if fresh else hash_cache.known(path, kind, store.cache)
 
     sha256 = hashed("sha256")
-    if file.sha256:
-        fits, said = sha256 == file.sha256, f"sha256 is {sha256[:8]}, expected {file.sha256[:8]}"
-    elif file.md5:
-        md5 = hashed("md5")
-        fits, said = md5 == file.md5, f"md5 is {md5[:8]}, expected {file.md5[:8]}"
+    if file.checksum:
+        kind, want = file.checksum
+        got = sha256 if kind == "sha256" else hashed(kind)
+        if got == want:
+            return {"sha256": sha256, "verified": "bytes"}
+        if store.verify == "bytes":
+            page = "it is a web page; " if is_web_page(path) else ""
+            raise _refused(dataset, path, f"{page}{kind} is {got[:8]}, expected {want[:8]}")
     elif store.verify == "bytes" or (store.verify == "content" and not dataset.content.sha256):
         _compare_with_pin(dataset, file, path, sha256, store)
         return {"sha256": sha256, "verified": "first seen"}
-    else:
-        fits, said = False, "no checksum is published"
-    if fits:
-        return {"sha256": sha256, "verified": "bytes"}
-    if store.verify == "bytes":
-        page = "it is a web page; " if is_web_page(path) else ""
-        raise _refused(dataset, path, page + said)
     return {"sha256": sha256, "verified": store.verify}
 
 
@@ -189,9 +73,9 @@ def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) 
     top = file.top_folder
     if store.verify != "bytes":
         return {"sha256": hash_cache.known(path, "sha256", store.cache, top), "verified": store.verify}
-    listed = {member.name: member for member in dataset.members(file)}
+    listed = {member.name: member.checksum for member in dataset.members(file)}
     tree = FolderTree(path, top, dataset.listed(file))
-    if not listed or not all(member.hashed for member in listed.values()):
+    if not listed or not all(listed.values()):
         raise Unverifiable(
             f"{path} is an unpacked {file.name}, whose members have no published checksums. Put the archive "
             f"itself in place (`physml data get {dataset.name}`), or have what is read from it compared: "
@@ -202,8 +86,8 @@ def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) 
         if name not in there:
             raise tree.missing(name)
     for name, content in tree.items():
-        kind = "sha256" if listed[name].sha256 else "md5"
-        if hashlib.new(kind, content).hexdigest() != getattr(listed[name], kind):
+        kind, want = listed[name] or ("sha256", "")
+        if hashlib.new(kind, content).hexdigest() != want:
             raise _refused(dataset, path.parent / name, f"another {kind} than published")
     return {"sha256": hash_cache.folder_digest(tree), "verified": "bytes"}
 
@@ -223,10 +107,7 @@ def pin_path(dataset: Upstream, file: DataFile, store: Cache) -> Path:
 def pin(dataset: Upstream, hashes: Mapping[str, str], store: Cache) -> None:
     """No checksums are published: the first files seen count, and any others are refused from then on.
 
-    Args:
-        dataset: whose files they are.
-        hashes: the sha256 of each, by name.
-        store: in whose cache they are kept.
+    hashes: the sha256 of each file, by name.
     """
     paths = {name: pin_path(dataset, dataset.file(name), store) for name in hashes}
     new = [name for name, path in paths.items() if not path.is_file()]
@@ -301,8 +182,7 @@ def _member(tree: Tree, name: str) -> str:
 
 def verified(dataset: Upstream, store: Cache) -> dict[str, dict[str, str]]:
     """Of every file that is there, what `verify` says. DataError for the first that may not be used."""
-    for file in missing(dataset, store):
-        raise refuse_missing(dataset.name, file, store)
+    refuse_absent(dataset, store)
     found = {file: find(file, store) for file in dataset.files}
     return {file.name: verify(dataset, file, path, store) for file, path in found.items() if path is not None}
 
@@ -320,12 +200,10 @@ def read(dataset: DataSet, store: Cache) -> Arrays:
         if command := dataset.upstream.get:
             said = said.replace(f"physml data get {dataset.name}", command)
         raise type(error)(said) from error
-    except PhysmlError:
-        raise
     except OSError as error:  # of a file, or of the disk
         raise DataError(
             f"{error.filename or dataset.name} cannot be read: {error.strerror or error}. "
-            "Mend that, or put the files elsewhere and set PHYSML_DATA."
+            "Fix that, or put the files elsewhere and set PHYSML_DATA."
         ) from error
 
 
@@ -409,8 +287,7 @@ def _read_fixture(dataset: DataSet, store: Cache) -> Arrays:
             "be written."
         ) from error
     own = replace(store, data=root, cache=store.cache / "fixtures", used={})  # a fixture may be small
-    for file in missing(dataset.upstream, own):
-        raise refuse_missing(dataset.name, file, own)
+    refuse_absent(dataset.upstream, own)
     found = [file.name for file in dataset.upstream.files if find(file, own)]
     store.used.update((name, {"sha256": "fixture", "verified": "fixture"}) for name in found)
     return dataset.read(FoundFiles(dataset.upstream, own))

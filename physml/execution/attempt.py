@@ -22,6 +22,7 @@ from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
 if TYPE_CHECKING:
+    from physml.config.build import Parts
     from physml.training.trainer import Trainer
 
 log = logging.getLogger("physml")
@@ -29,14 +30,7 @@ DONE = ("finished", "diverged")  # a second start would give the same
 
 
 class Attempt:
-    """Trains a run from its checkpoint, if there is one, and writes its record.
-
-    Args:
-        spec: the run.
-        report: shows its progress.
-        interrupt: ends it gracefully.
-        tables: ids of the tables that it is for.
-    """
+    """Trains a run from its checkpoint, if there is one, and writes its record. tables: ids, for W&B."""
 
     def __init__(self, spec: RunSpec, report: Reporter, interrupt: Interrupt, tables: list[str]) -> None:
         self.spec, self.report, self.interrupt, self.tables = spec, report, interrupt, tables
@@ -45,7 +39,7 @@ class Attempt:
         self.trainer: Trainer | None = None  # once there are data and a network
         self.scores: dict[str, Any] = {}  # of the record, once the run is trained
         self.reporting = False  # from the first step on
-        self.tracker: tracker.Tracker = tracker.NoTracker()
+        self.tracker = tracker.Tracker()
 
     def carry_out(self) -> dict[str, Any]:
         try:
@@ -73,6 +67,7 @@ class Attempt:
     def _train(self) -> tuple[str, str | None]:
         """Status and reason. Errors: Preempted, and PhysmlError for bad input."""
         from physml.execution.scores import final_scores
+        from physml.ops import backend
         from physml.training.trainer import Diverged
 
         try:
@@ -94,7 +89,10 @@ class Attempt:
                 self.scores = scores | {"arrays": self._write_arrays(trainer)}
                 if self.config["runtime"]["save_model"]:
                     self.scores["weights"] = saved_model.save(self.spec, trainer.task, trainer.net)
-            warn_if_no_choice(self.config["runtime"]["backend"])
+            wanted = self.config["runtime"]["backend"]
+            if wanted not in ("auto", "torch") and not backend.ran():
+                text = "runtime.backend=%s: this net has a single backend, plain torch, which has run."
+                log.warning(text, wanted)
             return status, reason
         except PhysmlError:
             raise
@@ -107,35 +105,11 @@ class Attempt:
     def _prepare(self) -> "Trainer":
         import torch
 
-        from physml.config import build
-        from physml.data.store import store_of
-        from physml.training.trainer import Trainer
-
-        keys = self.config["runtime"]
-        torch.set_num_threads(keys["threads"])
-        if keys["deterministic"]:
+        if deterministic := self.config["runtime"]["deterministic"]:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
-        torch.use_deterministic_algorithms(keys["deterministic"])
-        device = pick_device(keys["device"])
-        parts = self.spec.parts or build.parts_of(self.config)
-        task = parts.task.make()
-        if self.config["split"] >= task.n_splits:
-            raise DataError(
-                f"{type(task).__name__} has {task.n_splits} split(s), counted from 0; "
-                f"split={self.config['split']} is not there."
-            )
-        task.load(store_of(self.config), self.config["split"])
-        task.to(device)
-        self.trainer = Trainer(
-            self.config,
-            parts,
-            task,
-            device,
-            report=self.report,
-            save=self._save,
-            stop=self.interrupt,
-            on_row=self._on_row,
-        )
+        torch.use_deterministic_algorithms(deterministic)
+        hooks = {"report": self.report, "save": self._save, "stop": self.interrupt, "on_row": self._on_row}
+        self.trainer = loaded(self.config, self.spec.parts, **hooks)
         self.trainer.check_data()
         return self.trainer
 
@@ -221,6 +195,28 @@ class Attempt:
 # ---------------------------------------------------------------------------- parts
 
 
+def loaded(config: dict[str, Any], parts: "Parts | None", **hooks: Any) -> "Trainer":
+    """A run's trainer, with its data, on its device. DataError for a split that the task does not have."""
+    import torch
+
+    from physml.config import build
+    from physml.data.store import store_of
+    from physml.training.trainer import Trainer
+
+    torch.set_num_threads(config["runtime"]["threads"])
+    device = pick_device(config["runtime"]["device"])
+    parts = parts or build.parts_of(config)
+    task = parts.task.make()
+    if config["split"] >= task.n_splits:
+        raise DataError(
+            f"{type(task).__name__} has {task.n_splits} split(s), counted from 0; "
+            f"split={config['split']} is not there."
+        )
+    task.load(store_of(config), config["split"])
+    task.to(device)
+    return Trainer(config, parts, task, device, **hooks)
+
+
 @contextlib.contextmanager
 def flush_denormals() -> Iterator[None]:
     """Flush subnormal floats to zero on the CPU while training: they are ~100x slower."""
@@ -231,16 +227,6 @@ def flush_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(False)
-
-
-def warn_if_no_choice(preferred: str) -> None:
-    """One line where no layer of the net can use the preferred backend of the run."""
-    from physml.ops import backend
-
-    if preferred not in ("auto", "torch") and not backend.ran():
-        log.warning(
-            "runtime.backend=%s: this net has a single backend, plain torch, which has run.", preferred
-        )
 
 
 def explained(error: Exception) -> str:

@@ -12,45 +12,30 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
 
     `memory_mib` and `gpu_mib` are peaks of the process and of what torch has reserved on a GPU, 0 on a CPU.
     """
-    from physml.ops import backend
-
-    with backend.running(config["runtime"]["backend"]):
-        return _timed(config)
-
-
-def _timed(config: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from physml.config import build
-    from physml.data.store import store_of
+    from physml.execution.attempt import loaded
     from physml.execution.progress import LineReporter
-    from physml.execution.resources import pick_device
     from physml.execution.run_record import peak_memory_mib
+    from physml.ops import backend
     from physml.training.evaluate import evaluate
     from physml.training.interrupt import Interrupt
-    from physml.training.trainer import Trainer
 
-    torch.set_num_threads(config["runtime"]["threads"])
-    device = pick_device(config["runtime"]["device"])
-    parts = build.parts_of(config)
-    task = parts.task.make()
-    task.load(store_of(config), config["split"])
-    nothing: Any = lambda *_: None  # noqa: E731
-    trainer = Trainer(
-        config, parts, task, device, report=LineReporter(), save=nothing, stop=Interrupt(), on_row=nothing
-    )
-    keys = config["trainer"]
-    batches = list(islice(task.batches("train", keys["batch_size"], torch.Generator().manual_seed(0)), 1))
-    trainer._step(batches[0].to(device))  # warm-up
-    began = time.perf_counter()
-    for _ in range(STEPS):
-        trainer._step(batches[0].to(device))
-    float(trainer.loss_sum)  # waits for the device
-    step_s = (time.perf_counter() - began) / STEPS
-    began = time.perf_counter()
-    one = list(islice(task.batches("valid", keys["eval_batch_size"], torch.Generator().manual_seed(0)), 1))
-    evaluate(trainer.net, task, one, device)
-    evaluation_s = time.perf_counter() - began
+    with backend.running(config["runtime"]["backend"]):
+        trainer = loaded(config, None, report=LineReporter(), save=None, stop=Interrupt(), on_row=None)
+        task, device = trainer.task, trainer.device
+        keys, rng = config["trainer"], torch.Generator
+        batch = next(iter(task.batches("train", keys["batch_size"], rng().manual_seed(0)))).to(device)
+        trainer._step(batch)  # warm-up
+        began = time.perf_counter()
+        for _ in range(STEPS):
+            trainer._step(batch)
+        float(trainer.loss_sum)  # waits for the device
+        step_s = (time.perf_counter() - began) / STEPS
+        began = time.perf_counter()
+        one = islice(task.batches("valid", keys["eval_batch_size"], rng().manual_seed(0)), 1)
+        evaluate(trainer.net, task, one, device)
+        evaluation_s = time.perf_counter() - began
     evaluations = trainer.total_steps / max(trainer.steps_per_epoch, 1) / keys["eval_every"]
     hours = (trainer.total_steps * step_s + evaluations * evaluation_s) / 3600
     return {

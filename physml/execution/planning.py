@@ -3,19 +3,19 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from physml.execution.processes import ForkServer, start_worker
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import State, blocked_by, state_of
 from physml.paths import results_roots, work_root
-from physml.records import record, schema
+from physml.records import record
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run will take, as far as it is known: time, and memory at its peak."""
+    """Time of a run, and memory at its peak, as far as they are known."""
 
     ms_per_step: float | None = None
     hours: float | None = None
@@ -39,14 +39,6 @@ class Planned:
     @property
     def todo(self) -> bool:
         return self.state in ("stopped", "failed", "missing")
-
-    @property
-    def ms_per_step(self) -> float | None:
-        return self.cost.ms_per_step
-
-    @property
-    def hours(self) -> float | None:
-        return self.cost.hours
 
 
 def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
@@ -80,32 +72,20 @@ def _of_records(folder: str, identity: str) -> Cost | None:
         for path in sorted((root / "runs" / folder).glob(f"{identity}-split*-seed*.json"), reverse=True):
             made = record.read(path)
             if (cost := made.get("cost")) and made["status"] == "finished":
-                return _of_record(cost, on_cpu=made.get("machine", {}).get("device") == "cpu")
+                peak = cost.get("peak_memory_mib")  # of the device: on a GPU not that of main memory
+                on_cpu = made.get("machine", {}).get("device") == "cpu"
+                hours = (cost["train_s"] + cost["eval_s"]) / 3600
+                return Cost(cost["ms_per_step"], hours, *((peak, None) if on_cpu else (None, peak)))
     return None
 
 
-def _of_record(cost: schema.Cost, on_cpu: bool) -> Cost:
-    """Its memory is that of the device, of which main memory says nothing on a GPU."""
-    peak = cost.get("peak_memory_mib")
-    return Cost(
-        cost["ms_per_step"],
-        (cost["train_s"] + cost["eval_s"]) / 3600,
-        *((peak, None) if on_cpu else (None, peak)),
-    )
-
-
 def _of_probe(
-    spec: RunSpec,
-    probe: bool,
-    stopped: Callable[[], bool] = lambda: False,
-    server: ForkServer | None = None,
+    spec: RunSpec, probe: bool, stopped: Callable[[], bool] = lambda: False, server: ForkServer | None = None
 ) -> Cost:
     """Timed once, unless `stopped`; later from the file that was kept."""
     keys = spec.config["runtime"]
-    device = keys["device"].replace(":", "-")
-    kept = (
-        work_root() / "probes" / f"{spec.place.identity}-{device}-{keys['backend']}-2.json"
-    )  # 2: with memory
+    name = f"{spec.place.identity}-{keys['device'].replace(':', '-')}-{keys['backend']}"
+    kept = work_root() / "probes" / f"{name}-2.json"  # 2: with memory
     if probe and not kept.exists():
         process = start_worker(spec, ["--probe", str(kept)], server=server)
         try:
@@ -117,4 +97,4 @@ def _of_probe(
     if not kept.exists():
         return Cost()
     told = json.loads(kept.read_text(encoding="utf-8"))
-    return Cost(told["ms_per_step"], told["hours"], told["memory_mib"], told["gpu_mib"])
+    return Cost(**{field.name: told[field.name] for field in fields(Cost)})

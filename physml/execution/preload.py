@@ -32,7 +32,7 @@ def load(targets: Iterable[str]) -> None:
     import torch
 
     from physml.config import build, resolve  # noqa: F401
-    from physml.execution import cost_probe, worker  # noqa: F401
+    from physml.execution import worker  # noqa: F401
     from physml.ops import backend  # noqa: F401
     from physml.training import checkpoint, trainer  # noqa: F401
 

@@ -12,11 +12,11 @@ import subprocess
 import sys
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Union
 
 from physml import files
 from physml.errors import DataError
@@ -28,17 +28,7 @@ from physml.paths import ROOT
 
 TARGETS = ("physml.", "tasks.", "torch_geometric.nn.")  # worth an import before the fork
 SERVER_DIED = 255  # the exit code that multiprocessing reports of children of a dead fork server
-
-
-class Process(Protocol):
-    """The part of `subprocess.Popen` that the scheduler uses."""
-
-    @property
-    def pid(self) -> int: ...
-    def poll(self) -> int | None: ...
-    def wait(self) -> int: ...
-    def send_signal(self, number: int, /) -> None: ...
-    def kill(self) -> None: ...
+Process = Union["subprocess.Popen[bytes]", "Forked"]
 
 
 def start_worker(
@@ -49,33 +39,20 @@ def start_worker(
     more: dict[str, str] | None = None,
     server: "ForkServer | None" = None,
 ) -> Process:
-    """A worker process for one run.
+    """A worker process for one run, with further arguments and environment variables.
 
-    Args:
-        spec: the run.
-        extra: further arguments of the worker.
-        force: train again what is done.
-        tables: ids of the tables that the run is for.
-        more: further environment variables.
-        server: forks the worker, if the run may be a fork.
+    tables: ids of those that the run is for. server: forks the worker, if the run may be a fork.
     """
     folder = spec.work_folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "spec.json"
     files.write_json(file, {"spec": spec.to_json(), "force": force, "tables": tables or []})
     arguments, output, variables = [str(file), *extra], spec.output_file, environment(threads(spec), more)
-    if server is None or not may_fork(spec):
-        return start_fresh(arguments, output, variables)
-
-    def exit_code_by_files() -> int:
-        return {"done": 0, "stopped": 75}.get(state_of(spec), 1)
-
-    return server.start(arguments, output, variables, exit_code_by_files)
+    fork = server.start(arguments, output, variables) if server and may_fork(spec) else None
+    return Forked(fork, spec) if fork else start_fresh(arguments, output, variables)
 
 
-def start_fresh(
-    arguments: Sequence[str], output: Path, variables: Mapping[str, str]
-) -> "subprocess.Popen[bytes]":
+def start_fresh(arguments: list[str], output: Path, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
     """A Python of its own, in its own session, so that Ctrl-C reaches it once, through the scheduler."""
     with output.open("ab") as file:
         return subprocess.Popen(
@@ -145,28 +122,23 @@ class ForkServer:
         self.context = multiprocessing.get_context("forkserver")
 
     def start(
-        self,
-        arguments: Sequence[str],
-        output: Path,
-        variables: Mapping[str, str],
-        exit_code_by_files: Callable[[], int],
-    ) -> Process:
-        """A worker as a fork, once the server is ready; a fresh process where no server can be started.
-
-        exit_code_by_files: the exit code of a run that has ended after its server died.
-        """
-        process = self.context.Process(
-            target=preload.run, args=(list(arguments), str(output), dict(variables))
-        )
+        self, arguments: list[str], output: Path, variables: dict[str, str]
+    ) -> ForkServerProcess | None:
+        """A worker as a fork, once the server is ready; None where no server can be started."""
+        process = self.context.Process(target=preload.run, args=(arguments, str(output), variables))
+        main = sys.modules["__main__"]
         try:
             self._ensure_running(variables)
-            with _no_main_module():
-                process.start()
+            # A fork must not import the script that is running, which may do its work at import.
+            sys.modules["__main__"] = types.ModuleType("__main__")
+            process.start()
         except (OSError, EOFError):  # no memory, or the server died of an import
-            return start_fresh(arguments, output, variables)
-        return Forked(process, exit_code_by_files)
+            return None
+        finally:
+            sys.modules["__main__"] = main
+        return process
 
-    def _ensure_running(self, variables: Mapping[str, str]) -> None:
+    def _ensure_running(self, variables: dict[str, str]) -> None:
         """Start the server unless it runs, with the variables of a run and signals blocked.
 
         Signals to our process group then leave it alone; a run takes them once it has its own session.
@@ -184,22 +156,11 @@ class ForkServer:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextlib.contextmanager
-def _no_main_module() -> Iterator[None]:
-    """Children started inside do not import the script that is running, be it guarded or not."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
 class Forked:
     """A forked run, with the methods of `subprocess.Popen` that the scheduler uses."""
 
-    def __init__(self, process: ForkServerProcess, exit_code_by_files: Callable[[], int]) -> None:
-        self.process, self.exit_code_by_files = process, exit_code_by_files
+    def __init__(self, process: ForkServerProcess, spec: RunSpec) -> None:
+        self.process, self.spec = process, spec
         self.pid = process.pid or 0
         self.code: int | None = None
 
@@ -211,7 +172,7 @@ class Forked:
         if self.code is None and not self.server_died:
             self.code = self.process.exitcode
         elif self.code is None and not is_alive(self.pid):
-            self.code = self.exit_code_by_files()
+            self.code = {"done": 0, "stopped": 75}.get(state_of(self.spec), 1)
         return self.code
 
     def wait(self) -> int:

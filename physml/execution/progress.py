@@ -1,5 +1,6 @@
 """How runs are seen: bars with the time left on a terminal, plain lines in a file."""
 
+import contextlib
 import json
 import sys
 import time
@@ -13,6 +14,10 @@ from physml.training.reporter import Reporter
 
 def reporter() -> Reporter:
     return BarReporter() if sys.stderr.isatty() else LineReporter()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def brief(row: dict[str, Any]) -> str:
@@ -54,13 +59,14 @@ class LineReporter:
             self.pending = None
 
     def _print(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        _say(text)
 
 
-class BarReporter:
+class BarReporter(LineReporter):
     """A rich progress bar on standard error, with the time left and the newest metrics."""
 
     def __init__(self) -> None:
+        super().__init__()
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.table import Column
@@ -83,7 +89,7 @@ class BarReporter:
     def start(self, label: str, total: int, done: int) -> None:
         self.task = self.progress.add_task(label, total=total, completed=done, news="")
         self.progress.start()
-        self._print(f"{label}: {total} steps" + (f", continuing at step {done}" if done else ""))
+        super().start(label, total, done)
 
     def step(self, done: int) -> None:
         self.progress.update(self.task, completed=done)
@@ -93,7 +99,7 @@ class BarReporter:
 
     def close(self, status: str) -> None:
         self.progress.stop()
-        self._print(status)
+        super().close(status)
 
     def _print(self, text: str) -> None:
         self.progress.console.print(text, markup=False, highlight=False)
@@ -111,18 +117,8 @@ class FileReporter(LineReporter):
         super().step(done)
         if time.monotonic() - self.written_at > 1.0:
             self.written_at = time.monotonic()
-            with _ignored_os_errors():
+            with contextlib.suppress(OSError):  # a full disk must not stop a run because of this
                 files.write_text(self.path, json.dumps({"done": done, "total": self.total}))
-
-
-class _ignored_os_errors:
-    """Progress is a courtesy: a full disk must not stop a run because of it."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        return kind is not None and issubclass(kind, OSError)
 
 
 # ---------------------------------------------------------------------------- many runs
@@ -131,8 +127,7 @@ class _ignored_os_errors:
 class ManyLines:
     """One line per event, and one per run and minute."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
+    def __init__(self) -> None:
         self.said_at = time.monotonic()
 
     def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
@@ -141,11 +136,8 @@ class ManyLines:
             for label, (step, steps) in running.items():
                 self.note(f"  {label}: step {step}/{steps}")
 
-    def ended(self, label: str, code: int, why: str) -> None:
-        self.note(f"{label}: {why}")
-
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        _say(text)
 
     def close(self) -> None:
         pass
@@ -155,7 +147,7 @@ class ManyBars(ManyLines):
     """A bar for all runs and one for each that is running."""
 
     def __init__(self, total: int) -> None:
-        super().__init__(total)
+        super().__init__()
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -189,7 +181,7 @@ class ManyBars(ManyLines):
 
 
 def many(total: int) -> ManyLines:
-    return ManyBars(total) if sys.stderr.isatty() else ManyLines(total)
+    return ManyBars(total) if sys.stderr.isatty() else ManyLines()
 
 
 # ---------------------------------------------------------------------------- before anything is run
@@ -209,5 +201,5 @@ def tracked(items: Sequence[T], doing: str, every_s: float = 10.0) -> Iterator[T
     for i, item in enumerate(items):
         if time.monotonic() - printed_at > every_s:
             printed_at = time.monotonic()
-            print(f"{doing}: {i}/{len(items)}", file=sys.stderr, flush=True)
+            _say(f"{doing}: {i}/{len(items)}")
         yield item

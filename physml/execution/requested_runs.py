@@ -23,69 +23,43 @@ Run = tuple[str, int, int]  # experiment, split, seed
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How requested runs are made.
+    """How requested runs are made."""
 
-    Args:
-        smoke: at tiny sizes, with made-up data.
-        device: of torch; None: that of each config.
-        verify: how data files are compared with the published ones; None: as each config has it.
-        force: train again what is done.
-        jobs: runs side by side; None: as many as the machine has room for.
-        max_hours: stop after so many, with checkpoints.
-    """
-
-    smoke: bool = False
-    device: str | None = None
-    verify: str | None = None
-    force: bool = False
-    jobs: int | None = None
-    max_hours: float | None = None
+    smoke: bool = False  # at tiny sizes, with made-up data
+    device: str | None = None  # of torch; None: that of each config
+    verify: str | None = None  # how data files are compared with the published ones; None: as in each config
+    force: bool = False  # train again what is done
+    jobs: int | None = None  # side by side; None: as many as the machine has room for
+    max_hours: float | None = None  # stop after so many, with checkpoints
 
     @property
     def profile(self) -> str:
         return "smoke" if self.smoke else "full"
 
-    @property
-    def overrides(self) -> list[str]:
-        """The options that are part of a config."""
-        chosen = {"profile": self.profile, "runtime.device": self.device, "data.verify": self.verify}
-        return [f"{key}={value}" for key, value in chosen.items() if value]
-
 
 class RequestedRuns:
     """The runs that a table or figure wants.
 
-    Args:
-        runs: experiment, split and seed of each.
-        options: how they are made.
-        ident: of the table or figure.
-        only: the experiments that may be trained; None: all.
-
-    `broken` has for an experiment why it cannot be right, `blocked` why it cannot be run here, for want of
-    data.
+    only: the experiments that may be trained; None: all. `broken` has for an experiment why it cannot be
+    right, `blocked` why it cannot be run here, for want of data.
     """
 
     def __init__(
-        self,
-        runs: Sequence[Run],
-        options: RunOptions,
-        ident: str,
-        only: Collection[str] | None = None,
+        self, runs: Sequence[Run], options: RunOptions, ident: str, only: Collection[str] | None = None
     ) -> None:
         self.runs, self.options, self.id, self.only = runs, options, ident, only
+        chosen = {"profile": options.profile, "runtime.device": options.device, "data.verify": options.verify}
+        self.overrides = [f"{key}={value}" for key, value in chosen.items() if value]
         self.identities: dict[str, str | None] = {}
         self.broken: dict[str, str] = {}
         self.blocked: dict[str, str] = {}
         for experiment in tracked(list(dict.fromkeys(e for e, _, _ in runs)), f"{ident}: reading configs"):
-            self._compose_one(experiment)
-
-    def _compose_one(self, experiment: str) -> None:
-        self.identities[experiment] = None
-        with self._noting_errors(experiment):
-            composed = self._composed(experiment, 0, 0)
-            self.identities[experiment] = identity(composed.config)
-            if reason := run_state.blocked_by(composed.config, composed.datasets):
-                self.blocked[experiment] = reason
+            self.identities[experiment] = None
+            with self._noting_errors(experiment):
+                composed = self._composed(experiment, 0, 0)
+                self.identities[experiment] = identity(composed.config)
+                if reason := run_state.blocked_by(composed.config, composed.datasets):
+                    self.blocked[experiment] = reason
 
     @contextlib.contextmanager
     def _noting_errors(self, experiment: str) -> Iterator[None]:
@@ -96,9 +70,7 @@ class RequestedRuns:
             self.broken.setdefault(experiment, str(error))
 
     def _composed(self, experiment: str, split: int, seed: int) -> Composed:
-        return compose(
-            [f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.options.overrides]
-        )
+        return compose([f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.overrides])
 
     def plan(self, *, probe: bool = False) -> dict[Run, planning.Planned]:
         """Every run that can be made, with its state. Keys are checked here, before hours of training."""
@@ -146,7 +118,9 @@ class RequestedRuns:
         )
         for run, one in planned.items():
             if outcome.codes.get(one.spec.label) == 2:
-                self.broken.setdefault(run[0], last_error(one.spec))
+                errors = [line for line in output_lines(one.spec) if line.startswith("error: ")]
+                reason = errors[-1].removeprefix("error: ") if errors else None
+                self.broken.setdefault(run[0], reason or f"see {display_path(one.spec.output_file)}")
         return max(outcome.exit_code, bad_config)
 
     def records(self) -> list[Record]:
@@ -161,16 +135,6 @@ class RequestedRuns:
 
     def running(self) -> set[Run]:
         """Runs that a process works on now, by their locks."""
-        busy = set()
-        for experiment, split, seed in self.runs:
-            key = self.identities[experiment]
-            place = Place(folder_of(experiment), key or "", split, seed)
-            if key and is_held(work_root() / place.folder / place.stem):
-                busy.add((experiment, split, seed))
-        return busy
-
-
-def last_error(spec: RunSpec) -> str:
-    """The error that a run's process ended with."""
-    errors = [line.removeprefix("error: ") for line in output_lines(spec) if line.startswith("error: ")]
-    return errors[-1] if errors else f"see {display_path(spec.output_file)}"
+        known = [(run, key) for run in self.runs if (key := self.identities[run[0]])]
+        places = {run: Place(folder_of(run[0]), key, split=run[1], seed=run[2]) for run, key in known}
+        return {run for run, at in places.items() if is_held(work_root() / at.folder / at.stem)}

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from physml.errors import DataError
 
@@ -45,34 +44,20 @@ class Slot:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-class Capacity(Protocol):
-    """Decides which runs may run at once. needs_estimate: whether it looks at their resources."""
+class Machine:
+    """Admits `jobs` runs, or as many as cores, free memory and GPUs allow; one that fits nowhere runs alone.
 
-    needs_estimate: bool
+    needs_estimate: whether it looks at the resources of runs.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs, self.cores = jobs, cores()
+        self.needs_estimate = jobs is None and self.cores > 1
 
     def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
         """A slot beside those that are taken; None if the run has to wait."""
-
-
-@dataclass(frozen=True)
-class Count:
-    """A fixed number of runs, whatever they need."""
-
-    jobs: int
-    needs_estimate = False
-
-    def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
-        return Slot(needs) if len(taken) < self.jobs else None
-
-
-class Machine:
-    """As many as cores, free memory and GPUs allow; one that fits nowhere runs alone."""
-
-    def __init__(self) -> None:
-        self.cores = cores()
-        self.needs_estimate = self.cores > 1
-
-    def slot(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
+        if self.jobs is not None:
+            return Slot(needs) if len(taken) < self.jobs else None
         fits = sum(one.needs.threads for one in taken) + needs.threads <= self.cores
         if taken and not (fits and self._memory_fits(needs, taken)):
             return None
@@ -86,20 +71,23 @@ class Machine:
 
     def _on_gpu(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
         """The GPU with the most memory left, unless the config names one."""
+        _, named, index = needs.device.partition(":")
         left = {
             i: free - sum(one.needs.gpu_memory for one in taken if one.gpu == i)
             for i, free in enumerate(gpus())
+            if not named or i == int(index)
         }
-        _, named, index = needs.device.partition(":")
-        if named:
-            left = {i: free for i, free in left.items() if i == int(index)}
         if not left:  # no GPU can be looked at: one run after another
             return None if any(one.needs.device.startswith("cuda") for one in taken) else Slot(needs)
         best = max(left, key=lambda i: left[i])
         alone = all(one.gpu != best for one in taken)
         if not alone and left[best] < needs.gpu_memory:
             return None
-        return Slot(needs, best, environment={} if named else {"CUDA_VISIBLE_DEVICES": gpu_names()[best]})
+        if named:
+            return Slot(needs, best)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        name = visible.split(",")[best] if visible else str(best)
+        return Slot(needs, best, environment={"CUDA_VISIBLE_DEVICES": name})
 
 
 # ---------------------------------------------------------------------------- cores and memory
@@ -161,15 +149,9 @@ def _groups(controller: str) -> list[Path]:
         else:
             continue
         for base in bases:
-            inside = [base, *(base / part for part in _prefixes(path))]
-            folders += [folder for folder in inside if folder.is_dir()]
+            own = base / path.strip("/")
+            folders += [one for one in (own, *own.parents) if one.is_relative_to(base) and one.is_dir()]
     return list(dict.fromkeys(folders))
-
-
-def _prefixes(path: str) -> list[str]:
-    """`/a/b` -> a, a/b."""
-    parts = path.strip("/").split("/")
-    return ["/".join(parts[:n]) for n in range(1, len(parts) + 1) if parts[0]]
 
 
 def _lines(path: Path) -> list[str]:
@@ -180,8 +162,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _words(path: Path) -> list[str]:
-    lines = _lines(path)
-    return lines[0].split() if lines else []
+    return next(iter(_lines(path)), "").split()
 
 
 # ---------------------------------------------------------------------------- GPUs
@@ -222,9 +203,3 @@ def gpus() -> tuple[float, ...]:
         return tuple(json.loads(done.stdout.strip().splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return ()
-
-
-def gpu_names() -> list[str]:
-    """The visible GPUs as CUDA_VISIBLE_DEVICES calls them."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",") if visible else [str(i) for i in range(len(gpus()))]

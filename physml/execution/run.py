@@ -74,8 +74,7 @@ def writable(spec: RunSpec) -> None:
     folder = spec.record_path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with files.writing(folder / ".probe") as temporary:
-            temporary.write_bytes(b"x" * 4096)
+        files.write_text(folder / ".probe", "x" * 4096)
         (folder / ".probe").unlink(missing_ok=True)
     except OSError as error:
         raise DataError(
@@ -89,9 +88,11 @@ def _logging(path: Path) -> Iterator[None]:
     """Warnings and errors of the run go to its log.txt as well."""
     handler: logging.Handler
     try:
-        handler = _LogFile(path)
+        handler = logging.FileHandler(path)
     except OSError:
         handler = logging.NullHandler()
+    # On a full disk a message is lost from the file alone: standard error has it too.
+    handler.handleError = lambda record: None  # type: ignore[method-assign]
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
@@ -101,10 +102,3 @@ def _logging(path: Path) -> Iterator[None]:
         root.removeHandler(handler)
         with contextlib.suppress(OSError):
             handler.close()
-
-
-class _LogFile(logging.FileHandler):
-    """On a full disk a message is lost from the file alone: standard error has it too."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        pass

@@ -1,4 +1,4 @@
-"""What a record says of a run: its setting, its training, its rows. No torch is imported here."""
+"""The content of a record: its setting, its training, its rows. No torch is imported here."""
 
 import platform
 import resource
@@ -20,9 +20,7 @@ def of_run(
         "schema": SCHEMA,
         "experiment": config["experiment"] or place.folder,
         "protocol": None,
-        "identity": place.identity,
-        "split": place.split,
-        "seed": place.seed,
+        **{key: getattr(place, key) for key in ("identity", "split", "seed")},
         "status": status,
         "reason": reason,
         "metrics": {"best": None, "last": None},
@@ -48,8 +46,9 @@ def of_run(
 
 
 def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) -> dict[str, Any]:
-    """What only a run with data and a network can say."""
+    """The keys of a record that need data and a network."""
     from physml.models.count import count_parameters
+    from physml.ops import backend
 
     return {
         "protocol": task.protocol,
@@ -60,11 +59,13 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
         "n_epochs": trainer.epoch,
         "cost": {
             "train_s": round(trainer.train_s, 3),
+            "cpu_s": round(trainer.cpu_s, 3),
             "eval_s": round(trainer.eval_s, 3),
             "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
             "peak_memory_mib": round(peak_memory_mib(device), 1),
         },
-        "backend": backends(),
+        # What computed the recurrences, as native or native+torch; a net without choices is plain torch.
+        "backend": "+".join(backend.ran()) or "torch",
         "machine": machine(device, config),
     }
 
@@ -74,13 +75,6 @@ def summary(made: dict[str, Any]) -> dict[str, Any]:
     best = made["metrics"]["best"] or {}
     flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
     return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
-
-
-def backends() -> str:
-    """What computed the recurrences, as `native` or `native+torch`; a net without choices is plain torch."""
-    from physml.ops import backend
-
-    return "+".join(backend.ran()) or "torch"
 
 
 def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:

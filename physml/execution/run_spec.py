@@ -44,12 +44,8 @@ class RunSpec:
         return f"{self.place.folder}{setting} split {self.place.split} seed {self.place.seed}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "config": self.config,
-            "choices": self.choices,
-            "place": vars(self.place),
-            "datasets": list(self.datasets),
-        }
+        kept = {name: getattr(self, name) for name in ("config", "choices", "datasets")}
+        return kept | {"place": vars(self.place)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "RunSpec":

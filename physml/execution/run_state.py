@@ -13,19 +13,21 @@ State = Literal["done", "diverged", "running", "stopped", "failed", "missing", "
 
 def blocked_by(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
     """Which data a run of this config lacks; looks at names of files alone, and smoke runs lack none."""
+    from physml.data.locate import blocked
     from physml.data.store import store_of
-    from physml.data.verify import blocked
 
     return blocked(datasets, store_of(config)) if config["profile"] == "full" else None
 
 
 def refuse_blocked(spec: RunSpec) -> None:
     """DataError, with all one needs to get the data, where a run lacks them."""
+    from physml.data.datasets import upstream
+    from physml.data.locate import refuse_absent
     from physml.data.store import store_of
-    from physml.data.verify import refuse_absent
 
     if spec.config["profile"] == "full":
-        refuse_absent(spec.datasets, store_of(spec.config))
+        for name in spec.datasets:
+            refuse_absent(upstream(name), store_of(spec.config))
 
 
 def state_of(spec: RunSpec) -> State:

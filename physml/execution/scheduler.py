@@ -3,11 +3,8 @@
 import json
 import math
 import signal
-import tempfile
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from physml.errors import InputError
 from physml.execution.planning import Cost, Planned, _of_probe
@@ -22,10 +19,11 @@ from physml.execution.processes import (
     threads,
 )
 from physml.execution.progress import many
-from physml.execution.resources import CONTEXT, GROWTH, MIB, Capacity, Count, Machine, Resources, Slot
+from physml.execution.resources import CONTEXT, GROWTH, MIB, Machine, Resources, Slot
 from physml.execution.run_spec import RunSpec
 from physml.lock import is_held
 from physml.paths import display_path
+from physml.training.interrupt import SIGNALS, handled
 
 SMOKE = 1024  # MiB, for a run at tiny size whose memory is unknown
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
@@ -69,15 +67,7 @@ def footprint(spec: RunSpec) -> str:
     config, trainer = spec.config, spec.config["trainer"]
     kept = [config[key] for key in ("model", "net", "task", "optim", "precision", "profile", "runtime")]
     sizes = [trainer[key] for key in ("batch_size", "eval_batch_size")]
-    return json.dumps(_without_floats([*kept, *sizes]), sort_keys=True)
-
-
-def _without_floats(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_floats(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_floats(v) for v in value]
-    return None if isinstance(value, float) else value
+    return json.dumps(json.loads(json.dumps([*kept, *sizes]), parse_float=lambda _: None), sort_keys=True)
 
 
 def carry_out(
@@ -100,44 +90,41 @@ def carry_out(
         return Outcome()
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    capacity = Machine() if jobs is None else Count(jobs)
-    return Scheduler(todo, capacity, force, max_hours, tables or []).work()
+    return Scheduler(todo, Machine(jobs), force, max_hours, tables or []).work()
 
 
 class Scheduler:
     """Runs worker processes concurrently until the queue is empty."""
 
     def __init__(
-        self, todo: list[Planned], capacity: Capacity, force: bool, max_hours: float | None, tables: list[str]
+        self, todo: list[Planned], machine: Machine, force: bool, max_hours: float | None, tables: list[str]
     ) -> None:
-        self.todo, self.capacity, self.force, self.tables = list(todo), capacity, force, tables
+        self.todo, self.machine, self.force, self.tables = list(todo), machine, force, tables
         self.needs: dict[str, Resources] = {}
         self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
         self.server = ForkServer([one.spec for one in todo]) if len(todo) > 1 and can_fork() else None
         self.outcome = Outcome()
-        self.total = len(todo)
         self.interrupted = False  # by a signal
         self.stopping = False
-        self.view = many(self.total)
+        self.view = many(len(todo))
 
     def work(self) -> Outcome:
-        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        before = {s: signal.signal(s, self._interrupt) for s in signals}
-        try:
-            self._measure()
-            while self.todo or self.running:
-                self._stop_if_due()
-                self._start()
-                self._collect()
-                running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
-                self.view.show(running, len(self.outcome.codes))
-                pause([process for process, _, _ in self.running.values()], 0.2)
-        finally:
-            self._leave_nothing_running()
-            self.view.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with handled(SIGNALS, self._interrupt):
+            try:
+                self._measure()
+                while self.todo or self.running:
+                    self._stop_if_due()
+                    self._start()
+                    self._collect()
+                    running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
+                    self.view.show(running, len(self.outcome.codes))
+                    pause([process for process, _, _ in self.running.values()], 0.2)
+            finally:  # after an error of our own runs must not go on without their launcher
+                self._signal(signal.SIGTERM)
+                for process, _, _ in self.running.values():
+                    process.wait()
+                self.view.close()
         return self.outcome
 
     def _interrupt(self, _number: int, _frame: object) -> None:
@@ -155,19 +142,13 @@ class Scheduler:
         for process, _, _ in self.running.values():
             process.send_signal(number)
 
-    def _leave_nothing_running(self) -> None:
-        """Only after an error of our own: runs must not go on without their launcher."""
-        self._signal(signal.SIGTERM)
-        for process, _, _ in self.running.values():
-            process.wait()
-
     def _start(self) -> None:
         if self.stopping:
             self.outcome.left += [one.spec.label for one in self.todo]
             self.todo.clear()
         for one in list(self.todo):
             taken = [slot for _, _, slot in self.running.values()]
-            slot = self.capacity.slot(self.needs[one.spec.label], taken)
+            slot = self.machine.slot(self.needs[one.spec.label], taken)
             if slot and not self.interrupted:
                 self.todo.remove(one)
                 self._start_one(one.spec, slot)
@@ -188,7 +169,7 @@ class Scheduler:
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
-        wanted = self.capacity.needs_estimate and self.total > 1
+        wanted = self.machine.needs_estimate and len(self.todo) > 1
         sizes: dict[str, Resources] = {}
         unknown = []
         for one in self.todo:
@@ -220,7 +201,7 @@ class Scheduler:
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
             self.outcome.codes[label] = code if code >= 0 else 1
-            self.view.ended(label, code, _why(spec, code))
+            self.view.note(f"{label}: {_why(spec, code)}")
 
 
 def _why(spec: RunSpec, code: int) -> str:
@@ -241,8 +222,3 @@ def _progress(spec: RunSpec) -> tuple[int, int]:
         return now["done"], now["total"]
     except (OSError, ValueError, KeyError):
         return 0, 0
-
-
-def temporary_results() -> Path:
-    """A results root that is thrown away with the system's temporary files: for smoke runs."""
-    return Path(tempfile.mkdtemp(prefix="physml-smoke-"))

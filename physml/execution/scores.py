@@ -46,10 +46,7 @@ def _scored(trainer: Trainer, row: dict[str, Any], which: str, calibration: dict
 
 
 def _test(trainer: Trainer, row: dict[str, Any]) -> dict[str, float]:
-    """Test metrics of the present weights: those of the row, where selection has looked at them.
-
-    A search asks for none, so that it cannot look at them.
-    """
+    """Test metrics of the present weights: those of the row, if there are any; a search asks for none."""
     if not trainer.scores_test:
         return {}
     plain = curves.of_part(row, "test") or trainer.metrics("test", trainer.epoch)

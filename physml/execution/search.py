@@ -6,9 +6,8 @@ written to <task>.searched.yaml beside the study; files that a person wrote are 
 A search is done when every trial has finished or diverged; one that was killed or has failed is made again.
 """
 
-import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ from physml.errors import ConfigError, InputError, RunFailed, needed_by, suggest
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
-from physml.execution.run_spec import RunSpec
+from physml.execution.run_spec import RunSpec, checked_specs
 from physml.lock import held
 from physml.paths import CONF, INSTALLED, display_path, results_root, work_root
-from physml.records.record import Place
+from physml.reporting.table_spec import natural
 
 KEYS = ("metric", "better", "trials", "seed", "trial", "space")
 WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."
@@ -54,6 +53,11 @@ class SearchSpec(Search):
     id: str = field(kw_only=True)
     experiment: str = field(kw_only=True)
 
+    def range(self, key: str) -> Range | None:
+        """Of a key of the space; None where it has a list to choose from."""
+        value = self.space[key]
+        return None if isinstance(value, list) else structure(Range, value, f"search {self.id}: {key}")
+
 
 def load_search(name: str) -> SearchSpec:
     """The search of an experiment, by the experiment's name or by the id of its results.
@@ -73,19 +77,17 @@ def load_search(name: str) -> SearchSpec:
     if spec.trials < 1 or not spec.space:
         raise ConfigError(f"search {ident}: a search needs at least one trial and a space.")
     for key, value in spec.space.items():
-        _check_space(f"search {ident}: {key}", value)
+        if value == []:
+            raise ConfigError(f"search {ident}: {key}: an empty list leaves nothing to choose from.")
+        spec.range(key)
     return spec
 
 
-def _check_space(where: str, value: Any) -> None:
-    if not isinstance(value, list):
-        structure(Range, value, where)
-    elif not value:
-        raise ConfigError(f"{where}: an empty list leaves nothing to choose from.")
-
-
 def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
-    """Run all trials, write all of them to results/search, and the best beside the study."""
+    """Run all trials, write all of them to results/search, and the best beside the study.
+
+    Returns the exit code: 1 if a trial failed, 2 for bad input, 75 if trials lack one otherwise.
+    """
     if INSTALLED:
         raise ConfigError(
             "a search writes its best settings into conf/, which an installed physml does not change. "
@@ -101,7 +103,15 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs, max_hours=max_hours)
     rows = [_row(spec, i, point, one) for i, (point, one) in enumerate(zip(points, specs, strict=True))]
     if lacking := [row for row in rows if row["status"] not in DONE]:
-        return _report_lacking(spec, lacking, outcome.exit_code)
+        failed = sum(row["status"] == "failed" for row in lacking)
+        numbers = ", ".join(str(row["trial"]) for row in lacking)
+        print(
+            f"{name}: {len(lacking)} of {spec.trials} trials lack a result ({failed} failed): {numbers}. "
+            "Nothing is written; the same command makes them.",
+            file=sys.stderr,
+        )
+        code = outcome.exit_code
+        return code if code == 2 or (code == 1 and failed) else 75
     path = results_root() / "search" / f"{name}.json"
     made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in KEYS}
     files.write_json(path, {"search": made, "trials": rows})
@@ -117,18 +127,6 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     print(f"best: trial {best['trial']}, valid/{spec.metric} {best['value']:.4g}")
     print(f"written: {display_path(written)}, {display_path(path)}")
     return 0
-
-
-def _report_lacking(spec: SearchSpec, lacking: list[dict[str, Any]], exit_code: int) -> int:
-    """Print which trials lack a result; the exit code: 1 if one of them failed, 2 for bad input, else 75."""
-    failed = sum(row["status"] == "failed" for row in lacking)
-    numbers = ", ".join(str(row["trial"]) for row in lacking)
-    print(
-        f"{spec.id}: {len(lacking)} of {spec.trials} trials lack a result ({failed} failed): {numbers}. "
-        "Nothing is written; the same command makes them.",
-        file=sys.stderr,
-    )
-    return exit_code if exit_code == 2 or (exit_code == 1 and failed) else 75
 
 
 def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
@@ -149,7 +147,10 @@ def draw(spec: SearchSpec) -> list[dict[str, Any]]:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.seed))
     trials = [study.ask(distributions(spec)) for _ in range(spec.trials)]
-    return [{key: _rounded(value) for key, value in trial.params.items()} for trial in trials]
+    return [
+        {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in trial.params.items()}
+        for trial in trials  # three significant digits: what a study can state
+    ]
 
 
 def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
@@ -160,57 +161,40 @@ def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
     path = work_root() / "search" / f"{spec.id}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    directions = optuna.study.StudyDirection
-    direction = directions.MINIMIZE if spec.better == "lower" else directions.MAXIMIZE
-    study = optuna.create_study(storage=f"sqlite:///{path}", study_name=spec.id, direction=direction)
-    states = optuna.trial.TrialState
+    study = optuna.create_study(
+        storage=f"sqlite:///{path}",
+        study_name=spec.id,
+        direction="minimize" if spec.better == "lower" else "maximize",
+    )
+    state, spans = optuna.trial.TrialState, distributions(spec)
     for row in rows:
-        trial = optuna.trial.create_trial(
-            params=row["point"],
-            distributions=distributions(spec),
-            value=row["value"],
-            state=states.FAIL if row["value"] is None else states.COMPLETE,
-        )
+        end, value = (state.FAIL if row["value"] is None else state.COMPLETE), row["value"]
+        trial = optuna.trial.create_trial(params=row["point"], distributions=spans, value=value, state=end)
         study.add_trial(trial)
     return path
 
 
 def distributions(spec: SearchSpec) -> dict[str, Any]:
-    return {key: _distribution(f"search {spec.id}: {key}", value) for key, value in spec.space.items()}
-
-
-def _distribution(key: str, value: Any) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if isinstance(value, list):
-        return CategoricalDistribution(value)
-    span = structure(Range, value, key)
-    return FloatDistribution(span.low, span.high, log=span.log)
-
-
-def _rounded(value: Any) -> Any:
-    """Three significant digits: what an experiment file can state."""
-    return float(f"{value:.3g}") if isinstance(value, float) else value
+    spans = {key: spec.range(key) for key in spec.space}
+    return {
+        key: FloatDistribution(**vars(span)) if span else CategoricalDistribution(spec.space[key])
+        for key, span in spans.items()
+    }
 
 
 def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any], verify: str = "bytes") -> RunSpec:
     changes = {"data.verify": verify, **spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
-    composed = compose([f"experiment={spec.experiment}", "tracker=none", *overrides])
-    from physml.config.identity import identity
-    from physml.config.schema import checked
-
-    config, parts = checked(composed.config)
-    place = Place(f"adhoc/search/{spec.id}/{number:03d}", identity(config), config["split"], config["seed"])
-    return RunSpec(config, composed.choices, place, composed.datasets, parts)
+    (made,) = checked_specs([compose([f"experiment={spec.experiment}", "tracker=none", *overrides])])
+    return replace(made, place=replace(made.place, folder=f"adhoc/search/{spec.id}/{number:03d}"))
 
 
 def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> dict[str, Any]:
-    made = existing(one)
     value, status = None, "missing"
-    if made:
-        status = made["status"]
-        best = (made["metrics"] or {}).get("best")
+    if made := existing(one):
+        status, best = made["status"], made["metrics"]["best"]
         value = best["valid"].get(spec.metric) if best and status == "finished" else None
     return {"trial": number, "point": point, "value": value, "status": status, "identity": one.place.identity}
 
@@ -219,8 +203,9 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
     """The best trial in the file of searched rows beside the study; other rows stay as they are."""
     study, row = studies.row_of(spec.experiment, CONF)
     path = CONF / "study" / f"{study}{studies.SEARCHED}"
+    budget = ", ".join(f"{key} {value}" for key, value in spec.trial.items()) or "the full budget"
     note = (
-        f"Random search: {spec.trials} trials ({scored} finished), {_budget(spec)}, "
+        f"Random search: {spec.trials} trials ({scored} finished), {budget}, "
         f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
     )
     found = Found(best["trial"], best["point"], note, f"results/search/{spec.id}.json")
@@ -229,16 +214,7 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
         rows[row] = vars(found)
         body = [
             yaml.safe_dump({key: rows[key]}, sort_keys=False, allow_unicode=True, width=10_000)
-            for key in sorted(rows, key=_natural)
+            for key in sorted(rows, key=natural)
         ]
         files.write_text(path, "\n".join([f"{WRITTEN}\n", *body]))
     return path
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts n2 before n16."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _budget(spec: SearchSpec) -> str:
-    return ", ".join(f"{key} {value}" for key, value in spec.trial.items()) or "the full budget"

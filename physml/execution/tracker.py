@@ -6,7 +6,7 @@ import netrc
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from physml.execution.run_spec import RunSpec
 
@@ -20,14 +20,9 @@ INIT_S = 30.0  # longest wait for W&B's servers at the start
 FINISH_S = 60.0  # and at the end; what is not sent by then stays on disk for `wandb sync`
 
 
-class Tracker(Protocol):
-    id: str | None
+class Tracker:
+    """Follows a run; this one does nothing."""
 
-    def row(self, row: Row) -> None: ...
-    def finish(self, summary: Row, rows: list[Row], exit_code: int) -> None: ...
-
-
-class NoTracker:
     id: str | None = None
 
     def row(self, row: Row) -> None:
@@ -66,58 +61,52 @@ def start(spec: RunSpec, tables: list[str]) -> Tracker:
     """A tracker as the config says. Online falls back to offline when W&B cannot be reached."""
     keys = spec.config["tracker"]
     if keys["kind"] == "none":
-        return NoTracker()
+        return Tracker()
     if "wandb" not in sys.modules and importlib.util.find_spec("wandb") is None:
         if keys["mode"] != "auto":
             log.warning("W&B gets no copy: wandb is not installed. Get it: pip install 'physml[track]'")
-        return NoTracker()
+        return Tracker()
     mode = mode_of(keys["mode"])
     modes: tuple[Mode, ...] = ("online", "offline") if mode == "online" else (mode,)
     for mode in modes:
-        tracker = WandbTracker(spec, keys, tables, mode)
+        tracker = WandbTracker(spec, tables, mode)
         if tracker.run is not None:
             return tracker
-    return NoTracker()
+    return Tracker()
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """Group = experiment@identity, tags = table ids; each call guarded."""
 
-    def __init__(self, spec: RunSpec, keys: dict[str, Any], tables: list[str], mode: Mode) -> None:
+    def __init__(self, spec: RunSpec, tables: list[str], mode: Mode) -> None:
         self.run: Any = None
-        self.id: str | None = None
         self.failed = False
         self.label, self.folder = spec.label, spec.work_folder
-        self._guarded("init", lambda: self._begin(spec, keys, tables, mode))
+        self._guarded("init", lambda: self._begin(spec, tables, mode))
 
-    def _begin(self, spec: RunSpec, keys: dict[str, Any], tables: list[str], mode: Mode) -> None:
+    def _begin(self, spec: RunSpec, tables: list[str], mode: Mode) -> None:
         import wandb
 
+        place, keys = spec.place, spec.config["tracker"]
         try:
-            self._init(spec, keys, tables, mode)
+            self.run = wandb.init(
+                project=keys["project"],
+                group=f"{place.folder}@{place.identity}",
+                job_type=spec.config["profile"],
+                name=f"{place.folder}-{place.stem}",
+                id=f"{place.folder.replace('/', '-')}-{place.stem}"[-120:],
+                resume="allow" if mode == "online" else None,
+                tags=[*tables, *keys["tags"]],
+                config=spec.config,
+                dir=str(spec.work_folder),
+                mode=mode,
+                settings=wandb.Settings(
+                    silent=True, console="off", disable_git=True, init_timeout=INIT_S, finish_timeout=FINISH_S
+                ),
+            )
         except Exception:
             wandb.teardown()  # else the client holds this run's id as in use, and the next attempt fails
             raise
-
-    def _init(self, spec: RunSpec, keys: dict[str, Any], tables: list[str], mode: Mode) -> None:
-        import wandb
-
-        place = spec.place
-        self.run = wandb.init(
-            project=keys["project"],
-            group=f"{place.folder}@{place.identity}",
-            job_type=spec.config["profile"],
-            name=f"{place.folder}-{place.stem}",
-            id=f"{place.folder.replace('/', '-')}-{place.stem}"[-120:],
-            resume="allow" if mode == "online" else None,
-            tags=[*tables, *keys["tags"]],
-            config=spec.config,
-            dir=str(spec.work_folder),
-            mode=mode,
-            settings=wandb.Settings(
-                silent=True, console="off", disable_git=True, init_timeout=INIT_S, finish_timeout=FINISH_S
-            ),
-        )
         self.id = self.run.id
 
     def row(self, row: Row) -> None:

@@ -14,36 +14,27 @@ from typing import NoReturn
 
 from physml import files
 from physml.errors import PhysmlError
+from physml.execution.cost_probe import probe
 from physml.execution.progress import FileReporter
 from physml.execution.run import perform
 from physml.execution.run_spec import RunSpec
 
 
 def main(arguments: list[str]) -> int:
+    """SPEC.json makes a run, `SPEC.json --probe OUT.json` times a few steps of it; returns the exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    if "--probe" in arguments:
-        return _probe(arguments[0], Path(arguments[2]))
     options = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     spec = RunSpec.from_json(options["spec"])
     report = FileReporter(spec.work_folder / "progress.json")
     try:
+        if "--probe" in arguments:
+            files.write_json(Path(arguments[2]), probe(spec.config))
+            return 0
         made = perform(spec, report, force=options["force"], tables=options["tables"])
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return 0 if made["status"] == "finished" else 1
-
-
-def _probe(file: str, out: Path) -> int:
-    from physml.execution.cost_probe import probe
-
-    spec = RunSpec.from_json(json.loads(Path(file).read_text(encoding="utf-8"))["spec"])
-    try:
-        files.write_json(out, probe(spec.config))
-    except PhysmlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
 
 
 def as_process(arguments: list[str]) -> NoReturn:

@@ -1,4 +1,4 @@
-"""How many numbers a model learns."""
+"""The number of parameters that a model learns."""
 
 from torch import nn
 

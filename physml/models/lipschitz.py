@@ -110,7 +110,15 @@ class LipschitzRNN(nn.Module):
         return path.transpose(0, 1), (path[-1].clone(),)
 
     def _midpoint(self, push: Tensor, h: Tensor, to_half: Tensor, slope: Tensor, Wt: Tensor) -> Tensor:
-        """to_half: the transpose of I + dt/2 A. slope: that of dt A."""
+        """Midpoint steps (RK2).
+
+        Args:
+            push: the input's part of the force, (T, B, H).
+            h: the state, (B, H).
+            to_half: the transpose of I + dt/2 A.
+            slope: the transpose of dt A.
+            Wt: the transpose of W.
+        """
         dt, path = self.dt, []
         for p in push.unbind(0):
             half = torch.addmm(torch.tanh(torch.addmm(p, h, Wt)), h, to_half, beta=dt / 2)

@@ -189,7 +189,7 @@ class UnICORNN(nn.Module):
         return cast(list[_Oscillators], list(self.layers))
 
     def _skipped(self, k: int) -> int | None:
-        """Which path, counted from u = 0, the skip brings to the layer with index k."""
+        """The path, counted from u = 0, that the skip brings to the layer with index k."""
         return None if self.residual_skip is None or k < self.residual_skip else k - self.residual_skip
 
     def _project(self) -> Project:

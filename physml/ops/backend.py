@@ -150,7 +150,7 @@ class Op(Generic[R]):
         return fast if self._pays(fast, tensors) else safe
 
     def refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
-        """Why this backend can't compute this; None if it can."""
+        """The reason why this backend can't compute this; None if it can."""
         if plain is not None and self.at_hand.get(backend) is not self.at_hand["reference"]:
             return plain
         if backend in self.at_hand:

@@ -5,6 +5,7 @@ A curve is a gzipped CSV: a row per evaluation, numbers of 6 digits. It is a fil
 and seed.
 """
 
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -14,7 +15,7 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ import numpy as np
 from physml import files
 from physml.errors import MissingExtra, RecordError, suggest
 from physml.paths import display_path
-from physml.records.record import finite
-from physml.records.schema import Record
+from physml.records.record import finite, read, schema_of, write
+from physml.records.schema import SCHEMA, Record
 
 MOST = 150  # rows of a curve, of each kind of row
 PACKED = ".curves.csv.xz"
@@ -33,6 +34,8 @@ OWN = ".curve.csv.gz"
 
 Row = dict[str, Any]
 Table = tuple[list[str], list[dict[str, str]]]  # the names of the columns, and the rows
+Runs = dict[tuple[int, int], list[dict[str, str]]]  # rows by split and seed
+DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError)  # what a reader may raise
 
 
 def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
@@ -52,15 +55,10 @@ def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
 def read_array(record: Record, name: str) -> np.ndarray:
     """One array, flat, from the .npz file of a record. RecordError if it is missing or damaged."""
     path = _beside(record, record.get("arrays"), "arrays")
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if name not in arrays:
-                raise RecordError(f"{display_path(path)} has no array {name}. {suggest(name, arrays.files)}")
-            return np.asarray(arrays[name]).ravel()
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, RecordError):
-            raise
-        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
+    with _readable(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        if name not in arrays:
+            raise RecordError(f"{display_path(path)} has no array {name}. {suggest(name, arrays.files)}")
+        return np.asarray(arrays[name]).ravel()
 
 
 def _beside(record: Record, name: str | None, key: str) -> Path:
@@ -68,6 +66,15 @@ def _beside(record: Record, name: str | None, key: str) -> Path:
     if not name:
         raise RecordError(f"the record {display_path(Path(record['path']))} has no {key} file")
     return Path(record["path"]).parent / Path(name).name
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """A RecordError in place of what reading a file raises where it is missing, damaged or no such file."""
+    try:
+        yield
+    except (*DAMAGED, csv.Error, zlib.error, zipfile.BadZipFile) as error:
+        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
 # ---------------------------------------------------------------------------- reading a curve
@@ -81,10 +88,8 @@ def read_curve(record: Record, metric: str) -> tuple[np.ndarray, np.ndarray]:
     path, (heads, rows) = curve_of(record)
     if metric not in heads:
         raise RecordError(f"{display_path(path)} has no column {metric}. {suggest(metric, heads)}")
-    try:
+    with _readable(path):
         pairs = [(float(row["step"]), float(row[metric])) for row in rows if row[metric]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
     table = np.array([pair for pair in pairs if math.isfinite(pair[1])])
     if not len(table):
         raise RecordError(f"{display_path(path)} has no finite value of {metric}")
@@ -109,11 +114,9 @@ def packs(folder: Path, identity: str) -> list[Path]:
 
 def read_table(path: Path) -> Table:
     """A compressed CSV. RecordError if it is missing or damaged."""
-    try:
+    with _readable(path):
         reader = csv.DictReader(io.StringIO(_content(path).decode(), newline=""))
         return list(reader.fieldnames or ()), list(reader)
-    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
-        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
 def _content(path: Path) -> bytes:
@@ -137,10 +140,10 @@ def _lzma() -> Any:
 
 
 @lru_cache(maxsize=4)
-def _packed(path: Path, stamp: int) -> tuple[list[str], dict[tuple[int, int], list[dict[str, str]]]]:
+def _packed(path: Path, stamp: int) -> tuple[list[str], Runs]:
     """The curves of a pack by split and seed. stamp: when the file was last changed."""
     heads, rows = read_table(path)
-    runs: dict[tuple[int, int], list[dict[str, str]]] = {}
+    runs: Runs = {}
     try:
         for row in rows:
             runs.setdefault((int(row.pop("split")), int(row.pop("seed"))), []).append(row)
@@ -201,10 +204,8 @@ def _digits(value: Any) -> Any:
 def _rounded(path: Path) -> Table:
     """The curve of a run, its numbers to 6 digits. RecordError where something is no number."""
     heads, rows = read_table(path)
-    try:
+    with _readable(path):
         return heads, [{name: _number(text) for name, text in row.items()} for row in rows]
-    except (ValueError, TypeError, AttributeError) as error:
-        raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
 def _number(text: str) -> str:
@@ -234,7 +235,7 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
     if not own and len(old) == 1:
         return 0
     heads: dict[str, None] = {}
-    runs: dict[tuple[int, int], list[dict[str, str]]] = {}
+    runs: Runs = {}
     source: dict[tuple[int, int], Path] = {}
     for path in old:
         names, packed = _packed(path, path.stat().st_mtime_ns)
@@ -243,8 +244,7 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
             if runs.setdefault(at, rows) != rows:
                 raise RecordError(
                     f"{display_path(source[at])} and {display_path(path)} have different curves of "
-                    f"split {at[0]} "
-                    f"seed {at[1]}. Delete the file that is wrong."
+                    f"split {at[0]} seed {at[1]}. Delete the file that is wrong."
                 )
             source[at] = path
     before = {path: path.read_bytes() for path in own}
@@ -254,14 +254,9 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
         match = _NAME.fullmatch(path.name)
         assert match
         runs[int(match[2]), int(match[3])] = rows
-    content = _csv(
-        ["split", "seed", *heads],
-        [
-            {"split": split, "seed": seed, **row}
-            for (split, seed), rows in sorted(runs.items())
-            for row in rows
-        ],
-    )
+    ordered = sorted(runs.items())
+    joined = [{"split": str(a), "seed": str(b), **row} for (a, b), rows in ordered for row in rows]
+    content = _csv(["split", "seed", *heads], joined)
     made = folder / f"{identity}-{hashlib.sha256(content).hexdigest()[:8]}{PACKED}"
     compressed = _lzma().compress(content)
     files.write(made, lambda file: file.write(compressed))
@@ -274,12 +269,22 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
     return len(own)
 
 
-def thin_file(path: Path, selected: int | None) -> None:
-    """Bring a curve that an older physml wrote to the digits and rows of today."""
-    heads, rows = _rounded(path)
-    content = gzip.compress(_csv(heads, thinned(rows, selected)), mtime=0)
-    if content != path.read_bytes():
-        files.write(path, lambda file: file.write(content))
+def convert(path: Path) -> bool:
+    """Write a record of an older schema anew, and its curve; whether it was one.
+
+    The curve comes first, and the run's file last and whole: after a kill the same call goes on.
+    """
+    if schema_of(path) == SCHEMA:
+        return False
+    made = read(path)
+    if (name := made.get("curve")) and (curve := path.parent / Path(name).name).exists():
+        heads, rows = _rounded(curve)  # to the digits and rows of today
+        kept = thinned(rows, selected["step"] if (selected := made.get("selected")) else None)
+        content = gzip.compress(_csv(heads, kept), mtime=0)
+        if content != curve.read_bytes():
+            files.write(curve, lambda file: file.write(content))
+    write(path, made)
+    return True
 
 
 def own_path(record_path: Path) -> Path:

@@ -21,7 +21,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "fingerprint": ("data", "fingerprint"),
     **{f"selected_{key}": ("selected", key) for key in ("step", "epoch")},
     **{key: (key,) for key in ("n_steps", "n_epochs", "n_parameters", "n_parameters_printed")},
-    **{key: ("cost", key) for key in ("train_s", "eval_s", "ms_per_step", "peak_memory_mib")},
+    **{key: ("cost", key) for key in ("train_s", "cpu_s", "eval_s", "ms_per_step", "peak_memory_mib")},
     **{key: ("code", key) for key in ("commit", "dirty", "version")},
     **{key: ("machine", key) for key in ("device", "cpu", "torch")},
     **{key: (key,) for key in ("started", "ended")},

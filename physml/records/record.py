@@ -121,11 +121,8 @@ def _setting(path: Path, stamp: int) -> dict[str, Any]:
     """The content of a setting's file, checked against its name. stamp: when the file was last changed."""
     content = _json(path)
     identity, _, digest = path.name.removesuffix(SETTING).partition("-")
-    if (
-        not isinstance(content, dict)
-        or schema.too_deep(content)
-        or not isinstance(content.get("config"), dict)
-    ):
+    sound = isinstance(content, dict) and not schema.too_deep(content)
+    if not sound or not isinstance(content.get("config"), dict):
         raise RecordError(f"{display_path(path)} is not a setting of physml. Put the right file there.")
     if content.get("identity") != identity or _digest(content) != digest:
         raise RecordError(
@@ -168,7 +165,7 @@ def setting_path(folder: Path, identity: str, digest: str) -> Path:
 
 
 def split(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What goes to the setting's file, and what to the run's, which names the other by its hash."""
+    """The content of the setting's file, and of the run's, which names the other by its hash."""
     config, data = dict(record["config"]), record.get("data")
     for key in ("split", "seed"):
         config.pop(key, None)

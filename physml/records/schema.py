@@ -1,6 +1,7 @@
 """The schema of a record: keys and types, the check of a file's content, the step from the older schema."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, Required, TypedDict, get_args, get_origin, get_type_hints
 
@@ -102,8 +103,6 @@ class Record(TypedDict, total=False):
     path: str  # of the run's file; not written
 
 
-REQUIRED = tuple(sorted(Record.__required_keys__, key=list(get_type_hints(Record)).index))
-
 # What all runs of a setting have in common: written once, to the file of the setting. Of `config` all but the
 # seed and the split, of `data` all but the sizes, which may differ from split to split.
 SHARED = (
@@ -113,10 +112,13 @@ SHARED = (
 
 
 def problem(content: Any) -> str | None:
-    """What is wrong with the content of a record, in a few words; None if it is sound."""
+    """The first fault in the content of a record, in a few words; None if it is sound."""
     if too_deep(content):
         return f"it is nested more than {DEEPEST} levels deep"
-    return _mismatch(content, Record, "")
+    if (fault := _check_of(Record)(content)) is None:
+        return None
+    where, text = fault
+    return f"its {'.'.join(where)} {text}" if where else f"it {text}"
 
 
 def too_deep(content: Any) -> bool:
@@ -130,56 +132,62 @@ def too_deep(content: Any) -> bool:
     return bool(level)
 
 
-def _mismatch(value: Any, kind: Any, where: str) -> str | None:
-    """The first place in which a JSON value is not of a kind, an annotation of this file."""
+Fault = tuple[tuple[str, ...], str]  # the keys that lead to a value, and what is wrong with it
+Check = Callable[[Any], Fault | None]
+_NAMES: dict[type, str] = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
+_NAMES |= {dict: "a mapping", list: "a list"}
+
+
+@cache
+def _check_of(kind: Any) -> Check:
+    """The check of a JSON value against an annotation of this file."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
-        return None
-    if origin in (Required, NotRequired):
-        return _mismatch(value, inner[0], where)
+        return lambda value: None
     if origin is UnionType:
-        found = [_mismatch(value, one, where) for one in inner if one is not NoneType or value is None]
-        return None if None in found else found[0]
+        checks = [_check_of(one) for one in inner if one is not NoneType]
+        return partial(_check_union, checks=checks, optional=NoneType in inner)
     if origin is Literal:
-        return None if value in inner else f"its {where} is {_short(value)}, not one of {', '.join(inner)}"
-    if origin is dict or hasattr(kind, "__required_keys__"):
-        if not isinstance(value, dict):
-            return _wrong(value, "a mapping", where)
-        if inner and inner[1] is Any:
-            return None
-        hints = dict.fromkeys(value, inner[1]) if inner else _HINTS[kind]
-        missing = (
-            [] if inner else [key for key in hints if key in kind.__required_keys__ and key not in value]
-        )
-        if missing:
-            return f"{f'its {where}' if where else 'it'} has no {', '.join(missing)}"
-        each = (
-            (value[key], hint, f"{where}.{key}" if where else key)
-            for key, hint in hints.items()
-            if key in value
-        )
-    elif origin is list:
-        if not isinstance(value, list):
-            return _wrong(value, "a list", where)
-        each = ((one, inner[0], f"{where}.{i}") for i, one in enumerate(value))
-    else:
-        kinds = (float, int) if kind is float else kind
-        sound = isinstance(value, kinds) and (kind is bool or not isinstance(value, bool))
-        return None if sound else _wrong(value, _NAMES[kind], where)
-    return next((said for one in each if (said := _mismatch(*one))), None)
+        names = ", ".join(inner)
+        return lambda value: None if value in inner else ((), f"is {_short(value)}, not one of {names}")
+    if origin is list:
+        each = _check_of(inner[0])
+        return lambda value: _wrong(value, list) or _first((str(i), v, each) for i, v in enumerate(value))
+    if origin is dict:
+        of_values = _check_of(inner[1])
+        return lambda value: _wrong(value, dict) or _first((k, v, of_values) for k, v in value.items())
+    if hasattr(kind, "__required_keys__"):
+        hints = {key: _check_of(hint) for key, hint in get_type_hints(kind).items()}
+        return partial(_check_keys, hints=hints, required=[k for k in hints if k in kind.__required_keys__])
+    return partial(_wrong, kind=kind)
 
 
-_NAMES = {float: "a number", int: "a whole number", str: "a text", bool: "true or false", NoneType: "null"}
-_HINTS = {
-    kind: get_type_hints(kind, include_extras=False)
-    for kind in (Record, Metrics, Selected, Cost, Data, DataFile, Code)
-}
+def _check_union(value: Any, checks: list[Check], optional: bool) -> Fault | None:
+    found = [] if value is None and optional else [check(value) for check in checks]
+    return found[0] if found and None not in found else None
 
 
-def _wrong(value: Any, wanted: str, where: str) -> str:
-    return (
-        f"its {where} is {_short(value)}, not {wanted}" if where else f"it is {_short(value)}, not {wanted}"
-    )
+def _check_keys(value: Any, hints: dict[str, Check], required: list[str]) -> Fault | None:
+    if fault := _wrong(value, dict):
+        return fault
+    if missing := [key for key in required if key not in value]:
+        return (), f"has no {', '.join(missing)}"
+    return _first((key, value[key], check) for key, check in hints.items() if key in value)
+
+
+def _first(values: Iterable[tuple[str, Any, Check]]) -> Fault | None:
+    """The first fault among the values of a mapping or list."""
+    for key, value, check in values:
+        if fault := check(value):
+            return (key, *fault[0]), fault[1]
+    return None
+
+
+def _wrong(value: Any, kind: type) -> Fault | None:
+    sound = isinstance(value, (float, int) if kind is float else kind)
+    if sound and (kind is bool or not isinstance(value, bool)):
+        return None
+    return (), f"is {_short(value)}, not {_NAMES[kind]}"
 
 
 def _short(value: Any) -> str:

@@ -32,7 +32,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class References:
-    """What trivial predictions score on the same data: lines of a name and a score for each column."""
+    """Scores of trivial predictions on the same data: lines of a name and a score for each column."""
 
     columns: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
@@ -50,12 +50,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A table in words.
+    """The text of a table, ready for each output format.
 
-    heads: of each grid. folded: which of them stand above each other on a narrow terminal; none: never.
-    tex_heads: heads for LaTeX, with the place of their column in a line. reasons: those too long for a cell.
-    claim: its text, then each comparison. sections: tables of another form. facts: what stands below.
-    values: heads and lines of the CSV file; None where nothing can stand.
+    Args:
+        heads: column heads of each grid.
+        tex_heads: column heads for LaTeX, each with the index of its column in a line.
+        facts: lines printed below the table.
+        values: heads and lines of the CSV file; None in a cell without a value.
+        folded: pairs of columns that are stacked on a narrow terminal; empty: none.
+        reasons: reasons that are too long for a cell.
+        claim: the text of the claim, then each comparison.
+        sections: further tables of another form, below the claim and the references.
     """
 
     id: str

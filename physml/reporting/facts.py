@@ -9,7 +9,7 @@ from physml.records.schema import Record
 
 @dataclass(frozen=True)
 class Facts:
-    """Where the numbers come from: what stands below the table. Each a sorted list of what occurs."""
+    """The provenance printed below the table. Each field is a sorted list of the values that occur."""
 
     commits: tuple[str, ...] = ()
     dirty: int = 0  # how many runs were made on uncommitted code

@@ -20,7 +20,7 @@ from physml.reporting.table_spec import Run, experiments_of
 
 @dataclass(frozen=True)
 class Curve:
-    """What is drawn of one series, and its state. Which fields are filled depends on the figure's kind.
+    """The drawn data of one series, and its state. The kind of the figure decides which fields are filled.
 
     curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). points: the same,
     x the settings, low and high one standard deviation from the mean. Where a short
@@ -61,7 +61,7 @@ def collect(
     *,
     blocked: Mapping[str, str] | None = None,
 ) -> Figure:
-    """What is known of each curve. Arguments as in `table.collect`; each record has the `path` of its file.
+    """The curves, from records. Arguments as in `table.collect`; each record has the `path` of its file.
 
     Reads the curve and array files beside the records. A damaged one is the state of its curve.
     """

@@ -1,4 +1,4 @@
-"""What a config of conf/figure says. `figure` adds what records know, `picture` draws it. No torch, no hydra.
+"""The spec of a figure, from conf/figure. `figure` adds records, `plot` draws. No torch, no hydra.
 
 Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
 of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `ranks`

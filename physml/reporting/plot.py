@@ -132,7 +132,7 @@ def histogram_edges(values: np.ndarray, spec: FigureSpec) -> np.ndarray:
 
 
 def legend_label(curve: Curve) -> str:
-    """What the legend says of a curve that is drawn: over how many runs, and that its budget is short."""
+    """The legend entry of a drawn curve: its number of runs, and whether its budget is short."""
     if not curve.wanted:
         return curve.label
     whole = curve.done == curve.wanted and curve.state.word != "running"

@@ -107,7 +107,7 @@ def number(record: Record, column: Column) -> float | None:
 
 
 def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
-    """Why finished runs may not be held against the paper."""
+    """The reason why finished runs may not be compared with the paper, or None."""
     name = column.metric.partition("/")[2]
     for record in runs.finished.values():
         data = record.get("data") or {}

@@ -30,9 +30,11 @@ Reads = Literal["value", "use", "range", "distribution"]
 class SettingColumn:
     """One kind of setting.
 
-    setting: where ours stands in a config, as `model.dt`, or `model.dt.1` of a list; a row or cell may say
-    another. reads: its value; `use`, YES where it is set and NO where it is null or false; of searches its
-    range, or the distribution that it is drawn from.
+    Args:
+        setting: key of our value in a config, as `model.dt`, or `model.dt.1` of a list; a row or cell may
+            override it.
+        reads: `value`; `use`, YES where the key is set and NO where it is null or false; `range` of a search,
+            or `distribution` that it is drawn from.
     """
 
     key: str
@@ -47,9 +49,15 @@ class SettingColumn:
 
 @dataclass(frozen=True)
 class SettingCell:
-    """printed: as in the paper, as text: digits count. code: what the official code has, where it differs
-    from the paper or the paper prints nothing. differs: why ours is another. By default `experiment` and
-    `setting` are those of the row."""
+    """One setting of a row, as the paper prints it.
+
+    Args:
+        printed: the value in the paper, as text, since its digits count.
+        code: the value in the official code, if it differs from the paper or the paper prints nothing.
+        experiment: by default that of the row.
+        setting: by default that of the row, else of the column.
+        differs: the reason why our value differs.
+    """
 
     printed: str | None = None
     code: str | None = None
@@ -84,7 +92,7 @@ class SettingsSpec:
             if not names:
                 raise ConfigError(f"a table needs at least one {what}; got none.")
             if twice := [n for n in names if names.count(n) > 1]:
-                raise ConfigError(f"the {what} {twice[0]} stands there twice.")
+                raise ConfigError(f"the {what} {twice[0]} appears twice.")
         for row in self.rows:
             for key in row.cells:
                 if key not in keys:
@@ -191,7 +199,7 @@ class Files:
         return list(dict.fromkeys(found))
 
     def space(self, search: str, key: str) -> Any:
-        """What a search draws a setting from; None if it leaves it alone."""
+        """The space that a search draws a setting from; None if the search does not change it."""
         return studies.search_of(self.ids[search], self.conf).space.get(key)
 
 
@@ -199,7 +207,7 @@ _ABSENT = object()
 
 
 def _at(node: Any, path: list[str]) -> Any:
-    """What stands at a path in nested mappings and lists."""
+    """The value at a path in nested mappings and lists."""
     for part in path:
         if isinstance(node, dict) and part in node:
             node = node[part]
@@ -281,7 +289,7 @@ def value_text(value: Any) -> str:
 
 
 def _state(cell: SettingCell, ours: str, kind: str | None) -> State:
-    """How ours stands to the paper, or where that prints nothing to the official code."""
+    """The state of our setting against the paper or, if that prints nothing, against the official code."""
     as_code = cell.code is not None and compare(cell.code, ours) in ("same", "rounded")
     if cell.printed is None:
         beside = f"{'as' if as_code else 'other than'} in the official code"
@@ -322,7 +330,7 @@ def _number(text: str) -> Decimal | None:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands in [low, high] or {a, b}; nothing if it is neither."""
+    """The parts of [low, high] or {a, b}; none for other text."""
     match = re.fullmatch(r"\[(.+)\]|\{(.+)\}", text.strip())
     return [part.strip() for part in (match[1] or match[2]).split(",")] if match else []
 

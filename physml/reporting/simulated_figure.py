@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def simulate(spec: FigureSpec, panel: Panel, series: Series) -> Arrays:
-    """What is drawn of one series: x, y, with low and high where there are seeds; or values.
+    """The drawn arrays of one series: x and y, with low and high if there are seeds; or values.
 
     ConfigError where the function can't be called so, or returns something else; whatever it raises.
     """

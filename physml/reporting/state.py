@@ -1,4 +1,4 @@
-"""How a cell, a curve or a setting stands: one word, and what belongs to it."""
+"""The state of a cell, a curve or a setting: one word, with details."""
 
 from dataclasses import dataclass
 

@@ -80,12 +80,15 @@ def collect(
     yours: Sequence[Record] = (),
     blocked: Mapping[str, str] | None = None,
 ) -> Table:
-    """What the records say about a table.
+    """The rows and cells of a table, from its records.
 
-    identities: experiment -> the identity that its runs must have now, None if it can't be composed.
-    records: of any experiments; one counts if its identity is the wanted one and its split and seed are
-    wanted. running: the runs (experiment, split, seed) that a process works on. yours: records shown on
-    lines of their own. blocked: experiment -> why it can't be run here (missing data, missing extra).
+    Args:
+        spec: The table.
+        identities: experiment -> the identity that its runs must have now, None if it can't be composed.
+        records: Of any experiments; one counts if identity, split and seed are the wanted ones.
+        running: The runs (experiment, split, seed) that a process works on.
+        yours: Records shown on lines of their own.
+        blocked: experiment -> the reason why it can't be run here (missing data, missing extra).
     """
     records = list(records)
     blocked = blocked or {}
@@ -229,9 +232,19 @@ def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, 
     return min(gains, key=lambda named: named[1].mean) if gains else None
 
 
+def outcomes(table: Table) -> Counter[str]:
+    """How many cells have which outcome: those with a published number, and those that can't be trained."""
+    words: Counter[str] = Counter()
+    for result in table.cells:
+        state = result.state
+        if result.wanted and (result.published is not None or state.word == "blocked"):
+            whole = str(state) if state.word == "not comparable" else state.word
+            words[whole.partition(" (")[0]] += 1
+    return words
+
+
 def table_state(table: Table) -> str:
-    """One line for a list of tables: how many runs are there, and the states of cells that have a published
-    number or can't be trained."""
+    """One line for a list of tables: how many runs are there, and the outcomes."""
     wanted = len(table.spec.runs)
     per: dict[str, int] = {}
     for row in table.spec.rows:
@@ -240,10 +253,5 @@ def table_state(table: Table) -> str:
             if cell.experiment:
                 done = next(c.done for c in table.column(column.key) if c.row == row.label)
                 per[cell.experiment] = max(per.get(cell.experiment, 0), done)
-    words: Counter[str] = Counter()
-    for result in table.cells:
-        state = result.state
-        if result.wanted and (result.published is not None or state.word == "blocked"):
-            words[str(state) if state.word == "not comparable" else state.word] += 1
-    counts = ", ".join(f"{count} {word}" for word, count in words.items())
+    counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
     return f"{sum(per.values())}/{wanted} runs" + (f"; {counts}" if counts else "")

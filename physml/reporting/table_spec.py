@@ -1,4 +1,4 @@
-"""What `conf/table/<id>.yaml` says: rows, their experiments and the published numbers. No torch, no hydra."""
+"""The spec of a table, `conf/table/<id>.yaml`: rows, experiments, published numbers. No torch, no hydra."""
 
 import dataclasses
 import math
@@ -98,7 +98,7 @@ class Tie:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper concludes from the table, in words and as comparisons of rows."""
+    """The conclusion of the paper from the table, in words and as comparisons of rows."""
 
     text: str
     column: str | None = None  # for orders and ties that name none
@@ -127,7 +127,7 @@ class TableSpec:
             if not names:
                 raise ConfigError(f"a table needs at least one {what}; got none.")
             if twice := [n for n in names if names.count(n) > 1]:
-                raise ConfigError(f"the {what} {twice[0]} stands there twice.")
+                raise ConfigError(f"the {what} {twice[0]} appears twice.")
         for what, numbers in (("seeds", self.seeds), ("splits", self.splits)):
             if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
                 raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")

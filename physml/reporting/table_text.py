@@ -84,8 +84,8 @@ def document(table: Table) -> Document:
 
 
 def decimals(table: Table, column: Column) -> int:
-    """How many digits after the point: two of the smallest spread, but not fewer than the paper prints in
-    this column (or in this unit), and at most two more."""
+    """The digits after the point: two of the smallest spread, but not fewer than the paper prints in this
+    column (or in this unit), and at most two more."""
     if column.decimals is not None:
         return column.decimals
     alike = [c.key for c in table.spec.columns if c.unit == column.unit]

@@ -9,6 +9,7 @@ Gradient Gating, ICLR 2023, https://arxiv.org/abs/2210.00513, Figures 2, 4 and 9
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,8 +91,9 @@ def energy(
     with _drawn_from(seed):
         x = torch.rand(rows * columns, width, dtype=torch.float64)
         layer = COUPLINGS[coupling](width, width)
-        network = _network(model, layer, n_layers, activation, shared_weights, numbers).double()
-        found = [MEASURES[measure](state, edges).item() for state in _states(network, x, edges)]
+        around = {"activation": activation, "shared_weights": shared_weights, **numbers}
+        states = _states(model, layer, n_layers, x, edges, **around)
+        found = [MEASURES[measure](state, edges).item() for state in states]
     return {"x": np.arange(1.0, n_layers + 1), "y": np.array(found)}
 
 
@@ -122,21 +124,13 @@ class _Plain(nn.Module):
             yield (x,)
 
 
-def _network(
-    model: str,
-    coupling: nn.Module,
-    n_layers: int,
-    activation: str,
-    shared_weights: bool,
-    numbers: dict[str, float],
-) -> nn.Module:
+def _states(
+    model: str, layer: nn.Module, n_layers: int, x: Tensor, edge_index: Tensor, **arguments: Any
+) -> list[Tensor]:
+    """The features after each layer."""
     kinds = {"plain": _Plain, "graphcon": GraphCON, "g2": GradientGating}
-    return kinds[model](coupling, n_layers, activation=activation, shared_weights=shared_weights, **numbers)
-
-
-def _states(network: nn.Module, x: Tensor, edge_index: Tensor) -> Iterator[Tensor]:
-    for state, *_ in network.steps(x, edge_index):  # type: ignore[operator]
-        yield state
+    network = kinds[model](layer, n_layers, **arguments).double()
+    return [state for state, *_ in network.steps(x, edge_index)]
 
 
 # --- a molecule whose atoms move
@@ -200,8 +194,15 @@ def moving(
         raise InputError(f"atom must be one of {len(start)}, from 0; got {atom}.")
     if part == ("bonds" if atom is not None else "path"):
         raise InputError(f"part 'path' needs an atom, and 'bonds' takes none; got {atom} for {part!r}.")
-    numbers = {"dt": dt, "gamma": gamma, "alpha": alpha}
-    path = _path(torch.from_numpy(start), bonds, t, activation, shared_weights, weights, numbers)
+    if t < 0:
+        raise InputError(f"t must be a number of layers, 0 or more; got {t}.")
+    around = {"activation": activation, "shared_weights": shared_weights, "dt": dt, "gamma": gamma}
+    states = [torch.from_numpy(start)]
+    with _drawn_from(weights):
+        if t:
+            layer = GraphConvolution(2, 2)
+            states += _states("graphcon", layer, t, states[0], bonds, alpha=alpha, **around)
+    path = torch.stack(states).numpy()  # (t + 1, V, 2)
     if part == "path":
         return {"x": np.arange(t + 1.0), "y": path[:, atom, 0]}
     at = path[-1]
@@ -211,27 +212,6 @@ def moving(
     ends = at[bonds.numpy()[:, bonds[0] < bonds[1]].T]  # (E / 2, 2, 2)
     lines = np.concatenate([ends, np.full((len(ends), 1, 2), np.nan)], 1).reshape(-1, 2)
     return {"x": lines[:, 0], "y": lines[:, 1]}
-
-
-def _path(
-    x: Tensor,
-    bonds: Tensor,
-    t: int,
-    activation: str,
-    shared_weights: bool,
-    seed: int,
-    numbers: dict[str, float],
-) -> np.ndarray:
-    """X^0 to X^t, (t + 1, V, 2)."""
-    if t < 0:
-        raise InputError(f"t must be a number of layers, 0 or more; got {t}.")
-    path = [x]
-    with _drawn_from(seed):
-        if t:
-            layer = GraphConvolution(2, 2)
-            network = _network("graphcon", layer, t, activation, shared_weights, numbers).double()
-            path += list(_states(network, x, bonds))
-    return torch.stack(path).numpy()
 
 
 # --- targets of regression

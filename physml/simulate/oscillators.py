@@ -36,19 +36,15 @@ def signal(
     t = dt * np.arange(1, round(horizon / dt) + 1)
     if frequency is not None:
         return np.stack([t, np.cos(frequency * t)], 1)[None]
-    times, values = _steps(steps)
-    # Without the half step, rounding of n dt would decide on which side of a jump a time lies.
-    at = np.searchsorted(times, t + dt / 2, side="right")
-    return np.stack([t, np.concatenate([[0.0], values])[at]], 1)[None]
-
-
-def _steps(steps: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     table = np.asarray(steps, float)
     if table.ndim != 2 or table.shape[1] != 2 or not (np.diff(table[:, 0]) > 0).all():
         raise InputError(
             f"steps must be pairs of a time and a value, with rising times; got {table.tolist()}."
         )
-    return table[:, 0], table[:, 1]
+    times, values = table.T
+    # Without the half step, rounding of n dt would decide on which side of a jump a time lies.
+    at = np.searchsorted(times, t + dt / 2, side="right")
+    return np.stack([t, np.concatenate([[0.0], values])[at]], 1)[None]
 
 
 def response(

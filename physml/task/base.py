@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Generator, Tensor
 
 from physml.config.class_source import OWN_PACKAGES, data_sha256, own_file
 from physml.data.cache import Generated
 from physml.data.datasets import OWN_FILE, UNDECLARED, DataSet, kind_of
+from physml.data.splits import Part
 from physml.data.store import Store
 from physml.errors import InputError
 from physml.task.batch import Batch
 
-Part = Literal["train", "valid", "test"]
+Readout = Literal["last", "every", "node", "graph"]
+Better = dict[str, Literal["lower", "higher"]]  # of each metric
 Sums = dict[str, float]
 Metrics = dict[str, float]
 
@@ -28,9 +31,9 @@ class Task(ABC):
     """
 
     version: ClassVar[int] = 1  # raised when old and new scores stop being comparable
-    readout: ClassVar[Literal["last", "every", "node", "graph"]]
+    readout: ClassVar[Readout]
     metric: ClassVar[str]  # the metric that selection and search look at
-    better: ClassVar[dict[str, Literal["lower", "higher"]]]  # every metric of `finish`
+    better: ClassVar[Better]  # every metric of `finish`
     scoring: ClassVar[dict[str, str]] = {}  # metric -> protocol, where a metric has another than the run
     tokens: ClassVar[bool] = False  # inputs are ids below d_in, for an embedding
     n_splits: ClassVar[int] = 1
@@ -39,21 +42,29 @@ class Task(ABC):
     perturbations: tuple[str, ...] = ()  # names of disturbances of test, scored once after training
     vectors: Tensor | None = None  # (d_in, width), vectors of ids known before training, such as GloVe
 
+    _facts: dict[str, Any]
     protocol: str  # the conventions of data and selection: official, paper or clean
     d_in: int
     d_out: int
+    sizes: dict[str, int]  # items of each part
 
     @abstractmethod
     def load(self, store: Store, split: int) -> None:
         """Read or generate the data of one split. Called once, before anything below."""
 
-    @abstractmethod
     def steps_per_epoch(self, size: int) -> int:
-        """How many batches `batches("train", size, ...)` gives."""
+        """How many batches `batches("train", size, ...)` gives. Default: each item is used once."""
+        return -(-self.sizes["train"] // size)
 
     @abstractmethod
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
         """One pass over a part. `rng` orders (or draws) the training batches: same rng, same batches."""
+
+    def selections(self, part: Part, size: int, rng: Generator | None) -> Iterator[Tensor]:
+        """Positions (B,) of the items of each batch: shuffled in train, else in order; all are used."""
+        n = self.sizes[part]
+        order = torch.arange(n) if rng is None or part != "train" else torch.randperm(n, generator=rng)
+        yield from order.split(size)
 
     def perturb(self, batch: Batch, name: str, rng: Generator) -> Batch:
         """A batch of test with its input disturbed in the way `name`, one of `perturbations`.
@@ -86,9 +97,12 @@ class Task(ABC):
     def references(self) -> dict[str, Metrics]:
         """Trivial references: name -> metrics on the test part, fitted on train only."""
 
-    @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """For the record: version, sizes of the parts, sha256 of files, fingerprint of generated data."""
+        """For the record: version, sizes of the parts, sha256 of files, fingerprint of generated data.
+
+        Default: `_facts`, which `load` has set.
+        """
+        return self._facts
 
     def data_facts(self, store: Store) -> dict[str, Any]:
         """The part of `facts` about data sets read from `store`: their files, and how far they are verified.
@@ -100,9 +114,7 @@ class Task(ABC):
         return {
             "version": self.version,
             "sizes": dict(getattr(self, "sizes", {})),
-            "sha256": {name: one["sha256"] for name, one in used.items()},
-            "verified": {name: one["verified"] for name, one in used.items()},
-            "kind": kind_of(used.values()),
+            **files_facts(used),
             "readers": {dataset.name: dataset.version for dataset in self.datasets},
             "fingerprint": None,
         }
@@ -142,15 +154,13 @@ class Task(ABC):
             own[Path(inspect.getfile(type(self))).name] = {"sha256": "", "verified": UNDECLARED}
         if not own:
             return facts
-        known = {name: {"verified": how} for name, how in facts.get("verified", {}).items()}
+        hashes = {name: one["sha256"] for name, one in own.items() if one["sha256"]}
+        known: dict[str, str] = facts.get("verified", {})
         return {
             **facts,
-            "sha256": {
-                **facts.get("sha256", {}),
-                **{name: one["sha256"] for name, one in own.items() if one["sha256"]},
-            },
-            "verified": {**facts.get("verified", {}), **{name: one["verified"] for name, one in own.items()}},
-            "kind": kind_of([*known.values(), *own.values()]),
+            "sha256": {**facts.get("sha256", {}), **hashes},
+            "verified": {**known, **{name: one["verified"] for name, one in own.items()}},
+            "kind": kind_of([*({"verified": how} for how in known.values()), *own.values()]),
         }
 
     def sources(self) -> Sequence[Generated]:
@@ -170,3 +180,12 @@ class Task(ABC):
             outputs: the output of the network for each batch of a part, with the batch.
         """
         return {}
+
+
+def files_facts(used: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The part of `facts` about files {name: {"sha256", "verified"}}: hashes, and how far they are known."""
+    return {
+        "sha256": {name: one["sha256"] for name, one in used.items()},
+        "verified": {name: one["verified"] for name, one in used.items()},
+        "kind": kind_of(used.values()),
+    }

@@ -5,7 +5,6 @@ features, O outputs.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from torch import Generator, Tensor
 
 from physml.check import positive
 from physml.data.datasets import Arrays
+from physml.data.splits import parted
 from physml.data.store import Store
 from physml.errors import DataError
 from physml.task.base import Part, Task
@@ -92,14 +92,9 @@ class ManyGraphs(Task):
         self._x, self._target = self._x.to(device), self._target.to(device)
         self._edges = self._edges.to(device)
 
-    def steps_per_epoch(self, size: int) -> int:
-        return -(-self.sizes["train"] // size)
-
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
         positive("size", size)
-        n = self.sizes[part]
-        order = torch.arange(n) if rng is None or part != "train" else torch.randperm(n, generator=rng)
-        for index in order.split(size):
+        for index in self.selections(part, size, rng):
             yield self.joined(self._graphs[part][index], index)
 
     def joined(self, graphs: Tensor, index: Tensor | None = None) -> Batch:
@@ -117,12 +112,8 @@ class ManyGraphs(Task):
             batch=torch.repeat_interleave(torch.arange(len(graphs)), n_nodes).to(device),
         )
 
-    def facts(self) -> dict[str, Any]:
-        return self._facts
-
 
 def parts_in_order(n_graphs: np.ndarray) -> dict[Part, np.ndarray]:
     """The first graphs train, the next ones validate, the rest tests: numbers (3,) -> graphs of each part."""
-    ends = np.cumsum(n_graphs)
-    train, valid, test = np.split(np.arange(ends[-1]), ends[:-1])
-    return {"train": train, "valid": valid, "test": test}
+    n_train, n_valid, n_test = n_graphs.tolist()
+    return parted(np.arange(n_train + n_valid + n_test), n_train, n_valid)

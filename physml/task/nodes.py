@@ -4,7 +4,7 @@ Axes: N nodes, E edge rows, D features, C classes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,10 +12,13 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.check import has_shape, positive
+from physml.data import graphs
+from physml.data.datasets import Arrays
 from physml.data.store import Store
 from physml.errors import DataError
-from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
+from physml.task.classes import Classes
 from physml.task.trivial import score_reference
 
 RIDGE = 1.0  # weight of the squared map in the linear reference
@@ -27,7 +30,7 @@ class OneGraph(Task):
     A subclass sets `d_out` and `protocol`, and calls `place` in `load`.
     """
 
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "node"
+    readout: ClassVar[Readout] = "node"
 
     def place(
         self,
@@ -55,6 +58,13 @@ class OneGraph(Task):
         self.check_targets()
         self._facts = {**self.data_facts(store), "n_nodes": len(y), "n_edges": edge_index.shape[1]}
 
+    def place_published(self, arrays: Arrays, k: int, edges: str, store: Store) -> None:
+        """Take a graph with its k-th published split; edges "stored", or "undirected", each once."""
+        there = arrays["edge_index"]
+        edge_index = graphs.undirected(there) if edges == "undirected" else there
+        x, split = graphs.dense_features(arrays), graphs.fixed_split(arrays, k)
+        self.place(x, edge_index, arrays["y"], split, store)
+
     def check_targets(self) -> None:
         """DataError where the targets of some part can't be right. Called when all are placed."""
 
@@ -69,9 +79,6 @@ class OneGraph(Task):
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
         positive("size", size)
         yield Batch(input=self._x, target=self._y, index=self._nodes[part], edge_index=self._edge_index)
-
-    def facts(self) -> dict[str, Any]:
-        return self._facts
 
     def ridge(self, target: Tensor) -> Tensor:
         """The output of a linear map of the features for every node, fitted to `target` on train.
@@ -88,24 +95,17 @@ class OneGraph(Task):
         return (x - center) @ (there.T @ weight) + mean
 
 
-class NodeClasses(OneGraph):
+class NodeClasses(Classes, OneGraph):
     r"""One class for each node.
 
-    Loss: cross entropy of the C logits. Metrics: accuracy (a fraction) and cross_entropy (nats). And
-    noisy_cross_entropy, of valid alone: that of the outputs of the training step, so with dropout, and with
-    the weights before the step; official code that makes one forward pass per epoch selects by it.
+    Loss and metrics are those of `Classes`, over the nodes of a part. And noisy_cross_entropy, of valid
+    alone: that of the outputs of the training step, so with dropout, and with the weights before the step;
+    official code that makes one forward pass per epoch selects by it.
 
     Shapes: input (N, D), edge_index (2, E), target (N,) int64; output (N, C).
     """
 
-    metric: ClassVar[str] = "accuracy"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
-        "accuracy": "higher",
-        "cross_entropy": "lower",
-        "noisy_cross_entropy": "lower",
-    }
-
-    n_classes: int
+    better: ClassVar[Better] = {**Classes.better, "noisy_cross_entropy": "lower"}
 
     def check_targets(self) -> None:
         for part, nodes in self._nodes.items():
@@ -116,22 +116,9 @@ class NodeClasses(OneGraph):
                     f"{self.n_classes - 1}; got {label.min().item()} to {label.max().item()}."
                 )
 
-    def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        has_shape("output", output, (len(batch.target), self.n_classes))
-        return F.cross_entropy(output[batch.index], batch.target[batch.index])
-
-    def score(self, output: Tensor, batch: Batch) -> Sums:
-        has_shape("output", output, (len(batch.target), self.n_classes))
-        logits, label = output.detach()[batch.index].double(), batch.target[batch.index]
-        nats = F.cross_entropy(logits, label, reduction="sum").item()
-        right = (logits.argmax(1) == label).sum().item()
-        return {"right_n": right, "cross_entropy_sum": nats, "n": len(label)}
-
-    def finish(self, sums: Sums) -> Metrics:
-        return {
-            "accuracy": sums["right_n"] / sums["n"],
-            "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
-        }
+    def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits, label = super().judged(output, batch)
+        return logits[batch.index], label[batch.index]
 
     def train_step_metrics(self, output: Tensor, batch: Batch) -> Metrics:
         nodes = self._nodes["valid"]
@@ -167,11 +154,7 @@ class NodeValues(OneGraph):
     """
 
     metric: ClassVar[str] = "nmse"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {
-        "nmse": "lower",
-        "nmse_variance": "lower",
-        "mse": "lower",
-    }
+    better: ClassVar[Better] = {"nmse": "lower", "nmse_variance": "lower", "mse": "lower"}
 
     d_out: int = 1
 

@@ -3,9 +3,9 @@
 Axes: N items, B batch, T time, D features, C classes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from physml.check import has_shape, positive
 from physml.data.store import Store
 from physml.errors import DataError, InputError
-from physml.task.base import Metrics, Part, Sums, Task
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
+from physml.task.classes import Classes
 from physml.task.trivial import score_reference
 
 # Inputs (N, T, D), or ids (N, T); targets (N,); and the true lengths (N,) of padded sequences.
@@ -29,7 +30,7 @@ class InMemory(Task):
     which makes network inputs of what is stored, and `selections`, which says what the batches are made of.
     """
 
-    readout: ClassVar[Literal["last", "every", "node", "graph"]] = "last"
+    readout: ClassVar[Readout] = "last"
 
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         """Take the data of one split; DataError where they cannot be right."""
@@ -54,25 +55,18 @@ class InMemory(Task):
             for part, items in self._items.items()
         }
 
-    def steps_per_epoch(self, size: int) -> int:
-        return -(-self.sizes["train"] // size)
-
-    def selections(self, part: Part, size: int, rng: Generator | None) -> Iterator[Tensor]:
-        """Positions (B,) of the items of each batch: shuffled in train, else in order; all are used."""
-        n = self.sizes[part]
-        order = torch.arange(n) if rng is None or part != "train" else torch.randperm(n, generator=rng)
-        yield from order.split(size)
-
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
+        """As `Task.batches` says; none of a part that is not there, as where no item is held out."""
         positive("size", size)
+        if part not in self.sizes:
+            return
         x, y, lengths = self._items[part]
         for index in self.selections(part, size, rng):
             index = index.to(x.device)
             input, n = x[index], None if lengths is None else lengths[index]
             if n is not None:
                 input = input[:, : int(n.max())]
-            batch = self.prepare(Batch(input=input, target=y[index], index=index, lengths=n), part)
-            yield batch
+            yield self.prepare(Batch(input=input, target=y[index], index=index, lengths=n), part)
 
     def prepare(self, batch: Batch, part: Part) -> Batch:
         """From stored items to network inputs: scaling, order of steps, padding. Here: as float32."""
@@ -80,24 +74,12 @@ class InMemory(Task):
             return batch
         return replace(batch, input=batch.input.float())
 
-    def facts(self) -> dict[str, Any]:
-        return self._facts
 
+class Labelled(Classes, InMemory):
+    """Sequences with one class each: loss, score and output are those of `Classes`.
 
-class Labelled(InMemory):
-    r"""Sequences with one class each.
-
-    Loss: cross entropy of the C logits; where `one_logit`, of a single one, :math:`-\log \sigma(\pm z)`.
-    Metrics: accuracy (a fraction) and cross_entropy (nats).
-
-    Shapes: input (B, T, D) or ids (B, T); target (B,) int64; output (B, C), or (B, 1) where `one_logit`.
+    Shapes: input (B, T, D) or ids (B, T); target (B,) int64.
     """
-
-    metric: ClassVar[str] = "accuracy"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"accuracy": "higher", "cross_entropy": "lower"}
-    one_logit: ClassVar[bool] = False
-
-    n_classes: int
 
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         super().place(parts, store)
@@ -108,41 +90,25 @@ class Labelled(InMemory):
                     f"{self.n_classes - 1}; got {y.dtype} from {y.min().item()} to {y.max().item()}."
                 )
 
-    def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        return self._cross_entropy(output, batch.target, "mean")
-
-    def score(self, output: Tensor, batch: Batch) -> Sums:
-        output = output.detach().double()
-        nats = self._cross_entropy(output, batch.target, "sum").item()
-        answer = (output[:, 0] > 0).long() if self.one_logit else output.argmax(1)
-        right = (answer == batch.target).sum().item()
-        return {"right_n": right, "cross_entropy_sum": nats, "n": len(output)}
-
-    def finish(self, sums: Sums) -> Metrics:
-        return {
-            "accuracy": sums["right_n"] / sums["n"],
-            "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
-        }
+    def disturb(self, names: Iterable[str]) -> None:
+        """Have test scored under these perturbations too, each by an accuracy of its own."""
+        self.perturbations = tuple(names)
+        disturbed: Better = {f"accuracy_{name}": "higher" for name in self.perturbations}
+        self.better = Labelled.better | disturbed  # type: ignore[misc]
 
     def references(self) -> dict[str, Metrics]:
         """The shares of the classes in train as the answer to all: the accuracy of the most frequent class.
 
-        A class that train lacks counts as half an item, for its cross entropy would be infinite.
+        A class that train lacks counts as half an item, for its cross entropy would be infinite. The answer
+        is the same where test is disturbed.
         """
         y = self._items["train"][1]
         logits = torch.bincount(y, minlength=self.n_classes).clamp(min=0.5).float().log().log_softmax(0)
         if self.one_logit:
             logits = (logits[1] - logits[0]).reshape(1)
-        return {"majority class": score_reference(self, lambda b: logits.expand(len(b.target), -1))}
-
-    def _cross_entropy(self, output: Tensor, target: Tensor, reduction: str) -> Tensor:
-        if self.one_logit:
-            has_shape("output", output, (len(target), 1))
-            return F.binary_cross_entropy_with_logits(
-                output[:, 0], target.to(output.dtype), reduction=reduction
-            )
-        has_shape("output", output, (len(target), self.n_classes))
-        return F.cross_entropy(output, target, reduction=reduction)
+        metrics = score_reference(self, lambda b: logits.expand(len(b.target), -1))
+        disturbed = {f"accuracy_{name}": metrics["accuracy"] for name in self.perturbations}
+        return {"majority class": metrics | disturbed}
 
 
 class Valued(InMemory):
@@ -152,7 +118,7 @@ class Valued(InMemory):
     """
 
     metric: ClassVar[str] = "rmse"
-    better: ClassVar[dict[str, Literal["lower", "higher"]]] = {"rmse": "lower", "mae": "lower"}
+    better: ClassVar[Better] = {"rmse": "lower", "mae": "lower"}
 
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         super().place(parts, store)

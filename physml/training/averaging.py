@@ -2,26 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from physml.errors import ConfigError
 from physml.training.selection import BestValid, Row
-
-
-class Average(Protocol):
-    """Once `active`, its weights are the ones that are evaluated, selected and kept."""
-
-    active: bool
-
-    def bind(self, metric: str, better: dict[str, str]) -> None: ...
-    def after_step(self, net: nn.Module) -> None: ...
-    def after_row(self, row: Row) -> None: ...
-    def put(self, net: nn.Module) -> None: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class Triggered:
@@ -31,7 +18,7 @@ class Triggered:
 
     where k counts optimiser steps since the trigger: the first evaluation after which the validation metric
     has not been strictly better for `epochs` epochs, or the end of epoch `latest`, whichever comes first.
-    Training itself goes on with the weights as they are.
+    Training itself goes on with the weights as they are; the means are evaluated, selected and kept.
 
     Source: Melis, Dyer and Blunsom, https://arxiv.org/abs/1707.05589, and its code, lamb, which the results
     of LEM on Penn Treebank rest on. It is averaged SGD with a trigger, of
@@ -97,7 +84,7 @@ class Triggered:
 
 
 @contextmanager
-def in_place(average: Average | None, net: nn.Module) -> Iterator[None]:
+def in_place(average: Triggered | None, net: nn.Module) -> Iterator[None]:
     """Inside, the network has the averaged weights, where there are any; after it, its own again."""
     if average is None or not average.active:
         yield

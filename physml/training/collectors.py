@@ -30,7 +30,8 @@ class TimeScales:
             raise ConfigError("arrays: TimeScales needs a layer with learned time scales, such as LEM.")
         sizes = [batch.input.shape[:2].numel() * layer.d_out for batch in task.batches("test", batch_size)]
         rng = np.random.default_rng(0)
-        wanted = {name: _positions(sum(sizes), self.n, rng) for name in ("dt_n", "dtbar_n")}
+        n = sum(sizes)  # of which not all fit into memory: 10^9 for sMNIST
+        wanted = {name: rng.choice(n, min(self.n, n), replace=False) for name in ("dt_n", "dtbar_n")}
         found = {name: np.empty(len(at), np.float32) for name, at in wanted.items()}
         start = 0
         for size, batch in zip(sizes, task.batches("test", batch_size), strict=True):
@@ -40,8 +41,3 @@ class TimeScales:
                 found[name][here] = scale.flatten().cpu().numpy()[at[here] - start]
             start += size
         return found
-
-
-def _positions(n: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
-    """Different positions among n entries, of which not all fit into memory: 10^9 for sMNIST."""
-    return rng.choice(n, size=min(wanted, n), replace=False)

@@ -21,13 +21,11 @@ def apply(net: nn.Module, batch: Batch, state: State = None) -> tuple[Tensor, St
     return net(batch.input, lengths=batch.lengths, state=state)
 
 
-def detached(state: State) -> State:
-    """The same numbers, cut from the graph: truncated backpropagation through time."""
+def each_tensor(state: State, change: Callable[[Tensor], Tensor]) -> State:
+    """The state with each of its tensors changed, such as detached."""
     if isinstance(state, Tensor):
-        return state.detach()
-    if isinstance(state, tuple | list):
-        return tuple(detached(s) for s in state)
-    return state
+        return change(state)
+    return tuple(each_tensor(s, change) for s in state) if isinstance(state, tuple | list) else state
 
 
 @torch.no_grad()

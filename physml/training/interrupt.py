@@ -2,11 +2,26 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from physml.errors import Preempted
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def handled(signals: Iterable[signal.Signals], handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Inside, signals go to the handler, where this is the main thread; after it, to where they went."""
+    before = {}
+    with contextlib.suppress(ValueError):  # not the main thread
+        for number in signals:
+            before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 class Interrupt:
@@ -36,18 +51,9 @@ class Interrupt:
         finally:
             self._at_once = False
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
+    def listening(self) -> contextlib.AbstractContextManager[None]:
         """Take the signals over. A second Ctrl-C is not remembered but raises KeyboardInterrupt."""
-        before = {}
-        with contextlib.suppress(ValueError):  # not the main thread: signals stay as they are
-            for number in SIGNALS:
-                before[number] = signal.signal(number, self._remember)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return handled(SIGNALS, self._remember)
 
     def _remember(self, number: int, _frame: object) -> None:
         name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name

@@ -24,22 +24,49 @@ class Selector(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class _Best:
+class _Rule:
+    """A rule that looks at one metric of validation or test data; None: the task's own.
+
+    `where` is the key of the config that chooses the rule, `changing` names what of it a checkpoint keeps.
+    """
+
+    where = "trainer.stop"
+    changing: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, metric: str | None = None) -> None:
+        self.metric = metric
+        self.lower = True
+
+    def bind(self, metric: str, better: dict[str, str]) -> None:
+        """Take the task's metric where the config names none; ConfigError for one that the task has not."""
+        self.metric = self.metric or metric
+        if self.metric not in better:
+            raise ConfigError(f"{self.where}.metric: no metric {self.metric}. {suggest(self.metric, better)}")
+        self.lower = better[self.metric] == "lower"
+
+    def state_dict(self) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in self.changing}
+        return {name: v.state_dict() if isinstance(v, _Rule) else v for name, v in found.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self.changing:
+            if isinstance(inner := getattr(self, name), _Rule):
+                inner.load_state_dict(state[name])
+            else:
+                setattr(self, name, state[name])
+
+
+class _Best(_Rule):
     """The first evaluation with the strictly best value."""
 
     part: ClassVar[str]
     needs_test: ClassVar[bool]
-    where = "trainer.select"  # whose metric it is, in the config
+    where = "trainer.select"
+    changing = ("best",)
 
-    def __init__(self, metric: str | None = None) -> None:  # None: the task's own
-        self.metric = metric
+    def __init__(self, metric: str | None = None) -> None:
+        super().__init__(metric)
         self.best: float | None = None
-        self.lower = True
-
-    def bind(self, metric: str, better: dict[str, str]) -> None:
-        """Take the task's metric where the config names none."""
-        self.metric = self.metric or metric
-        self.lower = lower_is_better(self.metric, better, self.where)
 
     def selected(self, row: Row) -> bool:
         value = row[f"{self.part}/{self.metric}"]
@@ -52,12 +79,6 @@ class _Best:
 
     def rule(self) -> str:
         return f"{'min' if self.lower else 'max'} {self.part}/{self.metric}"
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best = state["best"]
 
 
 class BestValid(_Best):
@@ -74,10 +95,13 @@ class BestTest(_Best):
     needs_test = True
 
 
-class Last:
+class Last(_Rule):
     """The weights after the last epoch."""
 
     needs_test: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def bind(self, metric: str, better: dict[str, str]) -> None:
         pass
@@ -88,25 +112,17 @@ class Last:
     def rule(self) -> str:
         return "last epoch"
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
+class Patience(_Rule):
+    """Stop after `epochs` epochs without a strictly better value on validation data."""
 
-
-class Patience:
-    """Stop after `epochs` epochs without a strictly better value on validation data.
-
-    Args:
-        epochs: number of epochs.
-        metric: of validation data; None: the task's own.
-    """
+    changing = ("best", "last_better")
 
     def __init__(self, epochs: int, metric: str | None) -> None:
+        super().__init__(metric)
         self.epochs = epochs
         self.best = BestValid(metric)
-        self.best.where = "trainer.stop"
+        self.best.where = self.where
         self.last_better = 0
 
     def bind(self, metric: str, better: dict[str, str]) -> None:
@@ -117,23 +133,14 @@ class Patience:
             self.last_better = row["epoch"]
         return row["epoch"] - self.last_better >= self.epochs
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best.state_dict(), "last_better": self.last_better}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best.load_state_dict(state["best"])
-        self.last_better = state["last_better"]
-
 
 class CumulativePatience(Patience):
     """Stop once `epochs` evaluations, together and not in a row, were no strictly better ones.
 
     Source: the official code of GraphCON counts so, where others start anew at each better one.
-
-    Args:
-        epochs: number of evaluations.
-        metric: of validation data; None: the task's own.
     """
+
+    changing = ("best", "n_worse")
 
     def __init__(self, epochs: int, metric: str | None) -> None:
         super().__init__(epochs, metric)
@@ -143,44 +150,22 @@ class CumulativePatience(Patience):
         self.n_worse += not self.best.selected(row)
         return self.n_worse >= self.epochs
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best.state_dict(), "n_worse": self.n_worse}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best.load_state_dict(state["best"])
-        self.n_worse = state["n_worse"]
+class Reached(_Rule):
+    """Stop at the first evaluation whose validation metric is `value` or better."""
 
-
-class Reached:
-    """Stop at the first evaluation whose validation metric is `value` or better.
-
-    Args:
-        value: of the metric.
-        metric: of validation data; None: the task's own.
-    """
-
-    def __init__(self, value: float, metric: str | None) -> None:  # None: the task's own
+    def __init__(self, value: float, metric: str | None) -> None:
+        super().__init__(metric)
         if not math.isfinite(value):
             raise ConfigError(f"trainer.stop.value must be a finite number; got {value}.")
-        self.value, self.metric = value, metric
-        self.lower = True
-
-    def bind(self, metric: str, better: dict[str, str]) -> None:
-        self.metric = self.metric or metric
-        self.lower = lower_is_better(self.metric, better, "trainer.stop")
+        self.value = value
 
     def stops(self, row: Row) -> bool:
         value = row[f"valid/{self.metric}"]
         return math.isfinite(value) and (value <= self.value if self.lower else value >= self.value)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
-
-
-class LowRate:
+class LowRate(_Rule):
     """Stop once the learning rate of the next epoch is below `below`, or the validation metric is too bad.
 
     Source: the official code of GraphCON on graphs of molecules and superpixels.
@@ -189,18 +174,13 @@ class LowRate:
         below: the learning rate.
         worst: stop too where the validation metric is worse than this; None: never.
         start: the first epoch, counted from 1, that may stop.
-        metric: of validation data; None: the task's own.
     """
 
     def __init__(self, below: float, worst: float | None, start: int, metric: str | None) -> None:
+        super().__init__(metric)
         if not below > 0:
             raise ConfigError(f"trainer.stop.below must be positive; got {below}.")
-        self.below, self.worst, self.start, self.metric = below, worst, start, metric
-        self.lower = True
-
-    def bind(self, metric: str, better: dict[str, str]) -> None:
-        self.metric = self.metric or metric
-        self.lower = lower_is_better(self.metric, better, "trainer.stop")
+        self.below, self.worst, self.start = below, worst, start
 
     def stops(self, row: Row) -> bool:
         if row["epoch"] < self.start:
@@ -208,16 +188,3 @@ class LowRate:
         value, worst = row[f"valid/{self.metric}"], self.worst
         hopeless = worst is not None and (value > worst if self.lower else value < worst)
         return bool(row["next_lr"] < self.below or hopeless)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
-
-
-def lower_is_better(metric: str, better: dict[str, str], where: str) -> bool:
-    """The task's direction of a metric; ConfigError, naming the config key, if it has none of that name."""
-    if metric not in better:
-        raise ConfigError(f"{where}.metric: no metric {metric}. {suggest(metric, better)}")
-    return better[metric] == "lower"

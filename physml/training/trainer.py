@@ -15,8 +15,8 @@ from physml.seeding import derive, stream
 from physml.task.base import Metrics, Part, Task
 from physml.task.batch import Batch
 from physml.training import selection
-from physml.training.averaging import Average, in_place
-from physml.training.evaluate import State, apply, detached, evaluate, outputs
+from physml.training.averaging import Triggered, in_place
+from physml.training.evaluate import State, apply, each_tensor, evaluate, outputs
 from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
@@ -33,15 +33,8 @@ class Trainer:
     All randomness comes from streams of their own: "init" for weights, "dropout" for the global generator,
     ("order", epoch) for training batches. So a resumed run repeats nothing and skips nothing.
 
-    Args:
-        config: of the run, composed and checked.
-        parts: what the config names, checked and not yet made.
-        task: with its data loaded.
-        device: of the network and the batches.
-        report: gets losses and metrics as training goes on.
-        save: called with the state to keep.
-        stop: whether the run has been requested to stop.
-        on_row: called with the metrics of each evaluation.
+    The config is composed and checked, `parts` are its objects, not yet made, and the task has its data.
+    `save` is called with the state to keep, `on_row` with the metrics of each evaluation.
     """
 
     def __init__(
@@ -66,7 +59,11 @@ class Trainer:
         self.optimizer = build.build_optimizer(parts, self.net)
         self.schedule = build.build_schedule(parts, self.optimizer)
         self.selector = parts.select.make()
-        self.selector.bind(task.metric, task.better)
+        self.stopper = parts.stop.make() if parts.stop else None
+        self.average: Triggered | None = parts.average.make() if parts.average else None
+        for rule in (self.selector, self.stopper, self.average):
+            if rule:
+                rule.bind(task.metric, task.better)
         self.scores_test: bool = config["runtime"]["score_test"]
         if self.selector.needs_test and not self.scores_test:
             raise ConfigError(
@@ -74,12 +71,6 @@ class Trainer:
                 "runtime.score_test=false forbids. Set "
                 "trainer.select._target_=physml.training.selection.BestValid."
             )
-        self.stopper = parts.stop.make() if parts.stop else None
-        if self.stopper:
-            self.stopper.bind(task.metric, task.better)
-        self.average: Average | None = parts.average.make() if parts.average else None
-        if self.average:
-            self.average.bind(task.metric, task.better)
         torch.manual_seed(derive(self.seed, "dropout"))
         self.steps_per_epoch = task.steps_per_epoch(self.keys["batch_size"])
         self.total_steps = self.keys["epochs"] * self.steps_per_epoch
@@ -95,6 +86,7 @@ class Trainer:
         self.kept: dict[str, Any] | None = None
         self.stopped_early = False
         self.train_s = 0.0
+        self.cpu_s = 0.0
         self.eval_s = 0.0
         self.saved_at = time.monotonic()
 
@@ -109,9 +101,9 @@ class Trainer:
                 self.stop.raise_if_requested()
                 seen += 1
             if not seen:
-                self._refuse_without(part)
+                self._refuse_rules(part)
 
-    def _refuse_without(self, part: Part) -> None:
+    def _refuse_rules(self, part: Part) -> None:
         """ConfigError where a rule looks at a part that the task does not have."""
         for key, rule in (("select", self.selector), ("stop", self.stopper), ("average", self.average)):
             if rule is not None and not isinstance(rule, selection.Last | selection.BestTest):
@@ -130,7 +122,9 @@ class Trainer:
         try:
             while not self.done:
                 self.stop.raise_if_requested()
-                self._epoch()
+                if not self._epoch_is_full:  # else a run was stopped in the evaluation, which is made now
+                    self._steps()
+                self._close_epoch()
                 if self._due():
                     self._save()
         except Preempted:
@@ -149,13 +143,8 @@ class Trainer:
     def _epoch_is_full(self) -> bool:
         return self.step >= self.total_steps or self.step_in_epoch == self.steps_per_epoch
 
-    def _epoch(self) -> None:
-        if not self._epoch_is_full:  # else a run was stopped in the evaluation, which is made now
-            self._steps()
-        self._close_epoch()
-
     def _steps(self) -> None:
-        began = time.monotonic()
+        began = _clocks()
         rng = stream(self.seed, "order", self.epoch)
         batches: Iterable[Batch] = self.task.batches("train", self.keys["batch_size"], rng)
         if self.epoch == 0:
@@ -173,21 +162,26 @@ class Trainer:
                 break
             began = self._between_steps(began)
         self._finite()
-        self.train_s += time.monotonic() - began
+        self._count(began)
         if not self._epoch_is_full:
             raise DataError(
                 f"{type(self.task).__name__}: an epoch has {self.step_in_epoch} batches, "
                 f"but steps_per_epoch says {self.steps_per_epoch}."
             )
 
-    def _between_steps(self, began: float) -> float:
-        """A stop or a checkpoint in the middle of an epoch; the clock of training stands still meanwhile."""
+    def _between_steps(self, began: tuple[float, float]) -> tuple[float, float]:
+        """A stop or a checkpoint in the middle of an epoch; the clocks of training stand still meanwhile."""
         if not self.stop.reason and not self._due():
             return began
-        self.train_s += time.monotonic() - began
+        self._count(began)
         self.stop.raise_if_requested()
         self._save()
-        return time.monotonic()
+        return _clocks()
+
+    def _count(self, began: tuple[float, float]) -> None:
+        wall, cpu = _clocks()
+        self.train_s += wall - began[0]
+        self.cpu_s += cpu - began[1]
 
     def _step(self, batch: Batch) -> None:
         kind = torch.device(self.device).type
@@ -203,7 +197,7 @@ class Trainer:
         if self.average:
             self.average.after_step(self.net)
         self.loss_sum += loss.detach()
-        self.state = detached(state) if batch.carry else None
+        self.state = each_tensor(state, Tensor.detach) if batch.carry else None  # truncated backpropagation
 
     def _finite(self) -> None:
         if not math.isfinite(float(self.loss_sum)):
@@ -255,16 +249,16 @@ class Trainer:
 
     def metrics(self, part: Part, epoch: int) -> Metrics:
         """Metrics of the present weights, on what the task draws for an epoch. Preempted if asked to stop."""
-        return evaluate(
-            self.net, self.task, self._evaluated(part, epoch), self.device, self.stop.raise_if_requested
-        )
+        return self._evaluate(self._evaluated(part, epoch))
+
+    def _evaluate(self, batches: Iterator[Batch]) -> Metrics:
+        return evaluate(self.net, self.task, batches, self.device, self.stop.raise_if_requested)
 
     def calibrate(self) -> dict[str, float]:
         """Values the task fits on valid for the present weights, such as a temperature; mostly none."""
+        net, device, between = self.net, self.device, self.stop.raise_if_requested
         return self.task.calibrate(
-            lambda part: outputs(
-                self.net, self._evaluated(part, self.epoch), self.device, between=self.stop.raise_if_requested
-            )
+            lambda part: outputs(net, self._evaluated(part, self.epoch), device, between)
         )
 
     def perturbed(self, epoch: int) -> Metrics:
@@ -273,8 +267,7 @@ class Trainer:
         for name in self.task.perturbations:
             rng = stream(0, "perturb", name)
             batches = (self.task.perturb(b, name, rng) for b in self._evaluated("test", epoch))
-            metrics = evaluate(self.net, self.task, batches, self.device, self.stop.raise_if_requested)
-            found[f"{self.task.metric}_{name}"] = metrics[self.task.metric]
+            found[f"{self.task.metric}_{name}"] = self._evaluate(batches)[self.task.metric]
         return found
 
     def _evaluated(self, part: Part, epoch: int) -> Iterator[Batch]:
@@ -284,11 +277,10 @@ class Trainer:
     def _advance_schedule(self, row: dict[str, Any] | None) -> None:
         if self.schedule is None:
             return
-        if isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            if row is not None:
-                self.schedule.step(row[f"valid/{self.task.metric}"])
-        else:
+        if not isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
             self.schedule.step()
+        elif row is not None:
+            self.schedule.step(row[f"valid/{self.task.metric}"])
 
     # ------------------------------------------------------------------ stop and go on
 
@@ -301,17 +293,16 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict() if self.schedule else None,
-            "selector": self.selector.state_dict(),
-            "stopper": self.stopper.state_dict() if self.stopper else None,
-            "average": self.average.state_dict() if self.average else None,
+            **{n: None if part is None else part.state_dict() for n, part in self._parts_with_state()},
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.startswith("cuda") else None,
             "loss_sum": float(self.loss_sum),
             **{name: getattr(self, name) for name in PLAIN_STATE},
         }
+
+    def _parts_with_state(self) -> list[tuple[str, Any]]:
+        names = ("net", "optimizer", "schedule", "selector", "stopper", "average")
+        return [(name, getattr(self, name)) for name in names]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """RecordError if the checkpoint was written by code that has changed since."""
@@ -325,15 +316,9 @@ class Trainer:
             ) from error
 
     def _load(self, state: dict[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.schedule:
-            self.schedule.load_state_dict(state["schedule"])
-        self.selector.load_state_dict(state["selector"])
-        if self.stopper:
-            self.stopper.load_state_dict(state["stopper"])
-        if self.average:
-            self.average.load_state_dict(state["average"])
+        for name, part in self._parts_with_state():
+            if part is not None:
+                part.load_state_dict(state[name])
         torch.set_rng_state(state["rng"])
         if state["cuda_rng"] is not None and self.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["cuda_rng"], self.device)
@@ -342,13 +327,18 @@ class Trainer:
             setattr(self, name, state[name])
         if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
             self.optimizer._opt_called = True
-        self.state = moved(self.state, self.device)
+        self.state = each_tensor(self.state, lambda kept: kept.to(self.device))
 
 
 PLAIN_STATE = (
     *("epoch", "step", "step_in_epoch", "state", "step_metrics", "rows", "kept", "stopped_early"),
-    *("train_s", "eval_s"),
+    *("train_s", "cpu_s", "eval_s"),
 )
+
+
+def _clocks() -> tuple[float, float]:
+    """Seconds of the wall clock, and CPU seconds of all threads of this process."""
+    return time.monotonic(), time.process_time()
 
 
 def named(part: str, metrics: Metrics) -> dict[str, float]:
@@ -357,12 +347,6 @@ def named(part: str, metrics: Metrics) -> dict[str, float]:
 
 def copied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
-
-
-def moved(state: State, device: str) -> State:
-    if isinstance(state, Tensor):
-        return state.to(device)
-    return tuple(moved(s, device) for s in state) if isinstance(state, tuple | list) else state
 
 
 def set_precision(precision: str) -> None:

@@ -1,6 +1,7 @@
 """The command line: exit codes, messages for people, what is imported, what is printed into pipes."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from physml.config.compose import names
 from physml.data.datasets import dataset_names
 from physml.data.store import Store
 from physml.errors import DataError
+from physml.execution import processes, worker
 from physml.paths import ROOT
 from physml.records import record
 from physml.reporting.table_spec import experiments_of, find_table, load_table
@@ -27,20 +30,9 @@ TINY = ("model=lem", "task=adding", "profile=smoke", "trainer.epochs=1")
 Said = tuple[int, str, str]
 
 
-@pytest.fixture(scope="session")
-def composed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compositions depend on conf/ alone; some tests want every one, 40 s of work the first time."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "composed"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 @pytest.fixture(autouse=True)
-def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composed: Path) -> Path:
+def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Results, work folders and caches of a test lie in its own folder, which is the working folder too."""
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "composed").symlink_to(composed)
     for key, name in {"PHYSML_RESULTS": "results", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
         monkeypatch.setenv(key, str(tmp_path / name))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -72,17 +64,44 @@ def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
     )
 
 
-def imported_by(*arguments: str) -> set[str]:
-    """The heavy packages that a command imports."""
-    code = (
-        "import sys\nfrom physml.cli.main import main\n"
-        "try:\n    end = main(sys.argv[1:])\nexcept SystemExit as error:\n    end = error.code\n"
-        "print('END', end, *sys.modules, file=sys.stderr)"
-    )
-    made = process(*arguments, code=code)
-    last = made.stderr.strip().splitlines()[-1].split()
-    assert last[:2] == ["END", "0"], made.stderr
-    return {name for name in HEAVY if name in last}
+# Commands one after another, from those that import the least on; the states of tables are made once.
+HELP = [("--help",), ("run", "--help"), ("--version",)]
+LISTS = [("list", "models"), ("list", "experiments")]
+ALL = [("table", "--all", "80"), ("table", "--all", "220")]  # and the width of the terminal
+READERS = [*ALL, ("table", "lem-4", "--no-run"), ("figure", "lem-fig-4", "--no-run")]
+CFG = ("run", *TINY, "--cfg")
+IN_TURN = """
+import contextlib, functools, io, json, os, sys
+from physml.cli import main, table
+table._with_state = functools.cache(table._with_state)
+made = []
+for arguments in json.loads(sys.argv[1]):
+    if arguments[-1].isdecimal():
+        os.environ["COLUMNS"] = arguments.pop()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            code = main.main(arguments)
+        except SystemExit as end:
+            code = end.code
+    made.append((code, out.getvalue(), list(sys.modules)))
+print(json.dumps(made))
+"""
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], tuple[str, set[str]]]:
+    """What these commands print, and the heavy packages that they and those before them import."""
+    folder, commands = tmp_path_factory.mktemp("in-turn"), [*HELP, *LISTS, *READERS, CFG]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PHYSML_DATA", raising=False)
+        for name in ("RESULTS", "RUNS", "CACHE"):
+            patch.setenv(f"PHYSML_{name}", str(folder / name))
+        made = process(json.dumps(commands), code=IN_TURN)
+    assert made.returncode == 0, made.stderr
+    ends = json.loads(made.stdout)
+    assert [code for code, _, _ in ends] == [0] * len(commands)
+    told = ((out, {name for name in HEAVY if name in modules}) for _, out, modules in ends)
+    return dict(zip(commands, told, strict=True))
 
 
 # ---------------------------------------------------------------------------- wrong commands
@@ -146,7 +165,7 @@ WRONG = [
     ),
     (
         ("table", "lem-4", "--no-run", "--row", "label=LEM,experiment=./a.yaml"),
-        "the row LEM stands there twice",
+        "the row LEM appears twice",
     ),
     (("table", "lem-4", "--no-run", "--yours", "nothing.json"), "nothing.json cannot be read: No such file"),
     (("figure", "lem-fig-44"), "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),
@@ -200,41 +219,32 @@ def test_a_stop_before_anything_has_begun_is_one_line(
         assert signal.getsignal(number) is usual
     finally:
         signal.signal(number, before)
-    assert [path.name for path in own_roots.iterdir()] == ["cache"]
+    assert not list(own_roots.iterdir())
 
 
 def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roots: Path) -> None:
     physml("run", *TINY, "+model.d_hiden=3")
     physml("run", "-m", *TINY, "seed=0,x")
-    left = [path for path in own_roots.rglob("*.json") if "composed" not in path.parts]
-    assert not left
+    assert not list(own_roots.rglob("*.json"))
 
 
 # ---------------------------------------------------------------------------- what is imported
 
 
-def test_help_imports_nothing_heavy_and_is_fast() -> None:
-    assert imported_by("--help") == set()
-    assert imported_by("run", "--help") == set()
+Told = dict[tuple[str, ...], tuple[str, set[str]]]
 
 
-@pytest.mark.parametrize("arguments", [("list", "models"), ("list", "experiments"), ("--version",)])
-def test_lists_need_neither_torch_nor_hydra(arguments: tuple[str, ...]) -> None:
-    assert imported_by(*arguments) <= {"yaml"}
+def test_help_imports_nothing_heavy(in_turn: Told) -> None:
+    assert all(in_turn[command][1] == set() for command in HELP)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("table", "lem-4", "--no-run"),
-        ("table", "--all"),
-        ("run", *TINY, "--cfg"),
-        ("figure", "lem-fig-4", "--no-run"),
-    ],
-)
-def test_what_only_reads_records_needs_no_torch(arguments: tuple[str, ...]) -> None:
-    found = imported_by(*arguments)
-    assert ("torch" in found) == ("--cfg" in arguments)  # classes are looked at where keys are checked
+def test_lists_need_neither_torch_nor_hydra(in_turn: Told) -> None:
+    assert all(in_turn[command][1] <= {"yaml"} for command in LISTS)
+
+
+def test_what_only_reads_records_needs_no_torch(in_turn: Told) -> None:
+    assert not any("torch" in in_turn[command][1] for command in READERS)
+    assert "torch" in in_turn[CFG][1]  # classes are looked at where keys are checked
 
 
 @pytest.mark.parametrize("kind", ["models", "tasks", "tables", "figures", "experiments"])
@@ -262,11 +272,18 @@ def test_cfg_shows_a_config_that_can_be_run_again(physml: Callable[..., Said], o
     assert not (own_roots / "results").exists()
 
 
-def test_cfg_shows_a_config_that_is_wrong_and_says_what_is(physml: Callable[..., Said]) -> None:
-    code, out, err = physml("run", *TINY, "+model.d_hiden=3", "--cfg")
-    assert code == 2
-    assert "d_hiden: 3" in out
-    assert "Did you mean d_hidden" in err
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (["+model.d_hiden=3"], "error: model.d_hiden: LEM has no such argument. Did you mean d_hidden?\n"),
+        (["model.dt=5"], "error: dt must lie in [0, 2]; got 5.0.\n"),
+        (["-m", "model.dt=1,5"], "error: dt must lie in [0, 2]; got 5.0.\n"),
+    ],
+)
+def test_cfg_refuses_a_wrong_config_and_prints_none(
+    physml: Callable[..., Said], wrong: list[str], says: str
+) -> None:
+    assert physml("run", *TINY, *wrong, "--cfg") == (2, "", says)
 
 
 def test_a_run_leaves_a_record_and_a_second_start_says_done(
@@ -302,8 +319,19 @@ def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roo
     "command", [("run", "-m", *TINY, "seed=0,1"), ("table", "lem-9", "--smoke", "--seeds", "0")]
 )
 def test_plans_are_aligned_columns_that_nothing_is_cut_from(
-    physml: Callable[..., Said], own_roots: Path, command: tuple[str, ...]
+    physml: Callable[..., Said],
+    own_roots: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
 ) -> None:
+    """The steps of `run` are timed in a process of their own, as always, those of the table in this one."""
+
+    def worker_here(arguments: list[str], *_: object) -> object:
+        code = worker.main(arguments)
+        return SimpleNamespace(poll=lambda: code, kill=lambda: None, wait=lambda: code)
+
+    if command[0] == "table":
+        monkeypatch.setattr(processes, "start_fresh", worker_here)
     code, out, _ = physml(*command, "--plan", "--probe")
     assert code == 0
     head, *rows, total = out.strip().splitlines()
@@ -407,14 +435,10 @@ def test_results_that_cannot_be_written_are_said(
     assert re.search(r"cannot be written: Not a directory\. .*set PHYSML_RESULTS to another folder", err)
 
 
-@pytest.mark.parametrize(("width", "between"), [(220, r".* "), (80, r".*\n +")])
-def test_tables_are_listed_with_their_state(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, own_roots: Path, width: int, between: str
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.delenv("PHYSML_DATA", raising=False)
-    code, out, _ = physml("table", "--all")
-    assert code == 0 and max(map(len, out.splitlines())) <= width
+@pytest.mark.parametrize(("command", "between"), [(ALL[0], r".*\n +"), (ALL[1], r".* ")])
+def test_tables_are_listed_with_their_state(in_turn: Told, command: tuple[str, ...], between: str) -> None:
+    out, _ = in_turn[command]
+    assert max(map(len, out.splitlines())) <= int(command[-1])
     assert re.search(rf"^lem-4 +Test error on FitzHugh-Nagumo{between}\d+/\d+ runs", out, re.M)
     assert re.search(r"^own-rates +Test RMSE[\s\S]+? \d+/\d+ runs; .*\d+ blocked", out, re.M)
 

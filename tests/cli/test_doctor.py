@@ -149,6 +149,6 @@ def test_the_tracker_is_offline_unless_someone_is_logged_in(
 def test_the_exit_code_says_whether_something_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "CHECKS", {"a": lambda: iter([Row("a", "b", "c", "missing", "Get it.")])})
+    monkeypatch.setattr(doctor, "CHECKS", {"a": lambda: iter([Row("b", "c", "missing", "Get it.")])})
     assert main.main(["doctor"]) == 1
     assert "! b  c\n       Get it." in capsys.readouterr().out

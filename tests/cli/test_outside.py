@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import run_child
+import run_harness
 
 from physml.cli import main
 from physml.config.compose import Composed, compose
@@ -49,7 +51,7 @@ trainer: {epochs: 400, batch_size: 32}
 optim: {lr: 3.0e-3}
 """
 TABLE = ("table", "lem-4", "--smoke", "--seeds", "0", "--row", "label=Mine,experiment=./mine.yaml")
-Physml = Callable[..., subprocess.CompletedProcess[str]]
+Physml = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -62,22 +64,26 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def physml(folder: Path, tmp_path: Path) -> Physml:
-    """A command in that folder, as a process of its own; results go to `out` beside it."""
-    roots = {"PHYSML_RESULTS": "out", "PHYSML_CACHE": "cache"}
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("PHYSML_")},
-        **{key: str(tmp_path / name) for key, name in roots.items()},
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "COLUMNS": "220",
-    }
+def physml(folder: Path, inside: Path, tmp_path: Path) -> Physml:
+    """A command in that folder, as a process of its own, a fork; exit code, output and errors."""
 
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "physml", *arguments]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    def call(*arguments: str) -> tuple[int, str]:
+        output = tmp_path / "output"
+        output.unlink(missing_ok=True)
+        process = run_harness.Started(run_child.elsewhere, [str(folder), *arguments], output)
+        return process.wait(), process.text()
 
     return call
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of results; work folders and caches lie beside it."""
+    for key, name in {"PHYSML_RESULTS": "out", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
+        monkeypatch.setenv(key, str(tmp_path / name))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("COLUMNS", "220")
+    return tmp_path / "out"
 
 
 def records(folder: Path) -> list[Record]:
@@ -94,16 +100,18 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
 ) -> None:
     runs = tmp_path / "out" / "runs"
     target = ("plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=fitzhugh_nagumo", "profile=smoke")
-    made = physml("run", *target, "model.d_hidden=3", "+model.leak=0.2")
+    command = [sys.executable, "-m", "physml", "run", *target, "model.d_hidden=3", "+model.leak=0.2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    made = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     (record,) = records(runs / "adhoc" / "fitzhugh_nagumo-myrnn")
     assert record["config"]["model"] == {"_target_": "my_rnn.MyRNN", "d_hidden": 3, "leak": 0.2}
     assert record["config"]["plugins"] == [str(folder / "my_rnn.py")]
 
-    made = physml(*TABLE)
-    assert made.returncode == 0, made.stderr
-    assert re.search(r"none printed +\d+\.\d", row_of(made.stdout, "Mine"))
-    assert "missing" in row_of(made.stdout, "LEM"), "a row of the paper is not trained for a row of one's own"
+    code, said = physml(*TABLE)
+    assert code == 0, said
+    assert re.search(r"none printed +\d+\.\d", row_of(said, "Mine"))
+    assert "missing" in row_of(said, "LEM"), "a row of the paper is not trained for a row of one's own"
     (mine,) = records(runs / "adhoc" / "mine")
     assert (mine["status"], mine["experiment"], mine["config"]["model"]["d_hidden"]) == (
         "finished",
@@ -113,10 +121,10 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     assert not (runs / "lem").exists()
 
     (folder / "my_rnn.py").write_text(MY_RNN.replace("torch.tanh(", "torch.sin("))
-    stale = physml(*TABLE, "--no-run")
-    assert stale.returncode == 0
-    assert "stale" in row_of(stale.stdout, "Mine")
-    assert physml(*TABLE).returncode == 0
+    code, said = physml(*TABLE, "--no-run")
+    assert code == 0
+    assert "stale" in row_of(said, "Mine")
+    assert physml(*TABLE)[0] == 0
     first, second = records(runs / "adhoc" / "mine")
     assert first["identity"] != second["identity"]
     assert first["metrics"] != second["metrics"]
@@ -184,28 +192,19 @@ def test_a_mistake_in_a_row_of_ones_own_is_told_before_anything_is_trained(
     text = (folder / file).read_text()
     assert old in text
     (folder / file).write_text(text.replace(old, new, 1))
-    made = physml(*TABLE)
-    assert made.returncode == 2
-    assert re.search(says, made.stderr), made.stderr
-    assert "Traceback" not in made.stderr
+    code, said = physml(*TABLE)
+    assert code == 2
+    assert re.search(says, said), said
+    assert "Traceback" not in said
     assert not (tmp_path / "out" / "runs").exists()
 
 
 # ---------------------------------------------------------------------------- rows that cannot be made
 
 
-@pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for key, name in {"PHYSML_RESULTS": "out", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
-        monkeypatch.setenv(key, str(tmp_path / name))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("COLUMNS", "220")
-    return tmp_path / "out"
-
-
 @pytest.mark.slow
 def test_rows_that_cannot_be_made_leave_the_others_alone(
-    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    inside: Path, forked: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the rows of lem-9, one has a misspelt key, one asks for a device that is not there."""
 
@@ -218,6 +217,7 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
         return composed
 
     monkeypatch.setattr(requested_runs, "compose", spoilt)
+    monkeypatch.setenv("PHYSML_FORK", "0")  # the harness makes the workers
     assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--jobs", "2"]) == 2
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(

@@ -370,11 +370,11 @@ def test_a_misspelt_key_in_an_experiment_file_is_refused_with_a_near_name(
     ("body", "says"),
     [
         ("model: {smoke: {d_hiden: 3}}\n", "model.smoke.d_hiden.*Did you mean d_hidden"),
-        ("trainer: {epochs: 3}\ntrainer: {epochs: 4}\n", "trainer stands there twice.*line 6"),
+        ("trainer: {epochs: 3}\ntrainer: {epochs: 4}\n", "trainer appears twice.*line 6"),
         ("model: 5\n", "model must hold keys and values; got 5"),
         ("trainer: {select: 5}\n", "trainer.select must hold keys and values; got 5"),
         ("trainer: {schedule: 5}\n", "trainer.schedule must hold keys and values; got 5"),
-        ("optim: {lr: [}\n", "is no valid YAML.*line 5"),
+        ("optim: {lr: [}\n", "is not valid YAML.*line 5"),
         ("plugins: mine.py\n", "plugins must be a list"),
         ("model: {dt: '${seeed}'}\n", "model.dt: .*seeed.* not found"),
         ("provenance: {kind: papr, source: x}\n", "provenance.kind must be one of.*Did you mean paper"),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from compiled import share_compiled
 from torch import nn
 
 from physml.config import build
@@ -394,8 +395,9 @@ def test_nothing_of_the_working_folder_is_imported(hostile: Path, tmp_path: Path
     script.parent.mkdir()
     script.write_text(STUB)
     start = ["-m", "physml"] if way == "module" else [str(script)]
+    small = ["profile=smoke", "trainer.epochs=1", "task.n_eval=8", "task.length=10"]
     made = subprocess.run(
-        [sys.executable, *start, "run", "model=lem", "task=adding", "profile=smoke", "trainer.epochs=1"],
+        [sys.executable, *start, "run", "model=lem", "task=adding", *small],
         cwd=hostile,
         env=environment(tmp_path),
         capture_output=True,
@@ -409,6 +411,7 @@ def test_nothing_of_the_working_folder_is_imported(hostile: Path, tmp_path: Path
 
 def environment(folder: Path) -> dict[str, str]:
     """physml importable, as an installation makes it; records, caches and work in `folder`."""
+    share_compiled(folder / "cache")
     roots = {"PHYSML_RESULTS": "results", "PHYSML_CACHE": "cache", "PHYSML_RUNS": "runs"}
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith("PHYSML_")},

@@ -97,14 +97,14 @@ BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for 
     ("content", "says"),
     [
         (b"\xff\xfe\x00a: 1", "is not UTF-8"),
-        (b"a: 2001-99-99", "is no valid YAML"),
-        (b"a: !!int x", "is no valid YAML"),
+        (b"a: 2001-99-99", "is not valid YAML"),
+        (b"a: !!int x", "is not valid YAML"),
         (b"? [1, 2]\n: 3", "a key must be text; got list"),
         (b"a: &a [*a]", "nested too deeply"),
         (BOMB, "too many values"),
         (b"a: " + b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
         (b"- " * 100_000, "nested too deeply"),
-        (b"a: !!python/object/apply:os.system [true]", "is no valid YAML"),
+        (b"a: !!python/object/apply:os.system [true]", "is not valid YAML"),
     ],
     ids=["utf-16", "date", "int", "key", "cycle", "bomb", "brackets", "dashes", "python"],
 )

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from physml.cli import inventory
 from physml.config import compose, studies
 from physml.config.compose import HEADER
+from physml.config.overrides import with_overrides
 from physml.errors import ConfigError
 
 STUDY: dict[str, Any] = {
@@ -157,9 +158,9 @@ FOUND = {"trial": 1, "set": {}, "note": "n", "search": "results/search/x.json"}
     [
         (
             {"rows": {"a": {"base": "b"}, "b": {"base": "c"}, "c": {"base": "b"}}},
-            r"-b -> some/adding-c -> some/adding-b is a circle",
+            r"-b -> some/adding-c -> some/adding-b is a cycle",
         ),
-        ({"rows": {"a": {"base": "a"}}}, r"some/adding-a -> some/adding-a is a circle"),
+        ({"rows": {"a": {"base": "a"}}}, r"some/adding-a -> some/adding-a is a cycle"),
         (
             {"rows": {"a": {"base": "lemm"}, "lem": ROW}},
             r"rows\.a\.base: there is no lemm\. Did you mean lem",
@@ -183,8 +184,8 @@ FOUND = {"trial": 1, "set": {}, "note": "n", "search": "results/search/x.json"}
         ({"rows": {"a": ROW}, "row": {}}, r"there is no key row\. Did you mean rows"),
         ({"task": "adding"}, r"the key rows is missing"),
         ({"rows": [1]}, r"rows must hold keys and values; got \[1\]"),
-        ("rows:\n  a: {}\n  a: {}\n", r"the key a stands there twice.*line 3"),
-        ("rows: {a: [}\n", r"is no valid YAML"),
+        ("rows:\n  a: {}\n  a: {}\n", r"the key a appears twice.*line 3"),
+        ("rows: {a: [}\n", r"is not valid YAML"),
         ("[]", r"must hold keys and values; got list"),
     ],
 )
@@ -281,7 +282,7 @@ def test_groups_and_overrides_are_composed_as_by_hydra(overrides: tuple[str, ...
     merged, ours = compose._merged(
         studies.Experiment({}, {}), {group: name for group, name in chosen.items() if group in compose.GROUPS}
     )
-    node = compose._with_typed(merged, [o for o in overrides if o.partition("=")[0] not in compose.GROUPS])
+    node = with_overrides(merged, [o for o in overrides if o.partition("=")[0] not in compose.GROUPS])
     assert OmegaConf.to_container(node, resolve=True) == OmegaConf.to_container(theirs, resolve=True)
     assert ours == choices
 

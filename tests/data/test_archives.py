@@ -87,7 +87,7 @@ def test_a_truncated_archive_is_refused(pack, keep: float, tmp_path: Path) -> No
     path = pack(tmp_path / "x.bin")
     content = path.read_bytes()
     path.write_bytes(content[: int(keep * len(content))])
-    with pytest.raises(DataError, match=r"x\.bin is no sound"):
+    with pytest.raises(DataError, match=r"x\.bin is not a valid"):
         list(open_tree(path).items())
 
 
@@ -96,7 +96,7 @@ def test_a_flipped_byte_in_a_member_is_refused(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[40] ^= 0xFF
     path.write_bytes(bytes(content))
-    with pytest.raises(DataError, match=r"x\.zip is no sound zip archive at member top/b\.txt"):
+    with pytest.raises(DataError, match=r"x\.zip is not a valid zip archive at member top/b\.txt"):
         list(open_tree(path).items())
 
 
@@ -111,5 +111,5 @@ def test_a_flipped_byte_in_a_member_is_refused(tmp_path: Path) -> None:
 )
 def test_what_is_no_archive_is_described(content: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / "x.tar.gz").write_bytes(content)
-    with pytest.raises(DataError, match=rf"x\.tar\.gz is no sound zip or tar archive: {says}"):
+    with pytest.raises(DataError, match=rf"x\.tar\.gz is not a valid zip or tar archive: {says}"):
         open_tree(tmp_path / "x.tar.gz")

@@ -9,10 +9,11 @@ import pytest
 from physml.cli import main
 from physml.config.compose import compose
 from physml.data import catalogue
+from physml.data.datasets import upstream
+from physml.data.locate import blocked, refuse_absent
 from physml.data.readers.har import UCI_HAR
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store
-from physml.data.verify import blocked, refuse_absent
 from physml.errors import DataError
 from physml.execution import planning
 from physml.execution.run_spec import spec_of
@@ -107,7 +108,7 @@ def test_a_record_says_how_far_its_data_are_known(
 
 def refusal(store: Store) -> str:
     with pytest.raises(DataError) as caught:
-        refuse_absent(["mnist"], store)
+        refuse_absent(upstream("mnist"), store)
     return str(caught.value)
 
 
@@ -136,7 +137,7 @@ def test_half_a_download_is_told(roots: Path) -> None:
     part.parent.mkdir(parents=True)
     part.write_bytes(b"half")
     store = Store(roots / "data", roots / "cache")
-    said = f"Half a download lies at {part}. Go on with it by `physml data get mnist`."
+    said = f"Part of a download is at {part}. Resume it with `physml data get mnist`."
     assert said in refusal(store)
     rows = catalogue.list_data(catalogue.choose(["mnist"]), store)
     assert "0.0 KiB of it downloaded" in rows[0].note and "downloaded" not in rows[1].note

@@ -349,8 +349,8 @@ def test_mnist_is_read_from_its_idx_files(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda c: c[:-9], "no sound gzip"),
-        (lambda c: b"<html>no</html>", "no sound gzip"),
+        (lambda c: c[:-9], "not a valid gzip"),
+        (lambda c: b"<html>no</html>", "not a valid gzip"),
         (lambda c: gzip.compress(gzip.decompress(c)[:-1]), "must hold"),
         (lambda c: gzip.compress(b"\0\0\x08\x01" + gzip.decompress(c)[4:]), "no idx file"),
     ],

@@ -1,5 +1,6 @@
 """Downloads: resumed, compared before they get their name, address after address; what `data` says."""
 
+import contextlib
 import hashlib
 import logging
 import threading
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from physml.cli import main
-from physml.data import catalogue, download, verify
+from physml.data import catalogue, download, locate, verify
 from physml.data.cache import Generated
 from physml.data.datasets import Content, DataFile, DataSet, Upstream
 from physml.data.store import Store
@@ -174,13 +175,13 @@ def test_a_member_comes_from_its_archive_where_it_has_no_address_of_its_own(serv
     )
     found = Upstream("Set", "https://x.org", "CC0", files, name="set")
     download.get(found, store)
-    assert verify.missing(found, store) == []
+    assert locate.missing(found, store) == []
     assert verify.FoundFiles(found, store).path("n.txt").read_text() == "1 2"
 
 
 def test_a_data_set_that_readers_do_without_is_got_when_it_is_asked_for(server, store) -> None:
     found = dataset(server.url, optional=True)
-    assert verify.missing(found, store) == []
+    assert locate.missing(found, store) == []
     assert download.get(found, store) == [target(store)] and download.get(found, store) == []
 
 
@@ -195,13 +196,12 @@ def test_a_cut_connection_is_taken_up_where_it_ended(server, store) -> None:
 
 
 def test_a_stopped_download_is_kept_and_goes_on_next_time(server, store, monkeypatch) -> None:
-    class Stopping:
-        def advance(self, n: int) -> None:
-            raise KeyboardInterrupt
+    def stop(n: int) -> None:
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(download, "CHUNK", 100_000)
     with monkeypatch.context() as patched:
-        patched.setattr(download, "_Silent", Stopping)
+        patched.setattr(download, "_progress", lambda *_: contextlib.nullcontext(stop))
         with pytest.raises(KeyboardInterrupt):
             download.get(dataset(server.url), store)
     assert part(store).stat().st_size == 100_000

@@ -126,9 +126,9 @@ BAD_TS = [
     ("@classLabel true Up Down\n", "", "'Up' is none of the classes|must have @classLabel true"),
     ("@data\n", "", "line 10: expected a line of the header"),
     (TOY[TOY.index("1,2,3") :], "", "no case stands behind @data"),
-    (TOY, "", "is no sound .ts file: it is empty"),
-    (TOY, "<html>moved</html>", "is no sound .ts file: it is a web page"),
-    (TOY, "1,2,3\n4,5,6\n", "is no sound .ts file: it starts with"),
+    (TOY, "", "is not a valid .ts file: it is empty"),
+    (TOY, "<html>moved</html>", "is not a valid .ts file: it is a web page"),
+    (TOY, "1,2,3\n4,5,6\n", "is not a valid .ts file: it starts with"),
 ]
 
 
@@ -149,8 +149,8 @@ def test_a_ts_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new
         ("-1,-2", "-1,x2", "line 10, dimension 1: the value at step 2, 'x2', is no number"),
         ("',Down", "',Left", "line 10: 'Left' is none of the classes Up, Down"),
         ("@attribute class {Up,Down}\n", "", "none of the classes|no attribute with the classes"),
-        (ARFF, "", "is no sound .arff file: it is empty"),
-        (ARFF, "<html>", "is no sound .arff file: it is a web page"),
+        (ARFF, "", "is not a valid .arff file: it is empty"),
+        (ARFF, "<html>", "is not a valid .arff file: it is a web page"),
     ],
 )
 def test_an_arff_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:

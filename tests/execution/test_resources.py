@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from physml.execution import resources
-from physml.execution.resources import CONTEXT, MIB, Count, Machine, Resources, Slot
+from physml.execution.resources import CONTEXT, MIB, Machine, Resources, Slot
 
 GIB = 1024 * MIB
 
@@ -138,7 +138,7 @@ def test_memory_that_is_held_already_is_not_counted_twice(machine, monkeypatch: 
 
 def test_a_count_looks_at_nothing_else(machine) -> None:
     machine(MEMINFO)
-    assert len(admitted(Count(3), *[Resources(8, 40 * GIB)] * 5)) == 3
+    assert len(admitted(Machine(3), *[Resources(8, 40 * GIB)] * 5)) == 3
 
 
 # ---------------------------------------------------------------------------- GPUs

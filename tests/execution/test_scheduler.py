@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+import run_child
 import run_harness as h
 
 from physml import paths
@@ -57,19 +58,19 @@ def test_time_is_told_from_records_else_from_a_few_steps(forked):
     done, other = h.specs_of(h.odd("seed=0,1", step_s=0.01))
     cost = h.make(done)["cost"]
     (planned,) = planning.plan([other], probe=True)
-    assert (planned.ms_per_step, planned.hours) == (
+    assert (planned.cost.ms_per_step, planned.cost.hours) == (
         cost["ms_per_step"],
         (cost["train_s"] + cost["eval_s"]) / 3600,
     )
     assert not forked
     fresh = h.spec_of(h.odd("model.d_hidden=6"))
-    assert planning.plan([fresh])[0].hours is None and not forked
+    assert planning.plan([fresh])[0].cost.hours is None and not forked
     (timed,) = planning.plan([fresh], probe=True)
-    assert timed.ms_per_step > 0 and timed.hours > 0 and len(forked) == 1
+    assert timed.cost.ms_per_step > 0 and timed.cost.hours > 0 and len(forked) == 1
     assert planning.plan([fresh], probe=True) == [timed] and len(forked) == 1  # kept
     assert states([fresh]) == ["missing"]
     broken = h.spec_of(h.odd(trouble="load"))
-    assert planning.plan([broken], probe=True)[0].hours is None
+    assert planning.plan([broken], probe=True)[0].cost.hours is None
 
 
 def test_a_plan_looks_up_once_what_runs_of_one_setting_share(monkeypatch):
@@ -80,7 +81,7 @@ def test_a_plan_looks_up_once_what_runs_of_one_setting_share(monkeypatch):
     monkeypatch.setattr(planning, "blocked_by", lambda *_: looked.append(1))
     planned = planning.plan(others)
     assert len(read) == len(looked) == 1
-    assert all(p.hours is not None for p in planned)
+    assert all(p.cost.hours is not None for p in planned)
 
 
 def test_settings_that_share_a_folder_are_told_apart():
@@ -238,7 +239,8 @@ def test_exit_codes(codes, left, code):
 def test_out_of_time_and_on_with_the_next_start(way, tmp_path):
     overrides = h.odd("seed=0,1", step_s=0.3)
     want = [h.numbers(h.make(s))["metrics"] for s in h.specs_of(h.odd("seed=0,1"))]
-    first = h.start_many(overrides, tmp_path / "first", "--jobs", "1", "--max-hours", str(2 / 3600))
+    flags = ("--jobs", "1", "--max-hours", "1")
+    first = h.start_many(overrides, tmp_path / "first", *flags, command=run_child.out_of_time)
     assert first.wait() == 75, first.text()
     specs = h.specs_of(overrides)
     assert states(specs) == ["stopped", "missing"]

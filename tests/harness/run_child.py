@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import resource_tracker, util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import matplotlib.backends.backend_agg
@@ -23,9 +24,9 @@ import torch
 import wandb
 from torch import nn
 
-from physml import files
+from physml import files, paths
 from physml.cli import main
-from physml.execution import preload, worker
+from physml.execution import preload, scheduler, worker
 from physml.models import gated, rnn
 from physml.training import trainer
 
@@ -118,6 +119,28 @@ def command(arguments: list[str]) -> int:
     resource_tracker.ensure_running()
     util.spawnv_passfds = fork_server  # type: ignore[attr-defined]
     return main.main(arguments)
+
+
+def elsewhere(arguments: list[str]) -> int:
+    """`command` in another folder, the first argument, and on a wide terminal."""
+    os.chdir(arguments[0])
+    os.environ["COLUMNS"] = "220"
+    return command(arguments[1:])
+
+
+def out_of_time(arguments: list[str]) -> int:
+    """`command`, for which hours have passed as soon as one of its runs has begun."""
+
+    def begun() -> set[Path]:
+        return set(paths.work_root().rglob("metrics.jsonl"))
+
+    def monotonic() -> float:
+        return time.monotonic() + (24 * 3600 if begun() > before else 0)
+
+    before = begun()
+
+    scheduler.time = SimpleNamespace(monotonic=monotonic)  # type: ignore[assignment]
+    return command(arguments)
 
 
 def write_slowly(arguments: list[str]) -> int:

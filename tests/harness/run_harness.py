@@ -22,7 +22,8 @@ import run_child
 
 from physml import lock
 from physml.cli import main
-from physml.config.compose import compose, expand
+from physml.config.compose import compose
+from physml.config.overrides import expand
 from physml.config.resolve import resolve
 from physml.execution import worker
 from physml.execution.progress import LineReporter
@@ -136,9 +137,11 @@ def start_command(arguments: list[str], output: Path) -> Started:
     return Started(main.main, arguments, output)
 
 
-def start_many(overrides: list[str], output: Path, *flags: str) -> Started:
+def start_many(
+    overrides: list[str], output: Path, *flags: str, command: Callable[[list[str]], int] = run_child.command
+) -> Started:
     """`physml run -m` with quick workers, as a process."""
-    return Started(run_child.command, ["run", "-m", *overrides, *flags], output)
+    return Started(command, ["run", "-m", *overrides, *flags], output)
 
 
 def specs_of(overrides: list[str]) -> list[RunSpec]:

@@ -47,7 +47,7 @@ def test_slopes_are_finite_where_features_agree_or_nearly(p: float):
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("flags", WIDTHS)
-@pytest.mark.parametrize("H", [1, 7, 16, 65])
+@pytest.mark.parametrize("H", [1, 16, 65])
 def test_c_against_torch_and_the_plain_sum(H: int, flags: str, monkeypatch):
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
     edge_index = torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(0))

@@ -86,7 +86,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-PLANS = [(recurrence, H, 128, torch.float32) for recurrence in ("lem", "cornn") for H in (16, 32, 64, 128)]
+PLANS = [("lem", H, 128, torch.float32) for H in (16, 64, 128)]
+PLANS += [("cornn", H, 128, torch.float32) for H in (32, 128)]
 PLANS += [("lem", 128, 1024, torch.bfloat16), ("cornn", 128, 1024, torch.bfloat16)]
 
 

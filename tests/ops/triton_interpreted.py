@@ -38,7 +38,7 @@ CASES = {
     "cornn, implicit": ("cornn", {"dt": 0.1, "gamma": 2.0, "epsilon": 3.0, "damping": "implicit"}, 1),
     "unicornn": ("unicornn", {"alpha": 0.9}, 0),
 }
-SHAPES = {"small": (2, 5, 3, 5), "one": (1, 1, 1, 1), "wide": (3, 4, 1, 17)}  # B, T, D, H
+SHAPES = {"small": (2, 3, 3, 5), "one": (1, 1, 1, 1), "wide": (3, 2, 1, 17)}  # B, T, D, H
 EVERYWHERE = [(case, way) for case in CASES for way in WAYS if way == "rows" or CASES[case][2]]
 
 
@@ -128,7 +128,7 @@ def test_outputs_and_gradients_are_those_of_the_loop(case: str, way: str, shape:
 @pytest.mark.parametrize("use", ["outputs", "y", "z"])
 @pytest.mark.parametrize(("case", "way"), [e for e in EVERYWHERE if e[1] != "tiles"])
 def test_parts_of_the_result_may_go_unused(case: str, way: str, use: str) -> None:
-    tensors = draw(case, (2, 3, 2, 3))
+    tensors = draw(case, (1, 2, 2, 3))
     near(run(case, tensors, use=use)[1], run(case, twice(tensors), loop=True, use=use)[1])
 
 
@@ -136,7 +136,7 @@ def test_parts_of_the_result_may_go_unused(case: str, way: str, use: str) -> Non
     ("case", "way"), [e for e in EVERYWHERE if e[0] in ("lem", "cornn, explicit", "unicornn")]
 )
 def test_each_gradient_can_be_had_alone(case: str, way: str) -> None:
-    tensors = draw(case, (2, 3, 2, 3))
+    tensors = draw(case, (1, 2, 2, 3))
     _, all_gradients = run(case, tensors)
     for k, gradient in enumerate(all_gradients):
         (alone,) = run(case, tensors, needs={k})[1]
@@ -163,7 +163,7 @@ def test_last_states_do_not_keep_the_path_alive(case: str) -> None:
 @pytest.mark.parametrize("case", ["lem", "cornn, explicit", "unicornn"])
 def test_backward_runs_twice_and_through_checkpoints_and_not_for_second_derivatives(case: str) -> None:
     name, constants, _ = CASES[case]
-    leaves = [x.requires_grad_() for x in draw(case, (2, 4, 2, 3))]
+    leaves = [x.requires_grad_() for x in draw(case, (1, 2, 2, 3))]
 
     def loss(*x: Tensor) -> Tensor:
         outputs, y, z = getattr(GPU[name], name)(*x, **constants)
@@ -183,7 +183,7 @@ def test_backward_runs_twice_and_through_checkpoints_and_not_for_second_derivati
 @pytest.mark.parametrize("case", ["lem", "cornn, explicit", "unicornn"])
 def test_views_of_any_stride_are_read_right(case: str) -> None:
     name, constants, _ = CASES[case]
-    tensors = draw(case, (2, 5, 3, 3))
+    tensors = draw(case, (2, 3, 3, 3))
     plain = run(case, tensors)
     wide = [torch.stack([x, -x], -1)[..., 0] for x in tensors]
     wide[0] = tensors[0].transpose(0, 1).contiguous().transpose(0, 1)
@@ -199,20 +199,20 @@ def test_views_of_any_stride_are_read_right(case: str) -> None:
 @pytest.mark.parametrize(("case", "way"), EVERYWHERE)
 def test_a_nan_stays_in_its_row(case: str, way: str) -> None:
     name, constants, _ = CASES[case]
-    tensors = draw(case, (3, 4, 2, 3))
+    tensors = draw(case, (3, 2, 2, 3))
     clean, _, _ = getattr(GPU[name], name)(*tensors, **constants)
-    tensors[0][1, 2] = float("nan")
+    tensors[0][1, 1] = float("nan")
     outputs, y, z = getattr(GPU[name], name)(*tensors, **constants)
-    assert outputs[1, 2:].isnan().all()
+    assert outputs[1, 1:].isnan().all()
     assert y[1].isnan().all()
     assert z[1].isnan().all()
     rest = [0, 2]
     assert torch.equal(outputs[rest], clean[rest])
 
 
-@pytest.mark.parametrize("n_steps", [1, 7, 8, 9, 27])
+@pytest.mark.parametrize("n_steps", [1, 4, 5, 13])
 def test_segments_of_the_scan_join(n_steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unicornn_gpu, "SEGMENT", 8)
+    monkeypatch.setattr(unicornn_gpu, "SEGMENT", 4)
     tensors = draw("unicornn", (2, n_steps, 0, 5))
     for found, exact in zip(
         run("unicornn", tensors), run("unicornn", twice(tensors), loop=True), strict=True
@@ -229,7 +229,8 @@ def test_a_long_scan_with_segments_as_they_are() -> None:
         near(found, exact, 1e-4)
 
 
-def test_the_scan_stores_one_state_per_segment() -> None:
+def test_the_scan_stores_one_state_per_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unicornn_gpu, "SEGMENT", 4)
     push, y, z, w, step = draw("unicornn", (2, 2 * unicornn_gpu.SEGMENT + 1, 0, 3))
     kept: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
@@ -247,7 +248,7 @@ def test_the_scan_stores_one_state_per_segment() -> None:
     ],
 )
 def test_half_precision_keeps_states_in_full(case: str, way: str, dtype: torch.dtype) -> None:
-    tensors = draw(case, (2, 4, 3, 5), dtype)
+    tensors = draw(case, (2, 2, 3, 5), dtype)
     results, gradients = run(case, tensors)
     assert {x.dtype for x in (*results, *gradients)} == {dtype}
     exact = run(case, twice(tensors), loop=True)
@@ -266,11 +267,11 @@ def test_what_is_refused(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["lem", "cornn, implicit"])
 def test_blocks_of_steps_and_their_graphs_join(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """10 steps in blocks of 4, 4 and 2; a graph's replay is played by the launches themselves."""
+    """5 steps in blocks of 2, 2 and 1; a graph's replay is played by the launches themselves."""
     use(monkeypatch, lambda *_: None)
     for module in (lem_steps, cornn_steps):
-        monkeypatch.setattr(module, "blocks", lambda n: [(0, 4), (4, 8), (8, 10)])
-    tensors = draw(case, (2, 10, 2, 3))
+        monkeypatch.setattr(module, "blocks", lambda n: [(0, 2), (2, 4), (4, 5)])
+    tensors = draw(case, (1, 5, 2, 3))
     eager = run(case, tensors)
     near(eager[1], run(case, twice(tensors), loop=True)[1])
     replays: list[int] = []
@@ -298,7 +299,7 @@ def test_a_capture_that_fails_is_told_once(
         raise RuntimeError("no graph today\nwith more lines")
 
     use(monkeypatch, lambda *_: None)
-    tensors = draw("lem", "small")
+    tensors = draw("lem", (1, 2, 2, 3))
     eager = run("lem", tensors)
     monkeypatch.setattr(graph, "possible", lambda x: True)
     monkeypatch.setattr(graph, "capture", capture)
@@ -321,7 +322,7 @@ def test_layers_can_be_stacked_and_frozen() -> None:
         ]
         for backend in ("reference", "triton")
     }
-    u, gradients = torch.randn(2, 6, 2), []
+    u, gradients = torch.randn(2, 3, 2), []
     for mine, theirs in zip(stacks["triton"], stacks["reference"], strict=True):
         mine.load_state_dict(theirs.state_dict())
     for first, second in stacks.values():

@@ -10,7 +10,7 @@ import pytest
 from physml.cli import main
 from physml.errors import RecordError
 from physml.records import record
-from physml.records.convert import convert
+from physml.records.curves import convert
 from physml.records.schema import SCHEMA
 
 IDENTITY = "0123abcd"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled import share_compiled
 from PIL import Image
 
 from physml.config import studies
@@ -529,7 +530,8 @@ def test_seeds_are_given_to_those_simulations_alone_that_draw_numbers() -> None:
 
 @pytest.mark.parametrize("path", sorted((CONF / "figure").glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
+    share_compiled(tmp_path / "cache")
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     made = load_figure(path)
     for experiment in experiments_of(made):

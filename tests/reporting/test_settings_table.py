@@ -287,7 +287,7 @@ def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     ("body", "says"),
     [
         ("rows: [{label: a, cells: {lrr: {}}}]", "row a: there is no column lrr. Did you mean lr"),
-        ("rows: [{label: a}, {label: a}]", "the row a stands there twice"),
+        ("rows: [{label: a}, {label: a}]", "the row a appears twice"),
         ("rows: []", "a table needs at least one row"),
         ("rows: [{label: a, cells: {lr: {printd: x}}}]", "printd.*Did you mean printed"),
         ("rows: [{label: a, cells: {lr: {printed: 0.5}}}]", "printed must be text.*quotes"),

@@ -387,7 +387,7 @@ def claim(**keys: Any) -> dict[str, Any]:
             r"row a: there is no column offical. Did you mean official\?",
         ),
         ({"rows": []}, "at least one row"),
-        ({"rows": [{"label": "a"}, {"label": "a"}]}, "the row a stands there twice"),
+        ({"rows": [{"label": "a"}, {"label": "a"}]}, "the row a appears twice"),
         ({"rows": [{}]}, r"rows\[0\]: the key label is missing"),
         ({"seeds": []}, "seeds must be different whole numbers"),
         ({"seeds": [0, 0]}, "seeds must be different whole numbers"),
@@ -425,7 +425,7 @@ def test_a_wrong_column_is_refused(change: dict[str, Any], message: str) -> None
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "nobody-1.yaml"
     path.write_text(yaml.safe_dump(content()) + "title: again\n")
-    with pytest.raises(ConfigError, match="the key title stands there twice"):
+    with pytest.raises(ConfigError, match="the key title appears twice"):
         tables.load_table(path)
 
 

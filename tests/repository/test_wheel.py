@@ -61,6 +61,25 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# Several commands in one process, as importing torch takes longest: what each printed stands before a line.
+COMMANDS = """
+import sys
+from physml.cli.main import main
+
+for command in {commands}:
+    code = main(list(command))
+    sys.stdout.flush()
+    print("----" if code == 0 else f"{{command}} failed", flush=True)
+"""
+
+
+def printed(python: Path, folder: Path, *commands: tuple[str, ...]) -> list[str]:
+    done = physml(python, folder, "-c", COMMANDS.format(commands=commands))
+    found = done.stdout.split("----\n")
+    assert len(found) == len(commands) + 1, done.stdout + done.stderr
+    return found
+
+
 def physml(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         "PATH": "/usr/bin:/bin",
@@ -68,7 +87,7 @@ def physml(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedP
         "PHYSML_CACHE": str(folder / "cache"),
         "WANDB_MODE": "disabled",
     }
-    command = [str(python), "-P", "-m", "physml", *arguments]
+    command = [str(python), "-P", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -97,26 +116,28 @@ def test_it_holds_one_package_with_configs_tasks_and_sources_of_c(wheel: Path) -
 
 
 def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
-    def lines(*arguments: str) -> str:
-        done = physml(python, elsewhere, *arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     before = {path for path in site_packages(python).rglob("*") if path.suffix != ".pyc"}
-    assert "lem" in lines("list", "models")
-    assert "fitzhugh_nagumo" in lines("list", "tasks")
-    assert "lem-4" in lines("list", "tables")
-    assert "experiment: lem/fitzhugh_nagumo-lem" in lines(
-        "run", "experiment=lem/fitzhugh_nagumo-lem", "--cfg"
+    load = "import physml; print(type(physml.load({!r})).__name__)"
+    models, tasks, tables, config, table, doctor, run, _ = printed(
+        python,
+        elsewhere,
+        ("list", "models"),
+        ("list", "tasks"),
+        ("list", "tables"),
+        ("run", "experiment=lem/fitzhugh_nagumo-lem", "--cfg"),
+        ("table", "lem-4", "--no-run"),
+        ("doctor",),
+        ("run", "model=lem", "task=adding", "profile=smoke", "runtime.save_model=true"),
     )
-    table = lines("table", "lem-4", "--no-run")
+    assert "lem" in models
+    assert "fitzhugh_nagumo" in tasks
+    assert "lem-4" in tables
+    assert "experiment: lem/fitzhugh_nagumo-lem" in config
     assert "missing" in table and "0/10" in table
-    assert "Nothing is missing." in lines("doctor")
-    done = lines("run", "model=lem", "task=adding", "profile=smoke", "runtime.save_model=true")
-    assert "finished: results/runs/adhoc/adding-lem/" in done
+    assert "Nothing is missing." in doctor
+    assert "finished: results/runs/adhoc/adding-lem/" in run
     (weights,) = (elsewhere / "runs").rglob("model.safetensors")
-    code = f"import physml; print(type(physml.load({str(weights)!r})).__name__)"
-    loaded = subprocess.run([python, "-c", code], cwd=elsewhere, capture_output=True, text=True)
+    loaded = physml(python, elsewhere, "-c", load.format(str(weights)))
     assert loaded.stdout == "SequenceModel\n", loaded.stderr
     assert {path.name for path in elsewhere.iterdir()} >= {"results", "runs", "cache", "tasks"}
     after = {path for path in site_packages(python).rglob("*") if path.suffix != ".pyc"}
@@ -131,6 +152,6 @@ def test_without_its_configs_it_says_so(python: Path, elsewhere: Path) -> None:
         ("list", "models"): "there are no configs in",
         ("doctor",): "run.yaml is not there",
     }.items():
-        done = physml(python, elsewhere, *arguments)
+        done = physml(python, elsewhere, "-m", "physml", *arguments)
         assert done.returncode in (1, 2)
         assert message in done.stdout + done.stderr

@@ -8,6 +8,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
+from compiled import share_compiled
 
 from physml.errors import InputError
 from physml.models.graph_layers import GraphConvolution
@@ -158,6 +159,7 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], message: str) -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    share_compiled(tmp_path / "cache")
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     molecule.cache_clear()

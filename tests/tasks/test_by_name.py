@@ -106,7 +106,7 @@ def test_another_file_of_that_name_is_refused(store: Store) -> None:
 
 
 def test_files_that_are_not_there_say_where_to_get_them(store: Store) -> None:
-    with pytest.raises(DataError, match=r"Get it by `curl -LO https://.*/Toy.zip`"):
+    with pytest.raises(DataError, match=r"Get it with `curl -LO https://.*/Toy.zip`"):
         uea().load(store, 0)
     with pytest.raises(InputError, match="name must be that of a set"):
         uea("../secret")

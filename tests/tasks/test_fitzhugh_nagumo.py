@@ -95,7 +95,7 @@ def test_each_trajectory_is_integrated_alone(task):
 def test_the_fingerprint_matches_and_notices_another_solver(task, monkeypatch):
     assert task.facts()["fingerprint"] == "matches"
     exact = trajectories(np.random.RandomState(1234).uniform(-1, 1, 4), 1001, 400.0, rtol=1e-9, atol=1e-11)
-    monkeypatch.setitem(task._v, "train", torch.from_numpy(exact).float().unsqueeze(-1))
+    monkeypatch.setitem(task._paths, "train", torch.from_numpy(exact).float().unsqueeze(-1))
     assert task.facts()["fingerprint"].startswith("differs by ")
 
 

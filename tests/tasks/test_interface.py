@@ -20,7 +20,7 @@ from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs
 from physml.task.nodes import OneGraph
 from physml.task.trivial import score_reference
-from physml.training.evaluate import apply, detached, evaluate
+from physml.training.evaluate import apply, each_tensor, evaluate
 from tasks.bidmc import SubjectRates
 
 ROOT = Path(__file__).parents[2]
@@ -396,5 +396,5 @@ def test_carried_state_is_cut_from_the_graph(store):
     for batch in task.batches("train", 20):
         y, state = gru(embedding(batch.input), state)
         task.loss(readout(y), batch).backward()  # would raise at the second window if the graph went on
-        state = detached(state)
+        state = each_tensor(state, torch.Tensor.detach)
     assert state.shape == (1, 20, 8)

@@ -146,9 +146,9 @@ def test_trivial_references_are_near_the_measured_ones(task):
 def test_the_fingerprint_matches_and_notices_another_step(task, monkeypatch):
     assert task.facts()["fingerprint"] == "matches"
     if task.forcing == 8.0:
-        x0 = task._x["train"][:4, 0].double().numpy()
+        x0 = task._paths["train"][:4, 0].double().numpy()
         other = torch.from_numpy(trajectories(x0, 8.0, 501, 0.01, 4)).float()
-        monkeypatch.setitem(task._x, "train", torch.cat([other, other[:, -1:].expand(-1, 1499, -1)], 1))
+        monkeypatch.setitem(task._paths, "train", torch.cat([other, other[:, -1:].expand(-1, 1499, -1)], 1))
         assert task.facts()["fingerprint"].startswith("differs by ")
 
 

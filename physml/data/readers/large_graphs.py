@@ -113,7 +113,9 @@ def _table(where: str, content: bytes, dtype: type) -> np.ndarray:
     try:
         return np.loadtxt(io.StringIO(rows.decode("ascii")), dtype, delimiter=",", ndmin=2)
     except (ValueError, OverflowError) as error:
-        raise DataError(f"{where} is no sound table of numbers: {error}. {_again('arxiv_year')}") from error
+        raise DataError(
+            f"{where} is not a valid table of numbers: {error}. {_again('arxiv_year')}"
+        ) from error
 
 
 def _splits(path: Path, n: int, again: str) -> Arrays:

@@ -99,7 +99,7 @@ def _words(path: Path, n_words: int, again: str) -> Any:
     try:
         x = rows.matrix()
     except ValueError as error:
-        raise DataError(f"{path} is no sound sparse matrix: {error}. {again}") from error
+        raise DataError(f"{path} is not a valid sparse matrix: {error}. {again}") from error
     if x.shape[1] != n_words:
         raise DataError(f"{path}: expected {n_words} columns; got a matrix of shape {x.shape}. {again}")
     graphs.check_sparse(path, x, again)

@@ -131,7 +131,7 @@ def _samples(where: str, content: bytes) -> np.ndarray:
             samples = file.read(dtype="int16") if right else None
     except soundfile.SoundFileError as error:
         said = getattr(error, "error_string", error)  # without the name of our buffer
-        raise DataError(f"{where} is no sound wav file: {said} {_AGAIN}") from error
+        raise DataError(f"{where} is not a valid wav file: {said} {_AGAIN}") from error
     if samples is None:
         raise DataError(f"{where} must be WAV PCM_16, {RATE} Hz, 1 channel; got {found}. {_AGAIN}")
     promised = _promised(content)

@@ -85,7 +85,7 @@ def read_ts(path: Path, again: str) -> Cases:
         frame, _ = load_from_tsfile_to_dataframe(str(path))
     except (OSError, ValueError) as error:
         raise _not_a_number(path, [m.line for m in marks], ":", again) or DataError(
-            f"{path} is no sound .ts file: {error}. {again}"
+            f"{path} is not a valid .ts file: {error}. {again}"
         ) from error
     return _cases(path, head, marks, frame.to_numpy(), again)
 
@@ -100,7 +100,7 @@ def read_arff(path: Path, again: str) -> Cases:
         frame, _ = load_from_arff_to_dataframe(str(path))
     except (OSError, ValueError, IndexError) as error:
         raise _not_a_number(path, [m.line for m in marks], "\\n", again) or DataError(
-            f"{path} is no sound .arff file: {error}. {again}"
+            f"{path} is not a valid .arff file: {error}. {again}"
         ) from error
     return _cases(path, head, marks, frame.to_numpy(), again)
 

@@ -25,7 +25,7 @@ PARALLEL = 2e7  # multiplications of a pass above which threads are worth being 
 
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     return call.refusal(SOURCE, u, *others)
 
 

@@ -20,7 +20,7 @@ from physml.ops.triton.launch import on_device, packed, plan
 
 
 def refusal(*tensors: Tensor) -> str | None:
-    """Why Triton cannot take this case, or None."""
+    """The reason why Triton cannot take this case, or None."""
     return unavailable(*tensors)
 
 

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("dropout.c")
 
 
 def refusal(x: Tensor) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     if reason := call.refusal(SOURCE, x):
         return reason
     return None if _draws_agree(x.dtype) else f"torch {torch.__version__} draws its masks in another way"

@@ -15,7 +15,7 @@ PARALLEL = 1e6  # numbers above which threads are worth being started
 
 
 def refusal(x: Tensor) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     return call.refusal(SOURCE, x) if x.dtype == torch.float32 else "in C it is computed in float32 alone"
 
 

@@ -16,7 +16,7 @@ PARALLEL = 1e6  # numbers (N + E, H) above which threads are worth being started
 
 
 def refusal(x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     return call.refusal(SOURCE, x, new, q, *([] if share is None else [share]))
 
 

@@ -1,4 +1,4 @@
-"""How fast features change along edges: the sums that the rates of gradient gating are made of."""
+"""Sums of feature differences along edges, from which the rates of gradient gating are made."""
 
 from torch import Tensor
 

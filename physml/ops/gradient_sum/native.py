@@ -16,7 +16,7 @@ PARALLEL = 2e6  # numbers (E, H) above which threads are worth being started
 
 
 def refusal(q: Tensor) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     return call.refusal(SOURCE, q)
 
 

@@ -56,7 +56,7 @@ class Call(ctypes.Structure):
 
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
-    """Why there is no native computation of this; None if there is."""
+    """The reason why native code can't compute this; None if it can."""
     return native_refusal(SOURCE, u, *others)
 
 

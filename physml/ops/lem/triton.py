@@ -22,7 +22,7 @@ Path = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def refusal(*tensors: Tensor) -> str | None:
-    """Why Triton cannot take this case, or None."""
+    """The reason why Triton cannot take this case, or None."""
     return unavailable(*tensors)
 
 

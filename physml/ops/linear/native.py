@@ -15,7 +15,7 @@ PARALLEL = 1e8  # products above which threads are worth being started
 
 
 def refusal(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
         return f"in C it takes x (N, D) and weight (H, D); got {tuple(x.shape)} and {tuple(weight.shape)}"
     if any(size % VECTOR for size in weight.shape):

@@ -12,7 +12,7 @@ MOST_THREADS = 256  # as in threads.h
 
 
 def refusal(source: Path, *tensors: Tensor) -> str | None:
-    """Why C from `source` can't take these tensors; None if it can."""
+    """The reason why C from `source` can't take these tensors; None if it can."""
     first = tensors[0]
     for x in tensors:
         if x.device.type != "cpu":

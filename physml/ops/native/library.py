@@ -35,7 +35,7 @@ _lock = Lock()
 
 
 class Unavailable(Exception):
-    """Why there is no library here, in one line."""
+    """There is no library here; the message is the reason, in one line."""
 
 
 def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:

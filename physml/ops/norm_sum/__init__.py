@@ -1,4 +1,4 @@
-"""How far features change along edges: the sums that a single rate of gradient gating is made of."""
+"""Sums of distances of features along edges, from which a single rate of gradient gating is made."""
 
 from torch import Tensor
 

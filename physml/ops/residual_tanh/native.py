@@ -25,7 +25,7 @@ Number = Tensor | float
 
 
 def refusal(drive: Tensor, h: Tensor, W: Tensor) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     return call.refusal(SOURCE, drive, h, W)
 
 

@@ -16,7 +16,7 @@ PARALLEL = 4e6  # products above which threads are worth being started
 
 
 def refusal(weight: Tensor, value: Tensor) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     return call.refusal(SOURCE, weight, value)
 
 

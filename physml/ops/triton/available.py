@@ -1,4 +1,4 @@
-"""Why Triton cannot take a case, in one line, or None."""
+"""The reason why Triton cannot take a case, in one line, or None."""
 
 import importlib
 import os
@@ -11,7 +11,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def refusal(*tensors: Tensor) -> str | None:
-    """Why Triton cannot take these tensors; the first one sets device and dtype."""
+    """The reason why Triton cannot take these tensors, or None; the first one sets device and dtype."""
     first = tensors[0]
     if reason := unusable(str(first.device)):
         return reason
@@ -32,7 +32,7 @@ def interpreted() -> bool:
 
 @cache
 def unusable(device: str) -> str | None:
-    """Why Triton does not work on a device, or None; tried once per device with a small kernel."""
+    """The reason why Triton does not work on a device, or None; tried once per device with a small kernel."""
     if torch.device(device).type != "cuda" and not interpreted():
         return f"backend triton runs on a GPU; got a tensor on {device}"
     try:

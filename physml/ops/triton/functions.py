@@ -52,7 +52,7 @@ def places(n_batch, n_hidden, DOT: tl.constexpr, M: tl.constexpr, BLOCK: tl.cons
 
 @triton.jit
 def matrix(w, k, DOT: tl.constexpr, BLOCK: tl.constexpr):
-    """Where matrix k of packed weights lies, (BLOCK, BLOCK).
+    """Pointers to matrix k of packed weights, (BLOCK, BLOCK).
 
     The kernels hide from the compiler that `w` is aligned. So, not DOT, a load is one number wide, and a
     thread holds weights of one column, sums it alone and has one unit to compute; with wide loads four, each

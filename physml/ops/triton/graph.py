@@ -87,8 +87,12 @@ def run(
 ) -> None:
     """launch(given, changed, made, *constants), as a graph where one can be had.
 
-    given: read only. changed: read and written. made: written only. The number of launches may depend on
-    shapes and constants, on nothing else.
+    The number of launches may depend on shapes and constants, on nothing else.
+
+    Args:
+        given: tensors that are read only.
+        changed: tensors that are read and written.
+        made: tensors that are written only.
     """
     graph = _graph(launch, (given, changed, made), constants) if possible(given[0]) else None
     if graph is None:

@@ -1,4 +1,4 @@
-"""How a recurrence is spread over a GPU. Axes: B batch, H hidden units.
+"""Launch plans: programs, blocks and memory of a recurrence on a GPU. Axes: B batch, H hidden units.
 
 The constants follow from sizes of registers and caches and from counted instructions, not from timings.
 """
@@ -83,7 +83,7 @@ class Plan:
 
 
 def plan(n_batch: int, n_hidden: int, n_matrices: int, weight: Tensor) -> Plan | None:
-    """How `n_matrices` weight matrices (H, H) go into one kernel; None where products in cuBLAS are better.
+    """The plan for `n_matrices` weight matrices (H, H) in one kernel; None where cuBLAS is better.
 
     Rows: a program per sequence, which multiplies in plain float32. A thread has at most 255 registers, so
     two matrices of 128 x 128 fit into those of 256 threads; a third would leave no room for the rest.

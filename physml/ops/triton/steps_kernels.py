@@ -14,7 +14,7 @@ from physml.ops.triton.functions import sigmoid, tanh
 
 @triton.jit
 def numbers(n, n_hidden, BLOCK: tl.constexpr):
-    """Which numbers a program has, which of them exist, row and unit of each."""
+    """The numbers of a program: their positions, a mask of those that exist, row and unit of each."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     return i, i < n, i // n_hidden, i % n_hidden
 

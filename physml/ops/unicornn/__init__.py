@@ -7,9 +7,9 @@ from physml.ops.unicornn import autograd, reference
 from physml.ops.unicornn.projection import project
 from physml.ops.unicornn.reference import unicornn_inverse
 
-__all__ = ["BACKENDS", "project", "unicornn", "unicornn_inverse"]
+__all__ = ["BACKENDS", "OP", "project", "unicornn", "unicornn_inverse"]
 
-_unicornn = Op(__name__, reference=reference.unicornn, torch=autograd.unicornn)
+OP = Op(__name__, reference=reference.unicornn, torch=autograd.unicornn)
 
 
 def unicornn(
@@ -19,4 +19,4 @@ def unicornn(
 
     `backend`: one of `physml.ops.backend.CHOICES`; "auto" takes the fastest that can.
     """
-    return _unicornn(push, y, z, w, step, alpha=alpha, backend=backend)
+    return OP(push, y, z, w, step, alpha=alpha, backend=backend)

@@ -35,7 +35,7 @@ def _library(dtype: torch.dtype) -> CDLL:
 
 
 def refusal(push: Tensor, *others: Tensor) -> str | None:
-    """Why this can't run here; None if it can."""
+    """The reason why native code can't compute this; None if it can."""
     return call.refusal(SOURCE, push, *others)
 
 

@@ -18,7 +18,7 @@ PREFETCH = 8  # steps whose input is on its way
 
 
 def refusal(push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, **_: Any) -> str | None:
-    """Why Triton cannot take this case, or None."""
+    """The reason why Triton cannot take this case, or None."""
     return unavailable(push, y, z, w, step)
 
 

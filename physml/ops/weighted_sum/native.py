@@ -16,7 +16,7 @@ PARALLEL = 4e6  # numbers (E, A, C) above which threads are worth being started
 
 
 def refusal(x: Tensor, weight: Tensor) -> str | None:
-    """Why native code can't compute this case; None if it can."""
+    """The reason why native code can't compute this case; None if it can."""
     return call.refusal(SOURCE, x, weight)
 
 

@@ -123,7 +123,7 @@ def test_a_foreign_npz_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no array subject; it has signals"):
         read(tmp_path / "other", BIDMC)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match="is no sound zip archive"):
+    with pytest.raises(DataError, match="is not a valid zip archive"):
         read(tmp_path / "other", BIDMC)
 
 

@@ -1,0 +1,108 @@
+"""Overrides of the command line, by Hydra's grammar: expanded to multiruns, put into a config."""
+
+import itertools
+import re
+from typing import Any
+
+from physml.errors import ConfigError, suggest
+
+PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
+GROUPS = ("experiment", *PARTS, "profile")
+SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a table: it needs no more grammar
+
+
+def expand(overrides: list[str]) -> list[list[str]]:
+    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations."""
+    choices = []
+    for text in overrides:
+        override = _parsed(text)
+        if not override.is_sweep_override():
+            choices.append([text])
+        elif override.is_discrete_sweep():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            raise ConfigError(
+                f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`."
+            )
+    return [list(combination) for combination in itertools.product(*choices)]
+
+
+def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:
+    """The config as an OmegaConf node, with the overrides in it."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    text = ""
+    try:
+        node = OmegaConf.create(config)
+        OmegaConf.set_struct(node, True)
+        for text in overrides:
+            _apply(node, text)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{text or error.full_key}: {first_line(error)}.") from error
+    return node
+
+
+def _apply(node: Any, text: str) -> None:
+    """One override: KEY=VALUE changes, +KEY=VALUE adds, ++ does either, ~ deletes."""
+    from omegaconf import OmegaConf, open_dict
+
+    if plain := SEED_OR_SPLIT.fullmatch(text):
+        OmegaConf.update(node, plain[1], int(plain[2]))
+        return
+    override = _parsed(text)
+    key = override.key_or_group
+    if override.is_sweep_override():
+        raise ConfigError(
+            f"{text}: several values need -m; a list stands in brackets, in quotes: 'KEY=[1,2]'."
+        )
+    if override.package is not None or "/" in key:
+        raise ConfigError(f"there is no config group {text.partition('=')[0]}. {suggest(key, GROUPS)}")
+    value = override.value()
+    holder, near = _holder(node, key)
+    there = None if holder is None else OmegaConf.select(node, key, throw_on_missing=False)
+    if override.is_add() and there is not None and not isinstance(value, dict | list):
+        raise ConfigError(f"{text}: {key} is there already. Change it without the +.")
+    if override.is_add() or override.is_force_add():
+        OmegaConf.update(node, key, value, merge=True, force_add=True)
+    elif holder is None:
+        if key.startswith(("model.", "net.", "task.", "optim.", "trainer.s")):
+            near += f" To add one on purpose: +{key}=VALUE."
+        raise ConfigError(f"there is no config key {key}. {near.strip()}".strip())
+    elif override.is_delete():
+        if value is not None and value != there:
+            raise ConfigError(f"{text}: {key} is {there!r}. To delete it: ~{key}={there}.")
+        with open_dict(node):
+            del holder[key.rpartition(".")[2]]
+    else:
+        whole = "." in key and isinstance(value, dict) and "_target_" in value
+        OmegaConf.update(node, key, value, merge=not whole)
+
+
+def _parsed(text: str) -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(f"{text}: {first_line(error)}. Check its brackets and quotes.") from error
+
+
+def _holder(node: Any, key: str) -> tuple[Any, str]:
+    """The node that holds a dotted key; else None, with the names near to its first unknown part."""
+    from omegaconf import OmegaConf
+
+    holder = None
+    for part in key.split("."):
+        if not OmegaConf.is_dict(node):
+            return None, ""
+        if part not in node.keys():  # noqa: SIM118
+            return None, suggest(part, map(str, node.keys()))
+        holder, node = node, node._get_node(part, validate_access=False)
+    return holder, ""
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,111 @@
+"""Where the files of data sets lie, by name alone, and what to say where one is missing. No torch here."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from physml.data.datasets import DataFile, Places, Upstream, upstream
+from physml.data.limits import irregular
+from physml.errors import DataError
+
+
+def roots(places: Places) -> Iterator[Path]:
+    """Where data may lie: PHYSML_DATA first, then the cache, where downloads go."""
+    if places.data is not None:
+        yield places.data
+    yield places.cache / "files"
+
+
+def find(file: DataFile, places: Places) -> Path | None:
+    """The file, or the folder it was unpacked to; None if neither is there."""
+    for root in roots(places):
+        for name in (file.name, *file.also):
+            if (root / name).is_file():
+                return root / name
+        if file.folder and (root / file.folder).is_dir():
+            return root / file.folder
+    return None
+
+
+def missing(dataset: Upstream, places: Places) -> list[DataFile]:
+    """The files that must be got before the data set can be read.
+
+    A member is there when its archive is; an archive is not needed when all its members are there.
+    """
+    there = {file.name for file in dataset.files if find(file, places) is not None}
+    gone = []
+    for file in dataset.files:
+        members = [m for m in dataset.files if m.inside == file.name and not m.optional]
+        replaced = bool(members) and all(m.name in there for m in members)
+        if not (file.optional or file.name in there or file.inside in there or replaced):
+            gone.append(file)
+    archives = {file.name for file in gone}
+    return [file for file in gone if file.inside not in archives]
+
+
+def blocked(datasets: Iterable[str], places: Places) -> str | None:
+    """Why runs that read these data sets cannot be made here: what is missing, and how to get it.
+
+    Nothing is read or hashed; only names are looked at.
+    """
+    for name in datasets:
+        for file in missing(upstream(name), places):
+            return f"{file.name} missing, get it with `physml data get {name}`"
+    return None
+
+
+def refuse_absent(dataset: Upstream, places: Places) -> None:
+    """DataError for the first file that is missing of a data set."""
+    for file in missing(dataset, places):
+        raise refuse_missing(dataset.name, file, places)
+
+
+def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
+    looked = " and ".join(str(root / file.name) for root in roots(places))
+    said = f"{file.name} is missing: looked for {looked}."
+    for path in (root / file.name for root in roots(places)):
+        if kind := irregular(path):
+            said = f"{file.name} must be a file, but {path} is {kind}."
+    if part := half(file, places):
+        said += f" Part of a download is at {part}."
+    if places.data is not None and (hint := other_root(file, places.data)):
+        said += f" {hint}"
+        if "set PHYSML_DATA=" in hint:
+            return DataError(said)
+    get = "Resume it" if part else "Get it"
+    source = f" (from {file.urls[0]})" if file.urls else ""
+    root = f"PHYSML_DATA ({places.data})" if places.data else "PHYSML_DATA, which is not set,"
+    checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
+    return DataError(
+        f"{said} {get} with `physml data get {dataset}`. Without network, put it there{source}, or "
+        f"set {root} to a folder that has it. sha256: {checksum}."
+    )
+
+
+def half(file: DataFile, places: Places) -> Path | None:
+    """The part on disk of a download that was stopped."""
+    parts = (root / f"{file.name}.part" for root in roots(places))
+    return next((part for part in parts if part.is_file()), None)
+
+
+def other_root(file: DataFile, root: Path) -> str:
+    """A hint about PHYSML_DATA: its fault, or a value for it; empty where nothing is known."""
+    if not root.is_dir():
+        return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}."
+    names = [name for name in (file.name, *file.also, file.folder) if name]
+    for name in names:
+        parts = PurePosixPath(name).parts
+        for depth, above in enumerate([root, *root.parents][1 : len(parts) + 1], 1):
+            if root.parts[-depth:] == parts[:depth] and (above / name).exists():
+                return f"PHYSML_DATA={root} points too deep: set PHYSML_DATA={above}."
+        for above in list(root.parents)[:2]:
+            if (above / name).exists():
+                return f"It lies at {above / name}: set PHYSML_DATA={above}."
+    try:
+        folders = sorted(path for path in root.iterdir() if path.is_dir())[:200]
+    except OSError:
+        return ""
+    for below in folders:
+        for name in names:
+            if (below / name).exists():
+                return f"PHYSML_DATA={root} points too high: set PHYSML_DATA={below}."
+    return ""

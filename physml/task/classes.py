@@ -1,0 +1,55 @@
+"""Tasks whose items have one class each. Axes: B items of a batch, C classes."""
+
+from typing import ClassVar
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from physml.check import has_shape
+from physml.task.base import Better, Metrics, Sums, Task
+from physml.task.batch import Batch
+
+
+class Classes(Task):
+    r"""Items with one class each.
+
+    Loss: cross entropy of the C logits; where `one_logit`, of a single one, :math:`-\log \sigma(\pm z)`.
+    Metrics: accuracy (a fraction) and cross_entropy (nats).
+
+    Shapes: target (B,) int64; output (B, C), or (B, 1) where `one_logit`.
+    """
+
+    metric: ClassVar[str] = "accuracy"
+    better: ClassVar[Better] = {"accuracy": "higher", "cross_entropy": "lower"}
+    one_logit: ClassVar[bool] = False
+
+    n_classes: int
+
+    def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The logits and the labels that count. InputError for an output of another shape."""
+        has_shape("output", output, (len(batch.target), 1 if self.one_logit else self.n_classes))
+        return output, batch.target
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        return self._cross_entropy(*self.judged(output, batch), "mean")
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        logits, label = self.judged(output.detach(), batch)
+        logits = logits.double()
+        nats = self._cross_entropy(logits, label, "sum").item()
+        answer = (logits[:, 0] > 0).long() if self.one_logit else logits.argmax(1)
+        return {"right_n": (answer == label).sum().item(), "cross_entropy_sum": nats, "n": len(label)}
+
+    def _cross_entropy(self, logits: Tensor, label: Tensor, reduction: str) -> Tensor:
+        if not self.one_logit:
+            return F.cross_entropy(logits, label, reduction=reduction)
+        return F.binary_cross_entropy_with_logits(logits[:, 0], label.to(logits.dtype), reduction=reduction)
+
+    def finish(self, sums: Sums) -> Metrics:
+        """Metrics of the sums; none of a part without items, as where no item is held out."""
+        if not sums:
+            return {}
+        return {
+            "accuracy": sums["right_n"] / sums["n"],
+            "cross_entropy": sums["cross_entropy_sum"] / sums["n"],
+        }
