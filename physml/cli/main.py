@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from physml import __version__
-from physml.cli import data, diff, doctor, figure, listing, records, run, search, table
+from physml.cli import compare, data, diff, doctor, figure, listing, records, run, search, table
 from physml.cli.console import write_what_the_terminal_can
 from physml.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.training.interrupt import handled
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in (run, table, figure, search, listing, data, records, doctor, diff):
+    for command in (run, table, figure, search, listing, data, records, doctor, diff, compare):
         command.add(commands)
     return top
 

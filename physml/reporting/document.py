@@ -39,6 +39,16 @@ class References:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A further table, with a heading and heads of its own, and lines of text below it."""
+
+    heading: str
+    heads: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    below: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Document:
     """The text of a table, ready for each output format.
 
@@ -50,6 +60,7 @@ class Document:
         folded: pairs of columns that are stacked on a narrow terminal; empty: none.
         reasons: reasons that are too long for a cell.
         claim: the text of the claim, then each comparison.
+        sections: further tables of another form, below the claim and the references.
     """
 
     id: str
@@ -64,6 +75,7 @@ class Document:
     reasons: tuple[str, ...] = ()
     claim: tuple[str, ...] = ()
     references: References | None = None
+    sections: tuple[Section, ...] = ()
 
 
 class Reasons:
@@ -114,6 +126,10 @@ def markdown(document: Document) -> str:
         table = md_table(("reference", *document.references.columns), document.references.lines)
         out += ["## Trivial references, on the same test data", ""]
         out += [*(table if document.references.lines else ["None recorded yet."]), ""]
+    for section in document.sections:
+        out += [f"## {md(section.heading)}", ""]
+        out += [*md_table(section.heads, section.lines), ""] if section.lines else []
+        out += [*(f"- {md(line)}" for line in section.below), ""] if section.below else []
     out += [f"- {md(fact)}" for fact in document.facts]
     return "\n".join(out) + "\n"
 
@@ -166,8 +182,14 @@ def latex(document: Document) -> str:
         for name, *scores in document.references.lines:
             pairs = zip(document.references.columns, scores, strict=True)
             out.append(whole(f"{tex(name)}: {tex('; '.join(map(': '.join, pairs)))}"))
+    for section in document.sections:
+        out += [r"\midrule", whole(rf"\emph{{{tex(section.heading)}}}")]
+        for name, *others in section.lines:
+            pairs = zip(section.heads[1:], others, strict=True)
+            out.append(whole(f"{tex(name)}: {tex('; '.join(map(' '.join, pairs)))}"))
     out += [r"\bottomrule", r"\end{tabular}", ""]
-    out += [rf"{tex(line)}\\" for line in (*document.reasons, *document.claim, *document.facts)]
+    below = [line for section in document.sections for line in section.below]
+    out += [rf"{tex(line)}\\" for line in (*document.reasons, *document.claim, *below, *document.facts)]
     return "\n".join([*out, r"\end{table}"]) + "\n"
 
 
@@ -231,6 +253,11 @@ class Screen:
             parts += [_table(heads, document.references.lines), Text()]
         for i, line in enumerate(document.claim):
             parts.append(Text(f"  {line}") if i else Text(line, style="bold"))
+        for section in document.sections:
+            parts += [Text(), Text(section.heading, style="italic")]
+            parts += [_table(section.heads, section.lines)] if section.lines else []
+            parts += map(Text, section.below)
+        parts += [Text()] if document.sections else []
         parts += [Text(fact, style="dim") for fact in document.facts]
         return Group(*parts)
 

@@ -10,10 +10,12 @@ from physml.errors import DataError, RecordError
 from physml.records.curves import read_array, read_curve, read_scores
 from physml.records.schema import Record
 from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
+from physml.reporting.ranks_text import lines as rank_lines
 from physml.reporting.simulated_figure import simulate
 from physml.reporting.state import State
 from physml.reporting.table import Runs
-from physml.reporting.table_spec import Run
+from physml.reporting.table_ranks import Ranking, ranked
+from physml.reporting.table_spec import Run, experiments_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Curve:
 class Figure:
     spec: FigureSpec
     panels: tuple[tuple[Panel, tuple[Curve, ...]], ...]
+    ranking: Ranking | None = None  # of kind ranks
 
 
 def collect(
@@ -63,6 +66,13 @@ def collect(
     Reads the curve and array files beside the records. A damaged one is the state of its curve.
     """
     records = list(records)
+    if spec.table is not None:
+        table = spec.ranked_table()
+        found = {
+            name: Runs.find(name, identities.get(name), records, table.seeds, table.splits)
+            for name in experiments_of(table)
+        }
+        return Figure(spec, (), ranked(table, found))
     panels = []
     for panel in spec.panels:
         curves = []
@@ -160,7 +170,7 @@ def _mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Cur
 
 def state_lines(figure: Figure) -> list[str]:
     """One line per curve: panel, label, runs, state; and where runs end, if one may end before another."""
-    lines = []
+    lines = list(rank_lines(figure.ranking)) if figure.ranking else []
     for panel, curves in figure.panels:
         for curve in curves:
             runs = f"{curve.done}/{curve.wanted}, " if curve.wanted else ""

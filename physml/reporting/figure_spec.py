@@ -1,9 +1,9 @@
 """The spec of a figure, from conf/figure. `figure` adds records, `plot` draws. No torch, no hydra.
 
 Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
-of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record. Without
-any run: `trajectories` and `simulation` show what a function of tasks/ or physml/simulate/ returns, see
-`simulated`.
+of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `ranks`
+the rows of a table by their mean ranks, a critical-difference diagram. Without any run: `trajectories` and
+`simulation` show what a function of tasks/ or physml/simulate/ returns, see `simulated`.
 """
 
 import dataclasses
@@ -14,9 +14,10 @@ from typing import Any, Literal
 from physml.config.load import load
 from physml.errors import ConfigError
 from physml.paths import CONF
-from physml.reporting.table_spec import Run, find_id, natural
+from physml.reporting import table_spec
+from physml.reporting.table_spec import Run, TableSpec, find_id, load_table, natural, only_ranked
 
-Kind = Literal["curves", "points", "histogram", "trajectories", "simulation"]
+Kind = Literal["curves", "points", "histogram", "ranks", "trajectories", "simulation"]
 WITHOUT_RUNS = ("trajectories", "simulation")
 Scale = Literal["linear", "log"]
 Line = Literal["solid", "dashed", "dotted", "dots"]  # dots: no line
@@ -79,7 +80,8 @@ class FigureSpec:
     kind: Kind
     x_label: str
     y_label: str
-    panels: tuple[Panel, ...]
+    panels: tuple[Panel, ...] = ()  # none of ranks, at least one of all others
+    table: str | None = None  # of ranks: the id of the table whose rows are ranked
     seeds: tuple[int, ...] = ()  # of a simulation: each is given to the function as `seed`; none: it has none
     splits: tuple[int, ...] = (0,)
     metric: str | None = None  # of curves, as in the curve file: test/mse; of points, as in a table's column
@@ -96,11 +98,16 @@ class FigureSpec:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if (self.kind == "ranks") != (self.table is not None):
+            raise ConfigError("a table belongs to kind ranks, and to no other kind.")
+        if (self.kind == "ranks") == bool(self.panels):
+            wants = "takes no" if self.panels else "needs"
+            raise ConfigError(f"kind {self.kind} {wants} panels.")
         if self.kind in ("curves", "points") and self.metric is None:
             raise ConfigError(f"kind {self.kind} needs a metric.")
         if self.kind in WITHOUT_RUNS and not (self.function or all(panel.function for panel in self.panels)):
             raise ConfigError(f"kind {self.kind} needs a function.")
-        if self.kind not in WITHOUT_RUNS and not self.seeds:
+        if self.kind not in (*WITHOUT_RUNS, "ranks") and not self.seeds:
             raise ConfigError("seeds must name at least one run; got none.")
         if self.columns is not None and self.columns < 1:
             raise ConfigError(f"columns must be positive; got {self.columns}.")
@@ -122,6 +129,8 @@ class FigureSpec:
     @property
     def runs(self) -> list[Run]:
         """Every run that the figure wants, each once."""
+        if self.table is not None:
+            return self.ranked_table().runs
         found = [
             (experiment, j, k)
             for panel in self.panels
@@ -135,6 +144,13 @@ class FigureSpec:
     def seeds_of(self, series: Series) -> tuple[int, ...]:
         return series.seeds or self.seeds
 
+    def ranked_table(self) -> TableSpec:
+        """Of ranks: the part of the table that is ranked, with the figure's seeds if it has some."""
+        found = load_table(CONF / "table" / f"{self.table}.yaml")
+        if not found.ranks:
+            raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
+        return only_ranked(dataclasses.replace(found, seeds=self.seeds or found.seeds))
+
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
         """The same figure with these seeds for every curve that has some: not all simulations do."""
 
@@ -144,7 +160,7 @@ class FigureSpec:
         panels = tuple(
             dataclasses.replace(panel, series=tuple(map(seeded, panel.series))) for panel in self.panels
         )
-        return dataclasses.replace(self, seeds=seeds if self.seeds else (), panels=panels)
+        return dataclasses.replace(self, seeds=seeds if self.seeds or self.table else (), panels=panels)
 
     def shrunk(self) -> "FigureSpec":
         """The same figure for a smoke run: what `smoke` says in place of arguments of that name."""
@@ -185,5 +201,7 @@ def find_figure(name: str, paper: str = "lem", folder: Path | None = None) -> Pa
 
 
 def experiments_of(spec: FigureSpec) -> list[str]:
-    """The experiments of a figure, each once, in the order of the panels."""
+    """The experiments of a figure, each once, in the order of the panels, or of the rows of its table."""
+    if spec.table is not None:
+        return table_spec.experiments_of(spec.ranked_table())
     return list(dict.fromkeys(e for panel in spec.panels for s in panel.series for e in s.experiments))

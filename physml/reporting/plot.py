@@ -13,6 +13,7 @@ import numpy as np
 from physml import files
 from physml.reporting.figure import Curve, Figure
 from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec
+from physml.reporting.rank_plot import draw_ranks
 from physml.reporting.state import State
 
 ROOMY = 4  # entries of a legend that still fit inside the axes
@@ -28,6 +29,8 @@ def draw(figure: Figure) -> "Canvas":
     from matplotlib.figure import Figure as Canvas
 
     spec = figure.spec
+    if spec.kind == "ranks":
+        return draw_ranks(figure)
     n = len(figure.panels)
     columns = spec.columns or n
     rows = math.ceil(n / columns)

@@ -19,6 +19,7 @@ from physml.reporting.runs import Runs, incomparable, number
 from physml.reporting.state import State
 from physml.reporting.stats import Bounds, Published, Summary, Values
 from physml.reporting.table_claims import ClaimPart, judged
+from physml.reporting.table_ranks import Ranking, ranked
 from physml.reporting.table_spec import Cell, Column, Row, Run, TableSpec, experiments_of
 from physml.reporting.verdict import Settings, settings_of, verdict
 
@@ -64,6 +65,7 @@ class Table:
     facts: Facts
     claim: tuple[ClaimPart, ...] = ()
     claim_verdict: ClaimVerdict | None = None
+    ranking: Ranking | None = None  # where the config names columns to rank over
 
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
@@ -101,7 +103,8 @@ def collect(
             cells.append(_cell(spec, row, column, cell, runs, running, reason, mine))
     counted = [r for runs in of.values() for r in runs.finished.values()]
     claim, claim_verdict = judged(spec, of)
-    return Table(spec, tuple(cells), _references(spec, of), facts_of(counted), claim, claim_verdict)
+    ranking = ranked(spec, of)
+    return Table(spec, tuple(cells), _references(spec, of), facts_of(counted), claim, claim_verdict, ranking)
 
 
 def _cell(

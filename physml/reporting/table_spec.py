@@ -12,6 +12,7 @@ from physml.check import non_negative
 from physml.config.load import coerce, load, read_yaml
 from physml.errors import ConfigError, suggest
 from physml.paths import CONF
+from physml.reporting.across import FEWEST_COLUMNS
 from physml.reporting.comparison import Margin
 from physml.reporting.stats import Bounds, Published
 
@@ -118,6 +119,7 @@ class TableSpec:
     claim: Claim | str | None = None
     notes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()  # columns of different data, over which rows are ranked
 
     def __post_init__(self) -> None:
         keys, labels = [c.key for c in self.columns], [r.label for r in self.rows]
@@ -133,6 +135,13 @@ class TableSpec:
             for key in row.cells:
                 if key not in keys:
                     raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
+        if self.ranks and len(set(self.ranks)) < max(len(self.ranks), FEWEST_COLUMNS):
+            raise ConfigError(
+                f"ranks must name at least {FEWEST_COLUMNS} different columns; got {list(self.ranks)}."
+            )
+        for key in self.ranks:
+            if key not in keys:
+                raise ConfigError(f"ranks: there is no column {key}. {suggest(key, keys)}")
         for label, key in _claimed(self.claim):
             if label not in labels:
                 raise ConfigError(f"claim: there is no row {label}. {suggest(label, labels)}")
@@ -270,3 +279,14 @@ def parse_row(text: str) -> Row:
 
 def with_rows(spec: TableSpec, rows: Iterable[Row]) -> TableSpec:
     return dataclasses.replace(spec, rows=(*spec.rows, *rows))
+
+
+def only_ranked(spec: TableSpec) -> TableSpec:
+    """The ranked columns alone, and the rows with an experiment in each of them."""
+    columns = tuple(column for column in spec.columns if column.key in spec.ranks)
+    rows = (
+        dataclasses.replace(row, cells={key: cell for key, cell in row.cells.items() if key in spec.ranks})
+        for row in spec.rows
+        if all(spec.cell(row, column).experiment for column in columns)
+    )
+    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
+from physml.reporting import ranks_text
 from physml.reporting.claims import Gain
 from physml.reporting.comparison import BEST_OF, LEVELS, Margin
 from physml.reporting.document import NONE, Document, Grid, Reasons, References
@@ -70,11 +71,12 @@ def document(table: Table) -> Document:
         tex_heads=TEX_HEADS,
         grids=grids,
         facts=(*fact_lines(table), *(f"Note: {note}" for note in spec.notes)),
-        values=(CSV_HEADS, *_values(table)),
+        values=(CSV_HEADS, *_values(table), *_rank_values(table)),
         folded=FOLDED,
         reasons=reasons.lines(),
         claim=tuple(claim_lines(table)),
         references=References(columns, tuple(_reference_lines(table))),
+        sections=ranks_text.sections(table.ranking),
     )
 
 
@@ -394,3 +396,8 @@ def _values(table: Table) -> Iterator[tuple[object, ...]]:
                     "high": score.high,
                 }
                 yield line(name, column, **known, state="trivial reference")
+
+
+def _rank_values(table: Table) -> Iterator[tuple[object, ...]]:
+    for known in ranks_text.values(table.ranking):
+        yield tuple(({"table": table.spec.id} | known).get(head) for head in CSV_HEADS)

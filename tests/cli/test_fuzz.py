@@ -94,6 +94,8 @@ COMMANDS = [
     ["list"],
     ["data", "list"],
     ["diff"],
+    ["compare"],
+    ["compare", "g2/texas-mlp"],
     ["run", "--cfg"],
 ]
 WORDS = [

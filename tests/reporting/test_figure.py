@@ -494,7 +494,7 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
         ({"metric": None}, "kind curves needs a metric"),
         (
             {"kind": "bars"},
-            "kind must be one of 'curves', 'points', 'histogram', 'trajectories', 'simulation'",
+            "kind must be one of 'curves', 'points', 'histogram', 'ranks', 'trajectories', 'simulation'",
         ),
         ({"kind": "simulation", "metric": None}, "kind simulation needs a function"),
         ({"kind": "simulation", "function": "tasks.a.b"}, "series A: kind simulation takes no experiment"),

@@ -10,8 +10,14 @@ from physml.paths import ROOT
 
 BLOCK = """
 import sys
-for name in ("torch", "hydra"):
-    sys.modules[name] = None  # an import of it raises ImportError
+
+class Refuse:
+    # not None in sys.modules: scipy looks there for torch without importing it
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "hydra"):
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
+
+sys.meta_path.insert(0, Refuse())
 """
 
 IMPORTS = """
@@ -43,3 +49,16 @@ def test_a_table_of_the_records_is_printed(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))  # where it is written
     command = "from physml.cli.main import main\nsys.exit(main(['table', 'lem-4', '--no-run']))"
     assert "LEM" in printed(command)
+
+
+def test_two_rows_and_two_experiments_are_compared() -> None:
+    command = "from physml.cli.main import main\nsys.exit(main(['compare', {}]))"
+    of_table = "'GraphCON-GCN', 'MLP', '--table', 'graphcon-2', '--column', 'texas'"
+    assert "Texas: GraphCON-GCN" in printed(command.format(of_table))
+    assert "test/accuracy: " in printed(command.format("'g2/texas-mlp', 'g2/texas-gcn'"))
+
+
+def test_a_figure_of_ranks_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    command = "from physml.cli.main import main\nsys.exit(main(['figure', 'own-g2-2-ranks', '--no-run']))"
+    assert "mean rank" in printed(command)

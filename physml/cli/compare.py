@@ -1,0 +1,127 @@
+"""`physml compare`: two rows of a table, or two experiments, by their runs of equal split and seed."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physml.errors import ConfigError, InputError, suggest
+from physml.paths import display_path
+
+if TYPE_CHECKING:
+    from physml.reporting.compare_text import Rows
+    from physml.reporting.row_comparison import Side
+    from physml.reporting.table_spec import Cell, Column, Row, TableSpec
+
+
+def add(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare", help="two rows of a table, or two experiments, by their finished runs; trains nothing"
+    )
+    compare.add_argument("first", metavar="A", help="the label of a row; or an experiment, or a record")
+    compare.add_argument("second", metavar="B", help="the other one")
+    compare.add_argument("--table", metavar="ID", help="the table whose rows A and B are: lem-4")
+    compare.add_argument("--paper", default="lem", help="the paper that a bare number belongs to")
+    compare.add_argument("--column", metavar="KEY", help="one column of the table; default: all")
+    compare.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="label=L,experiment=FILE",
+        help="an extra row of the table, as for physml table",
+    )
+    compare.add_argument(
+        "--metric", metavar="test/NAME", help="of two experiments; default: each that both have on test data"
+    )
+    compare.add_argument(
+        "--better", choices=("lower", "higher"), help="the direction of a metric that physml does not know"
+    )
+    compare.add_argument("--out", metavar="FILE", help="write it too: .md, .csv or .tex")
+    compare.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from physml import files
+    from physml.reporting.compare_text import document
+    from physml.reporting.document import FORMS, Screen
+
+    out = Path(options.out) if options.out else None
+    if out and out.suffix.removeprefix(".") not in FORMS:
+        raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
+    made = document(_of_table(options) if options.table else _of_experiments(options))
+    Console().print(Screen(made))
+    if out:
+        files.write_text(out, FORMS[out.suffix.removeprefix(".")](made))
+        print(f"written: {display_path(out)}")
+    return 0
+
+
+# --- two rows of a table
+
+
+def _of_table(options: argparse.Namespace) -> "Rows":
+    from physml.execution.requested_runs import RequestedRuns, RunOptions
+    from physml.reporting.compare_text import compared
+    from physml.reporting.row_comparison import Side
+    from physml.reporting.runs import Runs
+    from physml.reporting.table_spec import find_table, load_table, parse_row, with_rows
+
+    if options.metric or options.better:
+        raise ConfigError("--metric and --better are for two experiments: a table's columns say both.")
+    spec = load_table(find_table(options.table, options.paper))
+    spec = with_rows(spec, map(parse_row, options.row)) if options.row else spec
+    rows = [_row(spec, label) for label in (options.first, options.second)]
+    if rows[0] is rows[1]:
+        raise InputError(f"a comparison needs two rows; both are {rows[0].label}.")
+    columns = _columns(spec, options.column)
+    cells = {column.key: (spec.cell(rows[0], column), spec.cell(rows[1], column)) for column in columns}
+    wanted = dict.fromkeys(cell.experiment for pair in cells.values() for cell in pair if cell.experiment)
+    requested = RequestedRuns([(e, 0, 0) for e in wanted], RunOptions(), spec.id)
+    if requested.broken:
+        raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
+    records = requested.records()
+
+    def side(row: "Row", cell: "Cell") -> "Side":
+        name = cell.experiment or ""
+        identity = requested.identities.get(name)
+        return Side(row.label, Runs.find(name, identity, records, spec.seeds, spec.splits))
+
+    sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
+    hint = f"Train what is missing with physml table {spec.id}, or choose other rows."
+    return compared(spec.id, columns, sides, cells, spec.spread, hint)
+
+
+def _row(spec: "TableSpec", label: str) -> "Row":
+    for row in spec.rows:
+        if row.label == label:
+            return row
+    raise ConfigError(
+        f"{spec.id} has no row {label!r}. {suggest(label, [row.label for row in spec.rows])} "
+        "Labels with blanks need quotes."
+    )
+
+
+def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":
+    found = [column for column in spec.columns if key in (None, column.key)]
+    if not found:
+        keys = [column.key for column in spec.columns]
+        raise ConfigError(f"{spec.id} has no column {key!r}. {suggest(str(key), keys)}")
+    return found
+
+
+# --- two experiments
+
+
+def _of_experiments(options: argparse.Namespace) -> "Rows":
+    from physml.execution.row_records import both
+    from physml.reporting.compare_text import compared
+    from physml.reporting.metric_columns import columns_of
+
+    for name in ("column", "row"):
+        if getattr(options, name):
+            raise ConfigError(f"--{name} is for rows of a table: give --table too.")
+    first, second = both(options.first, options.second)
+    columns = columns_of(first, second, options.metric, options.better)
+    hint = "Train more with physml run experiment=NAME split=N seed=N."
+    return compared("compare", columns, {c.key: (first, second) for c in columns}, {}, "splits", hint)

@@ -1,0 +1,152 @@
+"""`physml compare`: rows of tables, experiments and records of one's own, and what it refuses."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from physml.cli import main
+from physml.paths import ROOT
+from physml.records import record
+from physml.records.record import Place
+
+Said = tuple[int, str, str]
+TABLE = ("--table", "graphcon-2")
+
+
+@pytest.fixture
+def physml(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Said]:
+    """A command in this process, with results in a folder of its own: exit code, output, errors."""
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Said:
+        try:
+            code = main.main(list(arguments))
+        except SystemExit as end:  # argparse
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def kept(name: str, identity: str, seeds: range, shift: float) -> Path:
+    """Records of a model of one's own, as ad hoc runs leave them; the path of the last one."""
+    for seed in seeds:
+        made = {
+            "schema": 2,
+            "experiment": f"adhoc/{name}",
+            "identity": identity,
+            "split": 0,
+            "seed": seed,
+            "status": "finished",
+            "protocol": "clean",
+            "metrics": {"best": {"test": {"rmse": shift + 0.01 * seed**2}}, "last": None},
+            "config": {"profile": "full", "task": {"_target_": "tasks.mine.Mine"}},
+            "choices": {"task": None},
+        }
+        path = Path("results") / Place(f"adhoc/{name}", identity, 0, seed).relative
+        record.write(path, made)
+    return path
+
+
+def test_two_rows_of_a_table(physml: Callable[..., Said]) -> None:
+    code, out, err = physml("compare", "GraphCON-GCN", "--table", "graphcon-2", "MLP", "--out", "it.md")
+    assert (code, err) == (0, "")
+    assert out.startswith("graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
+    assert max(map(len, out.splitlines())) <= 80
+    for column in ("Texas", "Wisconsin", "Cornell"):
+        assert re.search(rf"^  {column}: ", out, re.M) and re.search(
+            rf"^{column}: test/accuracy, ", out, re.M
+        )
+    assert "10 splits" in out and out.endswith("written: it.md\n")
+    assert Path("it.md").read_text().startswith("# graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
+
+
+def test_the_output_in_the_docs_is_the_real_one(physml: Callable[..., Said]) -> None:
+    _, out, _ = physml("compare", "GraphCON-GCN", "MLP", *TABLE)
+    page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    shown = page.partition("```text\ngraphcon-2: ")[2].partition("\n```")[0]
+    real = "\n".join(line.rstrip() for line in out.splitlines())
+    assert shown and real.startswith(f"graphcon-2: {shown}")
+
+
+def test_columns_without_runs_are_named(physml: Callable[..., Said]) -> None:
+    code, out, _ = physml("compare", "G2-GAT, mean over heads", "G2-GAT", "--table", "g2-2")
+    assert code == 0
+    assert "Film: not compared: G2-GAT, mean over heads has no finished run" in " ".join(out.split())
+
+
+def test_two_experiments_and_one_metric(physml: Callable[..., Said]) -> None:
+    arguments = ("compare", "g2/texas-mlp", "g2/texas-gcn", "--metric", "test/accuracy")
+    code, out, _ = physml(*arguments)
+    assert code == 0
+    assert "test/accuracy: g2/texas-mlp is better than g2/texas-gcn by" in " ".join(out.split())
+    assert "cross_entropy" not in out
+
+
+def test_records_of_ones_own(physml: Callable[..., Said]) -> None:
+    first, second = kept("mine-a", "aaaaaaaa", range(5), 1.0), kept("mine-b", "bbbbbbbb", range(5), 2.0)
+    by_name = physml("compare", "mine-a", "adhoc/mine-b", "--out", "it.csv")
+    assert by_name[0] == 0
+    assert "mine-a is better than adhoc/mine-b" in " ".join(by_name[1].split())
+    assert Path("it.csv").read_text().count(",pair\n") == 5
+    by_record = physml("compare", str(first), str(second))
+    assert by_record[0] == 0
+    assert "adhoc/mine-a aaaaaaaa is better" in " ".join(by_record[1].split())
+    kept("mine-a", "cccccccc", range(2), 1.0)
+    code, _, err = physml("compare", "mine-a", "mine-b")
+    assert code == 2 and "adhoc/mine-a has runs of 2 settings. Name a record of one instead" in err
+
+
+def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
+    kept("mine-a", "aaaaaaaa", range(2), 1.0)
+    kept("mine-b", "bbbbbbbb", range(3, 5), 1.0)
+    code, out, err = physml("compare", "mine-a", "mine-b")
+    assert (code, out) == (2, "")
+    assert (
+        "needs finished runs of both rows with equal split and seed; they share no run of equal split and "
+        "seed: mine-a has split 0, seeds 0-1; mine-b has split 0, seeds 3-4. Train more with physml run"
+    ) in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("GraphCON-GNC", "MLP", *TABLE), "has no row 'GraphCON-GNC'. Did you mean GraphCON-GCN"),
+        (("MLP", "UniCORNN", *TABLE), "graphcon-2 has no row 'UniCORNN'."),
+        (("MLP", "MLP", *TABLE), "a comparison needs two rows; both are MLP"),
+        (("MLP", "GAT", *TABLE, "--column", "texsa"), "has no column 'texsa'. Did you mean texas"),
+        (
+            ("MLP", "GAT", *TABLE, "--metric", "test/accuracy"),
+            "--metric and --better are for two experiments",
+        ),
+        (("GPRGNN", "MLP", *TABLE), "GPRGNN has no finished run with test/accuracy. Train what is missing"),
+        (("MLP", "GAT", "--table", "graphcon-22"), "there is no table 'graphcon-22'"),
+        (("MLP", "GAT", *TABLE, "--out", "it.pdf"), "--out must end in .md, .csv, .tex; got it.pdf"),
+        (("MLP", "GAT", "--column", "texas"), "--column is for rows of a table: give --table too"),
+        (("g2/texas-mpl", "g2/texas-gcn"), "there is no experiment g2/texas-mpl. Did you mean g2/texas-mlp"),
+        (("g2/texas-mlp", "g2/texas-mlp"), "needs two experiments; both are g2/texas-mlp"),
+        (("g2/texas-mlp", "g2/wisconsin-mlp"), "needs runs of one task; g2/texas-mlp has texas"),
+        (("g2/texas-mlp", "g2/texas-gcn", "--metric", "test/acc"), "Did you mean test/accuracy"),
+        (("g2/texas-mlp", "g2/texas-gcn", "--better", "lower"), "give --metric too"),
+        (("g2/texas-mlp", "nothing.json"), "nothing.json cannot be read"),
+        (("g2/texas-mlp", "./nothing.yaml"), "there is no experiment file"),
+        (("g2/texas-mlp",), "required: B"),
+    ],
+)
+def test_what_is_refused(physml: Callable[..., Said], arguments: tuple[str, ...], says: str) -> None:
+    code, out, err = physml("compare", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_nothing_is_trained_or_written(physml: Callable[..., Said], tmp_path: Path) -> None:
+    assert physml("compare", "MLP", "GAT", *TABLE)[0] == 0
+    assert not (tmp_path / "results").exists()
+    assert not list(tmp_path.rglob("*.json"))

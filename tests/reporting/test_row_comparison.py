@@ -1,0 +1,331 @@
+"""Two rows compared: tests against scipy, power against simulation, pairs, directions, and the words."""
+
+import dataclasses
+import io
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from physml.errors import ConfigError, InputError
+from physml.paths import CONF
+from physml.reporting.compare_text import Rows, compared, document, sentence
+from physml.reporting.document import FORMS, Screen
+from physml.reporting.metric_columns import columns_of, direction
+from physml.reporting.row_comparison import (
+    MOST,
+    RowComparison,
+    Side,
+    compare_runs,
+    compare_values,
+    corrected,
+    pairs_needed,
+    power_of,
+    wilcoxon_p,
+)
+from physml.reporting.runs import Runs
+from physml.reporting.stats import Values
+from physml.reporting.table_spec import Column, load_table, table_ids
+
+NAMES = ("Ours", "Theirs")
+
+
+def column(better: Any = "higher", **changes: Any) -> Column:
+    return Column(
+        **{"key": "acc", "metric": "test/accuracy", "better": better, "protocol": "official", **changes}
+    )
+
+
+def by_seed(values: Any) -> Values:
+    return {(0, seed): float(value) for seed, value in enumerate(values)}
+
+
+def random_rows(n: int, shift: float = 0.5, seed: int = 0) -> tuple[Values, Values]:
+    rng = np.random.default_rng(seed)
+    first = rng.normal(size=n)
+    return by_seed(first), by_seed(first - shift + rng.normal(size=n))
+
+
+# --- statistics
+
+
+def test_tests_and_effect_size_are_those_of_scipy() -> None:
+    first, second = random_rows(12)
+    found = compare_values(column(), first, second)
+    a, b = list(first.values()), list(second.values())
+    expected = stats.ttest_rel(a, b)
+    interval = expected.confidence_interval()
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.gain.low, found.gain.high) == pytest.approx((interval.low, interval.high))
+    assert found.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b, method="exact").pvalue)
+    differences = np.subtract(a, b)
+    assert found.d_z == pytest.approx(differences.mean() / differences.std(ddof=1))
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(found.d_z or 0.0) * math.sqrt(12), 11))
+
+
+@pytest.mark.parametrize("differences", [[1, 1, 2, -1, 3, 0, 0, 2, 2], [0.5, -0.5, 1.5, 1.5]])
+def test_tied_differences_have_an_exact_p_value_too(differences: list[float]) -> None:
+    sizes = np.array([d for d in differences if d])
+    ranks = stats.rankdata(np.abs(sizes))
+    signs = np.array(np.meshgrid(*[[-1, 1]] * len(sizes))).reshape(len(sizes), -1)
+    extreme = np.abs(ranks @ signs) >= abs(ranks @ np.sign(sizes)) - 1e-9
+    assert wilcoxon_p(differences) == pytest.approx(extreme.mean())
+
+
+def test_rounding_breaks_no_ties_and_makes_no_difference() -> None:
+    noisy = [1.0, 1.0 + 1e-14, -1.0 + 1e-14, 2.0, 3.0]
+    assert wilcoxon_p(noisy) == wilcoxon_p([1.0, 1.0, -1.0, 2.0, 3.0])
+    first = by_seed([0.1 + 0.2, 0.5, 0.7])
+    found = compare_values(column(), first, by_seed([0.3, 0.5, 0.7]))
+    assert found.verdict == "equal" and found.d_z == 0.0 and found.p_wilcoxon == 1.0
+
+
+@pytest.mark.parametrize("n", [51, 60])
+def test_many_pairs_have_the_normal_approximation(n: int) -> None:
+    first, second = random_rows(n, 0.2)
+    found = compare_values(column(), first, second)
+    expected = stats.wilcoxon(list(first.values()), list(second.values()), method="approx")
+    assert found.p_wilcoxon == pytest.approx(expected.pvalue)
+
+
+@pytest.mark.parametrize(("n", "d_z"), [(5, 1.0), (10, 0.5), (10, -1.0), (30, 0.5)])
+def test_power_is_that_of_simulated_tests(n: int, d_z: float) -> None:
+    rng = np.random.default_rng(n)
+    drawn = rng.normal(d_z, 1.0, size=(20_000, n))
+    found = (stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean()
+    assert power_of(n, d_z) == pytest.approx(found, abs=0.012)
+
+
+@pytest.mark.parametrize("d_z", [0.1, 0.3, 0.8, 2.0])
+def test_the_pairs_needed_are_the_fewest(d_z: float) -> None:
+    n = pairs_needed(d_z)
+    assert power_of(n, d_z) >= 0.8
+    assert n == 3 or power_of(n - 1, d_z) < 0.8
+
+
+def test_power_is_a_probability_everywhere_and_grows() -> None:
+    for d_z in (0.0, 0.01, 0.3, 0.72, 1.5, 5.0, 50.0, math.inf):
+        powers = [power_of(n, d_z) for n in (2, 3, 5, 10, 30, 100, 300, 500, 1000, 2000)]
+        assert all(0 <= p <= 1 + 1e-12 for p in powers)
+        assert powers == sorted(powers) or d_z == 0.0
+    assert power_of(20, 0.0) == pytest.approx(0.05)
+    assert pairs_needed(0.0) == MOST + 1 and pairs_needed(math.inf) == 3
+    with pytest.raises(InputError, match="at least 2 pairs; got 1"):
+        power_of(1, 0.5)
+
+
+# --- pairs and verdicts
+
+
+def test_only_common_pairs_count() -> None:
+    first = {(0, 0): 1.0, (0, 1): 2.0, (1, 0): 3.0, (2, 0): 9.0}
+    second = {(0, 0): 0.0, (0, 1): 0.0, (1, 0): 1.0, (3, 0): 9.0}
+    found = compare_values(column(), first, second, "splits", 0.5)
+    assert [(p.split, p.seed, p.difference) for p in found.pairs] == [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0)]
+    assert (found.over, found.gain.n, found.gain.mean) == ("splits", 2, 1.75)
+    assert (found.first, found.second) == (2.25, 0.5)
+    assert found.gain.new_low is not None and found.verdict == "too few pairs"
+    alone = compare_values(column(), first, second)
+    assert (alone.over, alone.gain.n, alone.gain.new_low) == ("runs", 3, None)
+
+
+def test_rows_without_common_runs_are_refused() -> None:
+    with pytest.raises(InputError, match="runs of equal split and seed"):
+        compare_values(column(), {(0, 0): 1.0}, {(0, 1): 1.0})
+
+
+@pytest.mark.parametrize(("better", "verdict"), [("higher", "first better"), ("lower", "second better")])
+def test_the_sign_follows_the_direction(better: Any, verdict: str) -> None:
+    first, second = by_seed([3.0, 3.1, 2.9, 3.2]), by_seed([1.0, 1.2, 0.9, 1.1])
+    found = compare_values(column(better), first, second)
+    assert found.verdict == verdict
+    assert all(pair.difference > 0 for pair in found.pairs) == (better == "higher")
+    assert (found.d_z or 0.0) * (1 if better == "higher" else -1) > 0
+    turned = compare_values(column(better), second, first)
+    assert turned.gain.mean == pytest.approx(-found.gain.mean) and turned.p == pytest.approx(found.p)
+
+
+def test_equal_rows_are_equal() -> None:
+    values = by_seed([0.8, 0.7, 0.9])
+    found = corrected([compare_values(column(), values, values)])[0]
+    assert (found.verdict, found.p, found.p_wilcoxon, found.d_z, found.more) == ("equal", 1.0, 1.0, 0.0, None)
+    assert sentence(found, NAMES) == "Ours and Theirs are equal in every one of 3 pairs of runs."
+
+
+def test_columns_are_corrected_for_each_other() -> None:
+    first, second = random_rows(10, 0.1, seed=10)
+    alone = compare_values(column(), first, second)
+    assert alone.p is not None and alone.p == pytest.approx(0.0185, abs=1e-4)
+    none = compare_values(column(key="other"), *random_rows(10, 0.0, seed=4))
+    third = compare_values(column(key="third"), *random_rows(10, 0.0, seed=5))
+    several = corrected([alone, none, third])
+    assert several[0].p_adjusted == pytest.approx(3 * alone.p)
+    assert alone.verdict != "cannot be told apart"
+    assert all(one.more is not None and one.more > 0 for one in several if one.verdict[0] == "c")
+    assert corrected([alone])[0].p_adjusted == alone.p
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_not_decided_always_needs_more_pairs(seed: int) -> None:
+    columns = [compare_values(column(key=str(k)), *random_rows(6, 0.8, 10 * seed + k)) for k in range(4)]
+    for one in corrected(columns):
+        assert (one.more is not None) == (one.verdict == "cannot be told apart")
+        assert one.more is None or one.more > 0
+
+
+# --- words
+
+
+def made(shift: float, n: int = 10, **changes: Any) -> RowComparison:
+    return corrected([compare_values(column(**changes), *random_rows(n, shift, seed=1))])[0]
+
+
+def test_sentences() -> None:
+    apart = sentence(made(3.0, unit="%"), NAMES)
+    assert apart.startswith("Ours is better than Theirs by ") and " points (95 % interval [+" in apart
+    behind = sentence(made(-3.0), NAMES)
+    assert behind.startswith("Theirs is better than Ours by ") and "interval [+" in behind
+    alike = sentence(made(0.1), NAMES, columns=2)
+    assert alike.startswith("Ours and Theirs cannot be told apart: ")
+    assert "more pairs would find it at 5 % over all 2 columns with a power of 80 %." in alike
+    assert sentence(made(1.0, n=2), NAMES) == "no verdict from 2 pairs of runs; 3 are the fewest."
+    zero = compare_values(column(), by_seed([1.0, -1.0, 2.0, -2.0]), by_seed([0.0] * 4))
+    assert f"more than {MOST} more pairs" in sentence(corrected([zero])[0], NAMES)
+
+
+def test_new_splits_and_the_other_test_have_their_words() -> None:
+    rng = np.random.default_rng(0)
+    first = {(split, 0): 1.0 + rng.normal() for split in range(10)}
+    second = dict.fromkeys(first, 0.0)
+    found = corrected([compare_values(column(), first, second, "splits", 0.4)])[0]
+    assert "On new splits the same order" in sentence(found, NAMES) and "10 splits" in sentence(found, NAMES)
+    other = dataclasses.replace(found, p=0.049, p_wilcoxon=0.06)
+    assert sentence(other, NAMES).endswith("Wilcoxon's test disagrees with the t test: p = 0.06.")
+    few = dataclasses.replace(other, gain=dataclasses.replace(found.gain, n=5))
+    assert "Wilcoxon" not in sentence(few, NAMES)
+
+
+def side(label: str, values: Values, **changes: Any) -> Side:
+    records = [
+        {
+            "schema": 2,
+            "experiment": label,
+            "identity": "0123abcd",
+            "split": split,
+            "seed": seed,
+            "status": "finished",
+            "protocol": "official",
+            "metrics": {"best": {"test": {"accuracy": value, "cross_entropy": 1 - value}}, "last": None},
+            "selected": {"rule": "max valid/accuracy", "step": 1, "epoch": 1},
+            "data": {"sizes": {"train": 10, "test": 5}},
+            **changes,
+        }
+        for (split, seed), value in values.items()
+    ]
+    everything = range(100)
+    return Side(label, Runs.find(label, "0123abcd", records, everything, everything))  # type: ignore[arg-type]
+
+
+def rows(n: int = 10) -> Rows:
+    first, second = random_rows(n, 0.3)
+    pair = (side("Ours", first), side("Theirs", second))
+    columns = [column(), column("lower", key="ce", metric="test/cross_entropy")]
+    return compared("t-1", columns, {c.key: pair for c in columns}, {}, "splits", "Train more.")
+
+
+def console(found: Rows, width: int) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(Screen(document(found)))
+    return out.getvalue()
+
+
+def test_the_document_has_all_forms_and_fits_a_terminal() -> None:
+    found = rows()
+    text = console(found, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "t-1: Ours (A) against Theirs (B)" in text and "What follows:" in text
+    forms = {name: form(document(found)) for name, form in FORMS.items()}
+    assert "| split | seed | A | B | difference |" in forms["md"]
+    lines = forms["csv"].splitlines()
+    assert len(lines) == 1 + 2 * (1 + 10)
+    assert sum(line.endswith(",pair") for line in lines) == 20
+    assert r"\bottomrule" in forms["tex"]
+
+
+def test_many_runs_are_summed_up() -> None:
+    sections = document(rows(31)).sections
+    assert [len(section.lines) for section in sections] == [1, 1]
+    counts = [int(cell) for cell in sections[0].lines[0][:4]]
+    assert counts[0] == 31 == sum(counts[1:])
+    assert len(document(rows(30)).sections[0].lines) == 30
+
+
+# --- records
+
+
+def test_columns_that_cannot_be_compared_say_why() -> None:
+    ours = side("Ours", by_seed([0.5, 0.6, 0.7]))
+    none = side("Theirs", {})
+    other = side("Theirs", {(1, 0): 0.5, (1, 4): 0.5})
+    protocol = side("Theirs", by_seed([0.5, 0.6, 0.7]), protocol="clean")
+    substitute = side("Theirs", by_seed([0.5, 0.6, 0.7]), data={"kind": "substitute data"})
+    short = side("Theirs", by_seed([0.5, 0.6, 0.7]), short="an hour")
+
+    def against(theirs: Side) -> RowComparison | str:
+        return compare_runs(column(), ours, theirs, "runs")
+
+    assert against(none) == "Theirs has no finished run with test/accuracy"
+    assert against(other) == (
+        "they share no run of equal split and seed: Ours has split 0, seeds 0-2; Theirs has split 1, "
+        "seeds 0, 4"
+    )
+    assert against(protocol) == "Theirs has other protocol"
+    assert against(substitute) == "Theirs has substitute data"
+    found = against(short)
+    assert isinstance(found, RowComparison) and found.caveats == ("Theirs: short budget",)
+    both = compare_runs(column(), dataclasses.replace(substitute, label="Ours"), substitute, "runs")
+    assert isinstance(both, RowComparison) and len(both.caveats) == 2
+
+
+def test_no_column_at_all_is_an_error_with_what_to_do() -> None:
+    pair = (side("Ours", by_seed([0.5])), side("Theirs", {(1, 0): 0.5}))
+    with pytest.raises(
+        InputError, match=r"Ours has split 0, seed 0; Theirs has split 1, seed 0\. Train more\."
+    ):
+        compared("t-1", [column()], {"acc": pair}, {}, "runs", "Train more.")
+
+
+def test_directions_are_those_of_all_tables() -> None:
+    for ident in table_ids(kind="runs"):
+        for one in load_table(CONF / "table" / f"{ident}.yaml").columns:
+            assert direction(one.metric) == one.better, (ident, one.metric)
+
+
+def test_metrics_of_two_experiments() -> None:
+    ours, theirs = side("Ours", by_seed([0.5, 0.6])), side("Theirs", by_seed([0.4, 0.6]))
+    found = columns_of(ours, theirs, None, None)
+    assert [(c.metric, c.better) for c in found] == [
+        ("test/accuracy", "higher"),
+        ("test/cross_entropy", "lower"),
+    ]
+    with pytest.raises(
+        ConfigError, match=r"no metric test/acuracy that both have\. Did you mean test/accuracy"
+    ):
+        columns_of(ours, theirs, "test/acuracy", None)
+    with pytest.raises(ConfigError, match="give --metric too"):
+        columns_of(ours, theirs, None, "higher")
+    with pytest.raises(InputError, match="Theirs has none"):
+        columns_of(ours, side("Theirs", {}), None, None)
+    best = {"best": {"test": {"gold": 0.5}}, "last": None}
+    strange = side("Ours", by_seed([0.5]), metrics=best)
+    with pytest.raises(ConfigError, match="Add --better higher"):
+        columns_of(strange, strange, "test/gold", None)
+    with pytest.raises(InputError, match="share test/gold"):
+        columns_of(strange, strange, None, None)
+    assert columns_of(strange, strange, "test/gold", "lower")[0].better == "lower"
+    chosen = side("Ours", by_seed([0.5]), metrics=best, selected={"rule": "max valid/gold"})
+    assert columns_of(chosen, strange, None, None)[0].better == "higher"

@@ -1,0 +1,261 @@
+"""Mean ranks below a table, and the critical-difference diagram."""
+
+import csv
+import dataclasses
+import io
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from physml.config.load import structure
+from physml.errors import ConfigError
+from physml.paths import CONF
+from physml.reporting import figure as figures
+from physml.reporting.across import mean_ranks
+from physml.reporting.document import FORMS, Screen
+from physml.reporting.figure import Figure, state_lines
+from physml.reporting.figure_spec import FigureSpec, experiments_of, load_figure
+from physml.reporting.plot import draw, write_figure
+from physml.reporting.ranks_text import TOO_FEW
+from physml.reporting.table import Table, collect
+from physml.reporting.table_ranks import Ranking
+from physml.reporting.table_spec import TableSpec, load_table, only_ranked, table_ids
+from physml.reporting.table_text import document
+
+KEYS = ("p", "q", "r", "s", "t", "u")
+ROWS = ("A", "B", "C", "D")
+SPLITS = range(4)
+
+
+def identity(experiment: str) -> str:
+    return f"{zlib.crc32(experiment.encode()):08x}"
+
+
+def spec(**changes: Any) -> TableSpec:
+    content: dict[str, Any] = {
+        "id": "nobody-1",
+        "title": "Ranks",
+        "source": "nobody",
+        "seeds": [0],
+        "splits": list(SPLITS),
+        "spread": "splits",
+        "ranks": ["p", "q", "r", "s", "t"],
+        "columns": [
+            {"key": key, "label": key.upper(), "metric": "test/accuracy", "scale": 100, "unit": "%"}
+            | {"better": "higher", "protocol": "official"}
+            for key in KEYS
+        ],
+        "rows": [
+            {"label": row, "cells": {key: {"experiment": f"t/{row}-{key}"} for key in KEYS}} for row in ROWS
+        ],
+    }
+    return structure(TableSpec, content | changes, "nobody-1.yaml")
+
+
+def record(experiment: str, split: int, accuracy: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "schema": 2,
+        "experiment": experiment,
+        "identity": identity(experiment),
+        "split": split,
+        "seed": 0,
+        "status": "finished",
+        "protocol": "official",
+        "metrics": {"best": {"test": {"accuracy": accuracy}}, "last": None},
+        "data": {"kind": "verified"},
+        "config": {"profile": "full"},
+        **changes,
+    }
+
+
+def records(rows: tuple[str, ...] = ROWS) -> list[dict[str, Any]]:
+    """A is best everywhere, D worst; B and C take turns, and no row counts in column u."""
+    rng = np.random.default_rng(0)
+    level = {"A": 0.9, "B": 0.8, "C": 0.8, "D": 0.5}
+    return [
+        record(f"t/{row}-{key}", split, level[row] + 0.02 * (row == "BC"[k % 2]) + 0.001 * rng.normal())
+        for row in rows
+        for k, key in enumerate(KEYS[:5])
+        for split in SPLITS
+    ]
+
+
+def made(found: list[dict[str, Any]], **changes: Any) -> Table:
+    one = spec(**changes)
+    experiments = {f"t/{row}-{key}" for row in ROWS for key in KEYS}
+    return collect(one, {e: identity(e) for e in experiments}, found)  # type: ignore[arg-type]
+
+
+def ranking(found: list[dict[str, Any]], **changes: Any) -> Ranking:
+    ranked = made(found, **changes).ranking
+    assert ranked is not None
+    return ranked
+
+
+def test_rows_are_ranked_by_their_means() -> None:
+    found = ranking(records())
+    assert found.ranks is not None
+    assert found.ranks.mean == pytest.approx({"A": 1.0, "C": 2.6, "B": 2.4, "D": 4.0})
+    assert list(found.ranks.mean) == ["A", "B", "C", "D"]
+    assert found.ranks.n_columns == 5 and not found.left_out
+    assert found.middle["A"].low <= found.middle["A"].mean <= found.middle["A"].high
+    assert found.middle["A"].mean == pytest.approx(90, abs=0.2)
+
+
+def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
+    few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
+    few = [r | {"short": "an hour"} if r["experiment"] == "t/B-r" else r for r in few]
+    found = ranking(few)
+    assert found.left_out == {"A": "3/4 runs on Q", "B": "short budget on R"}
+    assert found.ranks is None and list(found.rows) == ["C", "D"]
+    assert ranking(records(("A", "B", "C"))).left_out == {"D": "not run on P, Q, R, S, T"}
+
+
+def test_columns_of_several_units_have_no_common_mean() -> None:
+    columns = [dataclasses.replace(c, unit="1" if c.key == "p" else "%") for c in spec().columns]
+    other = dataclasses.replace(spec(), columns=tuple(columns))
+    experiments = {f"t/{row}-{key}" for row in ROWS for key in KEYS}
+    found = collect(other, {e: identity(e) for e in experiments}, records()).ranking  # type: ignore[arg-type]
+    assert found is not None and found.ranks is not None and not found.middle
+
+
+def test_the_section_is_in_every_form() -> None:
+    table = made(records())
+    forms = {name: form(document(table)) for name, form in FORMS.items()}
+    assert "## Mean ranks over 5 columns: P, Q, R, S, T" in forms["md"]
+    assert "| A | 1.00 |" in forms["md"] and "Friedman's test" in forms["md"]
+    lines = list(csv.DictReader(io.StringIO(forms["csv"])))
+    ranks = {line["row"]: float(line["mean"]) for line in lines if line["state"] == "mean rank"}
+    assert ranks == pytest.approx({"A": 1.0, "B": 2.4, "C": 2.6, "D": 4.0})
+    states = [line["state"] for line in lines]
+    assert states.count("interquartile mean") == 4
+    assert states[-2:] == ["critical difference", "Friedman's p"]
+    assert r"\emph{Mean ranks over 5 columns: P, Q, R, S, T}" in forms["tex"]
+    assert "interquartile mean" in console(table)
+
+
+def console(table: Table) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=80, color_system=None).print(Screen(document(table)))
+    return out.getvalue()
+
+
+def test_too_few_rows_say_so() -> None:
+    table = made(records(("A", "B")))
+    assert TOO_FEW in document(table).sections[0].below
+    assert TOO_FEW in FORMS["md"](document(table))
+    assert "mean rank" not in FORMS["csv"](document(table))
+
+
+def test_tables_without_ranks_have_no_section() -> None:
+    table = made(records(), ranks=[])
+    assert table.ranking is None and document(table).sections == ()
+    assert "rank" not in "".join(form(document(table)) for form in FORMS.values()).replace("Ranks", "")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        (["p", "q", "r", "s"], "ranks must name at least 5 different columns"),
+        (["p", "q", "r", "s", "s"], "ranks must name at least 5 different columns"),
+        (["p", "q", "r", "s", "tt"], "ranks: there is no column tt. Did you mean t?"),
+    ],
+)
+def test_wrong_columns_are_refused(ranks: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        spec(ranks=ranks)
+    assert message in str(error.value)
+
+
+def test_tables_of_conf_rank_over_different_data() -> None:
+    ranked = [ident for ident in table_ids(kind="runs") if load_table(CONF / f"table/{ident}.yaml").ranks]
+    assert ranked == ["g2-2", "own-directions"]
+    for ident in ranked:
+        table = only_ranked(load_table(CONF / f"table/{ident}.yaml"))
+        for row in table.rows:
+            tasks = {(table.cell(row, c).experiment or "").partition("-")[0] for c in table.columns}
+            assert len(tasks) == len(table.columns)
+
+
+# --- the figure
+
+
+def figure(rows: int, columns: int = 7, long: bool = False) -> Figure:
+    rng = np.random.default_rng(0)
+    name = "G2-GraphSAGE with edges both ways and number " if long else "row "
+    scores = {f"{name}{i}": list(rng.normal(0.3 * i, 1.0, size=columns)) for i in range(rows)}
+    ranks = mean_ranks(scores, ["higher"] * columns)
+    return Figure(ranks_spec(), (), Ranking((), scores, ranks, {}, {}))
+
+
+def ranks_spec(**changes: Any) -> FigureSpec:
+    return dataclasses.replace(load_figure(CONF / "figure" / "own-g2-2-ranks.yaml"), **changes)
+
+
+@pytest.mark.parametrize("rows", [3, 4, 9, 18])
+@pytest.mark.parametrize("long", [False, True])
+def test_labels_stand_in_the_picture_and_do_not_overlap(rows: int, long: bool) -> None:
+    canvas = draw(figure(rows, long=long))
+    canvas.draw_without_rendering()
+    renderer = canvas.canvas.get_renderer()  # type: ignore[attr-defined]
+    boxes = [text.get_window_extent(renderer) for text in canvas.axes[0].texts]
+    assert len(boxes) >= rows + 3
+    for i, box in enumerate(boxes):
+        assert box.x0 >= -2 and box.x1 <= canvas.bbox.x1 + 2 and box.y0 >= -2 and box.y1 <= canvas.bbox.y1 + 2
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_bars_join_rows_that_are_not_told_apart() -> None:
+    made_of = figure(9)
+    assert made_of.ranking is not None and made_of.ranking.ranks is not None
+    bars = [line for line in draw(made_of).axes[0].lines if line.get_linewidth() == 3.5]
+    ranks = made_of.ranking.ranks
+    assert len(bars) == len(ranks.groups())
+    for bar, group in zip(bars, ranks.groups(), strict=True):
+        low, high = np.asarray(bar.get_xdata(), float)
+        assert low < ranks.mean[group[0]] and ranks.mean[group[-1]] < high
+
+
+def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
+    wanted = ranks_spec()
+    assert len(experiments_of(wanted)) == 45  # 9 rows, 5 graphs
+    assert len(wanted.runs) == 450
+    assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
+    identities = {e: identity(e) for e in experiments_of(wanted)}
+    rng = np.random.default_rng(0)
+    every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
+    found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
+    lines = state_lines(found)
+    assert len(lines) == 10 and all(": mean rank " in line for line in lines[:9])
+    path = write_figure(found, tmp_path)
+    before = path.read_bytes()
+    assert write_figure(found, tmp_path).read_bytes() == before
+    with Image.open(path) as image:
+        assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
+    nothing = figures.collect(wanted, identities, [])
+    assert state_lines(nothing)[0] == TOO_FEW
+    assert [text.get_text() for text in draw(nothing).axes[0].texts] == [TOO_FEW]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "histogram"}, "a table belongs to kind ranks"),
+        ({"table": None}, "a table belongs to kind ranks"),
+        ({"kind": "curves", "table": None, "metric": "test/mse", "seeds": (0,)}, "kind curves needs panels"),
+    ],
+)
+def test_a_wrong_figure_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ranks_spec(**change)
+
+
+def test_a_table_without_ranks_has_no_figure() -> None:
+    with pytest.raises(ConfigError, match="table graphcon-2 names no columns to rank its rows over"):
+        _ = ranks_spec(table="graphcon-2").runs
