@@ -86,6 +86,7 @@ class Trainer:
         self.kept: dict[str, Any] | None = None
         self.stopped_early = False
         self.train_s = 0.0
+        self.cpu_s = 0.0  # of all threads, while train_s runs
         self.eval_s = 0.0
         self.saved_at = time.monotonic()
 
@@ -143,7 +144,7 @@ class Trainer:
         return self.step >= self.total_steps or self.step_in_epoch == self.steps_per_epoch
 
     def _steps(self) -> None:
-        began = time.monotonic()
+        began = _clocks()
         rng = stream(self.seed, "order", self.epoch)
         batches: Iterable[Batch] = self.task.batches("train", self.keys["batch_size"], rng)
         if self.epoch == 0:
@@ -161,21 +162,26 @@ class Trainer:
                 break
             began = self._between_steps(began)
         self._finite()
-        self.train_s += time.monotonic() - began
+        self._count(began)
         if not self._epoch_is_full:
             raise DataError(
                 f"{type(self.task).__name__}: an epoch has {self.step_in_epoch} batches, "
                 f"but steps_per_epoch says {self.steps_per_epoch}."
             )
 
-    def _between_steps(self, began: float) -> float:
+    def _count(self, began: tuple[float, float]) -> None:
+        now, cpu = _clocks()
+        self.train_s += now - began[0]
+        self.cpu_s += cpu - began[1]
+
+    def _between_steps(self, began: tuple[float, float]) -> tuple[float, float]:
         """A stop or a checkpoint in the middle of an epoch; the clock of training stands still meanwhile."""
         if not self.stop.reason and not self._due():
             return began
-        self.train_s += time.monotonic() - began
+        self._count(began)
         self.stop.raise_if_requested()
         self._save()
-        return time.monotonic()
+        return _clocks()
 
     def _step(self, batch: Batch) -> None:
         kind = torch.device(self.device).type
@@ -317,6 +323,7 @@ class Trainer:
         if state["cuda_rng"] is not None and self.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["cuda_rng"], self.device)
         self.loss_sum.fill_(state["loss_sum"])
+        state = {"cpu_s": state["train_s"]} | state  # an older checkpoint: one thread computes all the time
         for name in PLAIN_STATE:
             setattr(self, name, state[name])
         if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
@@ -326,8 +333,13 @@ class Trainer:
 
 PLAIN_STATE = (
     *("epoch", "step", "step_in_epoch", "state", "step_metrics", "rows", "kept", "stopped_early"),
-    *("train_s", "eval_s"),
+    *("train_s", "cpu_s", "eval_s"),
 )
+
+
+def _clocks() -> tuple[float, float]:
+    """Seconds that pass, and CPU seconds of this process."""
+    return time.monotonic(), time.process_time()
 
 
 def named(part: str, metrics: Metrics) -> dict[str, float]:
