@@ -26,6 +26,7 @@ def _run(options: argparse.Namespace) -> int:
     from physml.errors import ConfigError
     from physml.execution import staged_search
     from physml.execution.search import search
+    from physml.execution.search_results import behind
 
     verify, seed = options.verify or "bytes", options.sampler_seed
 
@@ -43,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
     code = each(options.ids, one)
     # A later search may have granted extra trials to an earlier one; each is granted them twice at most.
     while code == 0 and not options.plan and seed is None:
-        again = [name for name in options.ids if staged_search.behind(name)]
+        again = [name for name in options.ids if behind(name)]
         if not again:
             break
         code = each(again, one)
@@ -52,14 +53,14 @@ def _run(options: argparse.Namespace) -> int:
 
 def _plan(name: str, staged: bool, verify: str, seed: int | None) -> int:
     from physml.cli.console import Line, aligned, show_plan
-    from physml.execution import planning, search, staged_search
+    from physml.execution import planning, search, search_plan
 
     if not staged:
         spec = search.load_search(name)
         points = enumerate(search.draw(spec))
         show_plan(planning.plan([search.trial_spec(spec, i, point, verify) for i, point in points]))
         return 0
-    planned = staged_search.plan(name, verify=verify, sampler_seed=seed)
+    planned = search_plan.plan(name, verify=verify, sampler_seed=seed)
     rows = [Line(("stage", "runs", "done", "hours", name))]
     for i, stage in enumerate(planned):
         number = "extra" if stage.text.startswith("up to") else str(i + 1)

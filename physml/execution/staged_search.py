@@ -9,7 +9,6 @@ All state is in the records of the runs: a search that was stopped at any moment
 same winner.
 """
 
-import contextlib
 import csv
 import io
 import json
@@ -30,11 +29,19 @@ from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
 from physml.execution.search import SearchSpec
 from physml.execution.search_report import lines, note, stage_text
+from physml.execution.search_results import (
+    budget,
+    described,
+    final_seeds,
+    granted,
+    results,
+    results_path,
+    unfinished_path,
+)
 from physml.execution.search_space import Bound, bounds, widened
-from physml.paths import display_path, results_root, work_root
+from physml.paths import display_path, work_root
 from physml.records import curves
 from physml.records.schema import Record
-from physml.reporting import table_spec as tables
 
 ROUND = 1_000_000  # between the sampler seeds of two rounds
 CURVE = 12  # rows of a curve that are kept beside a search
@@ -90,13 +97,6 @@ def carry_out(
     return 0
 
 
-def behind(name: str) -> bool:
-    """Whether a search has been made and lacks extra trials that its group has been granted since."""
-    spec = search.load_search(name)
-    content = _results(spec)
-    return content is not None and len(content["rounds"]) <= _granted(spec)
-
-
 class StagedSearch:
     """The state of a search in stages, read from the records of its runs."""
 
@@ -121,19 +121,19 @@ class StagedSearch:
         spec = self.spec
         for other in spec.equal:
             theirs = search.load_search(other)
-            if _budget(theirs) != _budget(spec):
+            if budget(theirs) != budget(spec):
                 raise ConfigError(
                     f"search {spec.id}: {other} has other trials, stages or extra trials; "
                     "searches of one `equal` must have the same."
                 )
         if spec.equal and spec.experiment not in spec.equal:
             raise ConfigError(f"search {spec.id}: `equal` must name {spec.experiment} itself.")
-        seeds = {seed for stage in self.stages for seed in self._seeds(stage)}
+        seeds = {seed for stage in self.stages for seed in self.seeds(stage)}
         if shared := seeds & final_seeds(spec.experiment):
             raise ConfigError(
                 f"search {spec.id}: seeds {sorted(shared)} are those of the final runs. Use others."
             )
-        if self.repeated and not _results(spec):
+        if self.repeated and not results(spec):
             raise ConfigError(
                 f"search {spec.id} has no results yet. Make it without --sampler-seed first: "
                 "a repetition has as many trials."
@@ -142,7 +142,7 @@ class StagedSearch:
         search.check_metric(spec, first)
         run_state.refuse_blocked(first)
 
-    def _seeds(self, stage: Stage) -> list[int]:
+    def seeds(self, stage: Stage) -> list[int]:
         return stage.seeds or [self.spec.seed]
 
     # ------------------------------------------------------------------ the search
@@ -213,14 +213,14 @@ class StagedSearch:
     def granted(self) -> int:
         """Extra rounds of this search: the most that a search of its group wants."""
         if self.repeated:  # as many as the search that it repeats
-            return len((_results(self.spec) or {"rounds": [None]})["rounds"]) - 1
-        return max(self.wants, _granted(self.spec))
+            return len((results(self.spec) or {"rounds": [None]})["rounds"]) - 1
+        return max(self.wants, granted(self.spec))
 
     def behind(self) -> list[str]:
         """Searches of the group that have been made and have fewer trials than this one."""
         mine = len(self.rounds)
         others = [other for other in self.spec.equal if other != self.spec.experiment]
-        made = {other: _results(search.load_search(other)) for other in others}
+        made = {other: results(search.load_search(other)) for other in others}
         return [other for other, content in made.items() if content and len(content["rounds"]) < mine]
 
     # ------------------------------------------------------------------ runs and their values
@@ -239,7 +239,7 @@ class StagedSearch:
                     place=replace(base.place, split=split, seed=seed),
                 )
                 for split in content.splits
-                for seed in self._seeds(content)
+                for seed in self.seeds(content)
             ]
         return self._specs[key]
 
@@ -356,7 +356,7 @@ class StagedSearch:
         seconds = sum(cost.get("cpu_s", cost["train_s"]) for cost in costs)
         return {
             "set": stage.set,
-            "seeds": self._seeds(stage),
+            "seeds": self.seeds(stage),
             "splits": stage.splits,
             "trials": len(trials),
             "runs": sum(len(self.specs(i, trial)) for trial in trials),
@@ -464,118 +464,3 @@ class _Trainer:
         )
         code = outcome.exit_code
         raise Lacking(code if code == 2 or (code == 1 and failed) else 75)
-
-
-# ---------------------------------------------------------------------------- plan
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """What a stage takes. hours_each: of one run; None: unknown."""
-
-    text: str
-    runs: int
-    done: int
-    hours_each: float | None
-
-    @property
-    def hours(self) -> float | None:
-        """Of the runs that are to do."""
-        return None if self.hours_each is None else (self.runs - self.done) * self.hours_each
-
-
-def plan(name: str, *, verify: str = "bytes", sampler_seed: int | None = None) -> list[StagePlan]:
-    """Each stage of a search as far as it is known now, and the most that extra trials can add.
-
-    The time of a run is that of finished runs of its stage, else it is measured in a few steps.
-    """
-    made = StagedSearch(search.load_search(name), verify, sampler_seed)
-    made.check()
-    with contextlib.suppress(Lacking):
-        made.advance(lambda stage, trials: _refuse_lacking(made, stage, trials))
-    planned = []
-    extra, extra_hours = 0, 0.0
-    most = made.spec.trials
-    left = (made.spec.widen.times - len(made.rounds) + 1) if made.spec.widen else 0
-    for i, stage in enumerate(made.stages):
-        reached = [trial for trial, last in enumerate(made.last_stage) if last >= i]
-        trials = max(len(reached), min(most, len(made.points)))
-        each = len(made._seeds(stage)) * len(stage.splits)
-        records = [made.record(one) for trial in reached for one in made.specs(i, trial)]
-        done = [one for one in records if one]
-        hours = _hours_each(made.specs(i, 0)[0], done)
-        about = {"trials": trials, "set": stage.set, "seeds": made._seeds(stage), "splits": stage.splits}
-        planned.append(StagePlan(stage_text(about), trials * each, len(done), hours))
-        if made.spec.widen:
-            runs = left * min(made.spec.widen.trials, most) * each
-            extra, extra_hours = extra + runs, extra_hours + runs * (hours or 0.0)
-        most = stage.keep or most
-    if extra:
-        text = f"up to {left} times {made.spec.widen.trials} extra trials" if made.spec.widen else ""
-        planned.append(StagePlan(text, extra, 0, extra_hours / extra))
-    return planned
-
-
-def _refuse_lacking(made: StagedSearch, stage: int, trials: Sequence[int]) -> None:
-    if any(made.record(one) is None for trial in trials for one in made.specs(stage, trial)):
-        raise Lacking(75)
-
-
-def _hours_each(first: RunSpec, done: list[Record]) -> float | None:
-    costs = [cost for one in done if (cost := one["cost"]) and one["status"] == "finished"]
-    if costs:
-        return statistics.fmean(cost["train_s"] + cost["eval_s"] for cost in costs) / 3600
-    (planned,) = planning.plan([first], probe=True)
-    return planned.cost.hours
-
-
-# ---------------------------------------------------------------------------- files and the group
-
-
-def results_path(ident: str) -> Path:
-    return results_root() / "search" / f"{ident}.json"
-
-
-def unfinished_path(ident: str) -> Path:
-    """What there is of a search that has not ended; git ignores it."""
-    return results_root() / "search" / f"{ident}.unfinished.json"
-
-
-def described(spec: SearchSpec) -> dict[str, Any]:
-    """The search as its study has it, for the file of its results."""
-    made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in search.KEYS}
-    if spec.stages is None:
-        return made
-    widen = asdict(spec.widen) if spec.widen else None
-    return made | {"stages": [asdict(one) for one in spec.stages], "widen": widen, "equal": spec.equal}
-
-
-def _results(spec: SearchSpec) -> dict[str, Any] | None:
-    """The results of a search as its study has it now; None where it was made otherwise, or not at all."""
-    path = results_path(spec.id)
-    if not path.exists():
-        return None
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content if content["search"] == described(spec) else None
-
-
-def _granted(spec: SearchSpec) -> int:
-    """Extra rounds that searches of the group want, as far as they have been made."""
-    made = [_results(search.load_search(one)) for one in spec.equal or [spec.experiment]]
-    return max((content["wants"] for content in made if content), default=0)
-
-
-def _budget(spec: SearchSpec) -> tuple[Any, ...]:
-    """What searches of one group have in common."""
-    stages = [(one.keep, one.seeds or [spec.seed], one.splits) for one in spec.stages or []]
-    return spec.trials, spec.widen, stages
-
-
-def final_seeds(experiment: str) -> set[int]:
-    """The seeds that tables train an experiment with."""
-    seeds: set[int] = set()
-    for ident in tables.table_ids(kind="runs"):
-        path = tables.CONF / "table" / f"{ident}.yaml"
-        if experiment in path.read_text(encoding="utf-8"):
-            seeds |= {seed for of, _, seed in tables.load_table(path).runs if of == experiment}
-    return seeds

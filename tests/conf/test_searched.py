@@ -7,7 +7,7 @@ import pytest
 
 from physml.config import studies
 from physml.execution.search import load_search
-from physml.execution.staged_search import described
+from physml.execution.search_results import described
 from physml.paths import ROOT
 
 FOUND = {f"{s}-{row}": found for s in studies.studies() for row, found in studies.found(s).items()}

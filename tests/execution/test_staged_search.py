@@ -10,7 +10,7 @@ import yaml
 
 from physml.config import compose, studies
 from physml.errors import ConfigError
-from physml.execution import scheduler, search, search_space, staged_search
+from physml.execution import scheduler, search, search_plan, search_results, search_space, staged_search
 from physml.execution.search_report import lines, note
 from physml.execution.search_space import Bound, Range, bounds, widened
 from physml.paths import CONF
@@ -128,7 +128,7 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     assert str(settings_of(provenance)) == "searched: 4 x 2"
     curves = (tmp_path / "results" / "search" / f"{ID}.curves.csv").read_text().splitlines()
     assert curves[0] == "trial,stage,split,seed,step,valid/rmse" and len(curves) > 8
-    assert not staged_search.unfinished_path(ID).exists()
+    assert not search_results.unfinished_path(ID).exists()
     trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
     assert trials.best_trial.number == best["trial"]
     assert [t.state.name for t in trials.trials].count("PRUNED") == 2
@@ -152,8 +152,8 @@ def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, conf, tmp
     runs.most = after
     with pytest.raises(SystemExit):
         carried_out()
-    assert not staged_search.results_path(ID).exists()
-    assert staged_search.unfinished_path(ID).exists() == (after > 0)
+    assert not search_results.results_path(ID).exists()
+    assert search_results.unfinished_path(ID).exists() == (after > 0)
     runs.most = None
     assert carried_out() == 0
     assert results(tmp_path) == whole and searched(conf) == settings and len(runs.records) == total
@@ -164,7 +164,7 @@ def test_a_stop_leaves_checkpoints_and_the_settings(conf, tmp_path, forked, caps
     assert carried_out(max_hours=1e-9) == 75
     assert "4 of 4 runs lack a result (0 failed). The settings stay" in capsys.readouterr().err
     assert not (conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml").exists()
-    assert not staged_search.results_path(ID).exists()
+    assert not search_results.results_path(ID).exists()
 
 
 def test_a_pruned_trial_never_wins(conf, tmp_path, monkeypatch):
@@ -275,15 +275,15 @@ def test_extra_trials_are_granted_to_every_search_of_the_group(conf, tmp_path, m
 
     Simulated(monkeypatch, value)
     assert carried_out(LSTM) == 0
-    assert len(results(tmp_path)["trials"]) == 8 and not staged_search.behind(LSTM)
+    assert len(results(tmp_path)["trials"]) == 8 and not search_results.behind(LSTM)
     assert carried_out(GRU) == 0
     wants = results(tmp_path, "lem-fitzhugh_nagumo-gru")["wants"]
-    assert wants >= 1 and staged_search.behind(LSTM)
+    assert wants >= 1 and search_results.behind(LSTM)
     out = capsys.readouterr().out
     assert f"equal trials: {LSTM} lacks extra trials" in out and f"physml search {LSTM}" in out
     assert carried_out(LSTM) == 0
     counts = {len(results(tmp_path, f"lem-fitzhugh_nagumo-{row}")["trials"]) for row in ("lstm", "gru")}
-    assert counts == {8 + 3 * wants} and not staged_search.behind(LSTM)
+    assert counts == {8 + 3 * wants} and not search_results.behind(LSTM)
     assert searched(conf)["lstm"]["trials"] == searched(conf)["gru"]["trials"]
     out = capsys.readouterr().out
     assert "granted to every search of the group" in out and "equal trials: " in out
@@ -312,17 +312,15 @@ def test_a_plan_has_stages_trials_and_hours(conf, tmp_path, monkeypatch):
     write(conf, widen={"trials": 2, "times": 2})
     runs = Simulated(monkeypatch, by_rate)
     cost = types.SimpleNamespace(cost=types.SimpleNamespace(hours=0.5))
-    monkeypatch.setattr(staged_search.planning, "plan", lambda specs, **_: [cost])
-    short, final, extra = staged_search.plan(LSTM)
+    monkeypatch.setattr(search_plan, "planning", types.SimpleNamespace(plan=lambda specs, **_: [cost]))
+    short, final, extra = search_plan.plan(LSTM)
     assert (short.runs, short.done, short.hours) == (4, 0, 2.0)
     assert (final.runs, final.done, final.hours) == (4, 0, 2.0)
     assert extra.text == "up to 2 times 2 extra trials" and extra.runs == 2 * (2 + 2 * 2)
-    monkeypatch.setattr(staged_search.planning, "plan", lambda specs, **_: specs)
     runs.most = 4
     with pytest.raises(SystemExit):
         carried_out()
-    monkeypatch.setattr(staged_search.planning, "plan", lambda specs, **_: [cost])
-    short, final, extra = staged_search.plan(LSTM)
+    short, final, extra = search_plan.plan(LSTM)
     assert (short.runs, short.done, short.hours) == (4, 4, 0.0)
     assert short.hours_each == pytest.approx(4.6 / 3600) and final.done == 0
 
@@ -427,7 +425,7 @@ STAGES = [name for name in studies.searches().values() if studies.search_of(name
 def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name):
     made = staged_search.StagedSearch(search.load_search(name))
     made.check()
-    seeds = {seed for stage in made.stages for seed in made._seeds(stage)}
+    seeds = {seed for stage in made.stages for seed in made.seeds(stage)}
     figures = (figure_spec.load_figure(path) for path in sorted((CONF / "figure").glob("*.yaml")))
     drawn = {seed for figure in figures for experiment, _, seed in figure.runs if experiment == name}
-    assert seeds and not seeds & (staged_search.final_seeds(name) | drawn)
+    assert seeds and not seeds & (search_results.final_seeds(name) | drawn)
