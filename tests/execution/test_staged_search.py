@@ -8,6 +8,7 @@ import optuna
 import pytest
 import yaml
 
+from physml.cli import main
 from physml.config import compose, studies
 from physml.errors import ConfigError
 from physml.execution import scheduler, search, search_plan, search_results, search_space, staged_search
@@ -287,6 +288,21 @@ def test_extra_trials_are_granted_to_every_search_of_the_group(conf, tmp_path, m
     assert searched(conf)["lstm"]["trials"] == searched(conf)["gru"]["trials"]
     out = capsys.readouterr().out
     assert "granted to every search of the group" in out and "equal trials: " in out
+
+
+def test_one_command_makes_a_group_with_equal_trials(conf, tmp_path, monkeypatch, capsys):
+    """The earlier search goes on once a later one has been granted extra trials."""
+    write(conf, widen={"trials": 3, "times": 2}, equal=[LSTM, GRU])
+    monkeypatch.setattr(search_space, "NEAR", 0.5)  # every value is on a bound
+    Simulated(monkeypatch, by_rate)
+    assert main.main(["search", LSTM, GRU, "--jobs", "1"]) == 0
+    for row in ("lstm", "gru"):
+        assert len(results(tmp_path, f"lem-fitzhugh_nagumo-{row}")["trials"]) == 4 + 2 * 3
+    assert "lacks extra trials" not in capsys.readouterr().out
+    assert main.main(["search", LSTM, "--plan"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split() == ["stage", "runs", "done", "hours", LSTM] and len(out) == 3
+    assert out[1].split()[:3] == ["1", "10", "10"]
 
 
 # ---------------------------------------------------------------------------- repetitions, plans, reports
