@@ -51,7 +51,7 @@ class Range:
         """Where a bound moves when it is widened: out by a third of the range on its scale, within `hard`.
 
         Example:
-            >>> Range(0.001, 0.1, log=True).beyond("high"), Range(0.0, 0.9, hard=(0, 1)).beyond("high")
+            >>> Range(0.001, 0.1, log=True).beyond("high"), Range(0.0, 0.9, hard=(0.0, 1.0)).beyond("high")
             (0.464, 1.0)
         """
         sign = 1 if side == "high" else -1
