@@ -48,6 +48,9 @@ class ProvenanceKeys(TypedDict):
     source: str
     note: NotRequired[str | None]
     search: NotRequired[str | None]
+    trials: NotRequired[int | None]
+    seeds: NotRequired[int | None]
+    stages: NotRequired[list[str] | None]
 
 
 class RunKeys(TypedDict):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.config.load import read_yaml, structure
-from physml.errors import ConfigError, suggest
+from physml.errors import ConfigError, InputError, suggest
 from physml.files import cached_by_file
 from physml.paths import CONF
 
@@ -26,8 +26,55 @@ _NAME = re.compile(r"(\w+/\w+)-(\w[\w.-]*)", re.ASCII)
 
 
 @dataclass(frozen=True)
+class Stage:
+    """One stage of a search: runs of each trial still in it, which are ranked by their mean.
+
+    Args:
+        keep: How many of the best go on; None: the last stage, which decides.
+        set: Changes of these runs, e.g. trainer.epochs: 50; none: the length of the final runs.
+        seeds, splits: Each trial has a run for each pair; by default the search's seed and split 0.
+    """
+
+    keep: int | None = None
+    set: dict[str, Any] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=list)
+    splits: list[int] = field(default_factory=lambda: [0])
+
+    def __post_init__(self) -> None:
+        if self.keep is not None and self.keep < 1:
+            raise InputError(f"keep must be at least 1; got {self.keep}.")
+        for name, numbers in (("seeds", self.seeds), ("splits", self.splits)):
+            if len({*numbers}) < len(numbers) or any(n < 0 for n in numbers):
+                raise InputError(f"{name} must be different numbers from 0 on; got {numbers}.")
+        if not self.splits:
+            raise InputError("splits must name at least one.")
+
+
+@dataclass(frozen=True)
+class Widen:
+    """Extra trials in wider ranges, where a best value is on a bound.
+
+    Args:
+        trials: How many, for every search of the group alike.
+        times: How often at most.
+    """
+
+    trials: int
+    times: int = 2
+
+    def __post_init__(self) -> None:
+        if self.trials < 1 or not 0 <= self.times <= 2:
+            raise InputError(
+                f"trials must be at least 1 and times at most 2; got {self.trials} and {self.times}."
+            )
+
+
+@dataclass(frozen=True)
 class Search:
-    """A random search on validation data, the same for each row that names it."""
+    """A random search on validation data, the same for each row that names it.
+
+    Without `stages` every trial has one run and the best one wins.
+    """
 
     metric: str  # e.g. rmse
     better: str  # lower or higher
@@ -35,16 +82,34 @@ class Search:
     seed: int  # of the sampler, and of every trial's run
     space: dict[str, Any]  # config key -> a range {low, high, log}, or a list to choose from
     trial: dict[str, Any] = field(default_factory=dict)  # changes of a trial, e.g. trainer.epochs: 60
+    stages: list[Stage] | None = None
+    widen: Widen | None = None  # only with stages
+    equal: list[str] = field(default_factory=list)  # experiments whose searches have equally many trials
+
+    def __post_init__(self) -> None:
+        if self.stages is None:
+            if self.widen or self.equal:
+                raise InputError("widen and equal need stages.")
+            return
+        keeps = [stage.keep for stage in self.stages]
+        before = [self.trials, *(keep for keep in keeps if keep is not None)]
+        if not keeps or keeps[-1] is not None or None in keeps[:-1]:
+            raise InputError("every stage but the last needs keep, and the last has none.")
+        if before != sorted(before, reverse=True):
+            raise InputError(f"no stage may keep more trials than it has; got {before[1:]} of {before[0]}.")
 
 
 @dataclass(frozen=True)
 class Found:
-    """The best trial of a row's search."""
+    """The best trial of a row's search. The last three are of searches in stages."""
 
     trial: int
     set: dict[str, Any]  # config key -> value
     note: str
     search: str  # the file of all trials
+    trials: int | None = None  # that gave a number
+    seeds: int | None = None  # runs whose mean has decided
+    stages: list[str] | None = None  # trials and changes of each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +251,8 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
         for key, value in best.set.items():
             settings = merge(settings, _nested(key, value))
         provenance |= {"kind": "searched-here", "note": best.note, "search": best.search}
+        facts = {"trials": best.trials, "seeds": best.seeds, "stages": best.stages}
+        provenance |= {key: value for key, value in facts.items() if value is not None}
     return Experiment(below.choices | made.choices, settings | {"provenance": provenance})
 
 

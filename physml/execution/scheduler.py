@@ -4,6 +4,7 @@ import json
 import math
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from physml.errors import InputError
@@ -77,10 +78,11 @@ def carry_out(
     force: bool = False,
     max_hours: float | None = None,
     tables: list[str] | None = None,
+    ended: Callable[[RunSpec], str] | None = None,
 ) -> Outcome:
     """Make the runs that are to do, `jobs` at a time, and never start one after `max_hours`.
 
-    jobs: None for as many as the machine can hold.
+    jobs: None for as many as the machine can hold. ended: called after each run; its text is shown.
 
     Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on. A run that
     another process has begun meanwhile is passed over.
@@ -90,16 +92,23 @@ def carry_out(
         return Outcome()
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    return Scheduler(todo, Machine(jobs), force, max_hours, tables or []).work()
+    return Scheduler(todo, Machine(jobs), force, max_hours, tables or [], ended).work()
 
 
 class Scheduler:
     """Runs worker processes concurrently until the queue is empty."""
 
     def __init__(
-        self, todo: list[Planned], machine: Machine, force: bool, max_hours: float | None, tables: list[str]
+        self,
+        todo: list[Planned],
+        machine: Machine,
+        force: bool,
+        max_hours: float | None,
+        tables: list[str],
+        ended: Callable[[RunSpec], str] | None = None,
     ) -> None:
         self.todo, self.machine, self.force, self.tables = list(todo), machine, force, tables
+        self.ended = ended
         self.needs: dict[str, Resources] = {}
         self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
@@ -201,7 +210,8 @@ class Scheduler:
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
             self.outcome.codes[label] = code if code >= 0 else 1
-            self.view.note(f"{label}: {_why(spec, code)}")
+            more = f"; {self.ended(spec)}" if self.ended else ""
+            self.view.note(f"{label}: {_why(spec, code)}{more}")
 
 
 def _why(spec: RunSpec, code: int) -> str:

@@ -16,34 +16,20 @@ import yaml
 from physml import files
 from physml.config import studies
 from physml.config.compose import compose
-from physml.config.load import read_yaml, structure
+from physml.config.load import read_yaml
 from physml.config.studies import Found, Search
-from physml.errors import ConfigError, InputError, RunFailed, needed_by, suggest
+from physml.errors import ConfigError, RunFailed, needed_by, suggest
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec, checked_specs
+from physml.execution.search_space import Range, range_of
 from physml.lock import held
 from physml.paths import CONF, INSTALLED, display_path, results_root, work_root
 from physml.reporting.table_spec import natural
 
 KEYS = ("metric", "better", "trials", "seed", "trial", "space")
 WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."
-
-
-@dataclass(frozen=True)
-class Range:
-    """Uniform, or log-uniform, between low and high."""
-
-    low: float
-    high: float
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        if self.low > self.high:
-            raise InputError(f"low must not be above high; got {self.low} and {self.high}.")
-        if self.log and self.low <= 0:
-            raise InputError(f"low must be positive for a logarithmic range; got {self.low}.")
 
 
 @dataclass(frozen=True)
@@ -55,8 +41,7 @@ class SearchSpec(Search):
 
     def range(self, key: str) -> Range | None:
         """Of a key of the space; None where it has a list to choose from."""
-        value = self.space[key]
-        return None if isinstance(value, list) else structure(Range, value, f"search {self.id}: {key}")
+        return range_of(self.space, key, f"search {self.id}")
 
 
 def load_search(name: str) -> SearchSpec:
@@ -83,21 +68,26 @@ def load_search(name: str) -> SearchSpec:
     return spec
 
 
-def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
-    """Run all trials, write all of them to results/search, and the best beside the study.
-
-    Returns the exit code: 1 if a trial failed, 2 for bad input, 75 if trials lack one otherwise.
-    """
+def in_this_checkout() -> None:
+    """ConfigError where conf/ is part of an installed package, which a search must not change."""
     if INSTALLED:
         raise ConfigError(
             "a search writes its best settings into conf/, which an installed physml does not change. "
             "Clone the repository and search there."
         )
+
+
+def search(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:
+    """Run all trials, write all of them to results/search, and the best beside the study.
+
+    Returns the exit code: 1 if a trial failed, 2 for bad input, 75 if trials lack one otherwise.
+    """
+    in_this_checkout()
     spec = load_search(name)
     name = spec.id
     points = draw(spec)
     specs = [trial_spec(spec, i, point, verify) for i, point in enumerate(points)]
-    _check_metric(spec, specs[0])
+    check_metric(spec, specs[0])
     run_state.refuse_blocked(specs[0])
     print(f"{name}: {len(points)} trials, best {spec.metric} on validation data counts")
     outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs, max_hours=max_hours)
@@ -129,7 +119,7 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
     return 0
 
 
-def _check_metric(spec: SearchSpec, first: RunSpec) -> None:
+def check_metric(spec: SearchSpec, first: RunSpec) -> None:
     from physml.config.build import build_task
 
     better = build_task(first.config).better
@@ -179,13 +169,23 @@ def distributions(spec: SearchSpec) -> dict[str, Any]:
 
     spans = {key: spec.range(key) for key in spec.space}
     return {
-        key: FloatDistribution(**vars(span)) if span else CategoricalDistribution(spec.space[key])
+        key: FloatDistribution(span.low, span.high, log=span.log)
+        if span
+        else CategoricalDistribution(spec.space[key])
         for key, span in spans.items()
     }
 
 
-def trial_spec(spec: SearchSpec, number: int, point: dict[str, Any], verify: str = "bytes") -> RunSpec:
-    changes = {"data.verify": verify, **spec.trial, **point, "seed": spec.seed, "runtime.score_test": False}
+def trial_spec(
+    spec: SearchSpec,
+    number: int,
+    point: dict[str, Any],
+    verify: str = "bytes",
+    of_stage: dict[str, Any] | None = None,
+) -> RunSpec:
+    """The run of a trial with the search's seed on split 0. of_stage: its changes of the setting."""
+    fixed = {"seed": spec.seed, "runtime.score_test": False}
+    changes = {"data.verify": verify, **spec.trial, **(of_stage or {}), **point, **fixed}
     overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
     (made,) = checked_specs([compose([f"experiment={spec.experiment}", "tracker=none", *overrides])])
     return replace(made, place=replace(made.place, folder=f"adhoc/search/{spec.id}/{number:03d}"))
@@ -200,18 +200,24 @@ def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> 
 
 
 def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
-    """The best trial in the file of searched rows beside the study; other rows stay as they are."""
-    study, row = studies.row_of(spec.experiment, CONF)
-    path = CONF / "study" / f"{study}{studies.SEARCHED}"
+    """The best trial in the file of searched rows beside the study."""
     budget = ", ".join(f"{key} {value}" for key, value in spec.trial.items()) or "the full budget"
     note = (
         f"Random search: {spec.trials} trials ({scored} finished), {budget}, "
         f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
     )
-    found = Found(best["trial"], best["point"], note, f"results/search/{spec.id}.json")
+    return write_row(
+        spec.experiment, Found(best["trial"], best["point"], note, f"results/search/{spec.id}.json")
+    )
+
+
+def write_row(experiment: str, found: Found) -> Path:
+    """What was found for one row; the other rows of the file stay as they are."""
+    study, row = studies.row_of(experiment, CONF)
+    path = CONF / "study" / f"{study}{studies.SEARCHED}"
     with held(work_root() / "search" / study):  # another row's search may end at the same time
         rows = read_yaml(path) if path.exists() else {}
-        rows[row] = vars(found)
+        rows[row] = {key: value for key, value in vars(found).items() if value is not None}
         body = [
             yaml.safe_dump({key: rows[key]}, sort_keys=False, allow_unicode=True, width=10_000)
             for key in sorted(rows, key=natural)

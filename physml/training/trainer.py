@@ -86,7 +86,7 @@ class Trainer:
         self.kept: dict[str, Any] | None = None
         self.stopped_early = False
         self.train_s = 0.0
-        self.cpu_s = 0.0
+        self.cpu_s = 0.0  # of all threads, while train_s runs
         self.eval_s = 0.0
         self.saved_at = time.monotonic()
 
@@ -323,6 +323,7 @@ class Trainer:
         if state["cuda_rng"] is not None and self.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["cuda_rng"], self.device)
         self.loss_sum.fill_(state["loss_sum"])
+        state = {"cpu_s": state["train_s"]} | state  # an older checkpoint: one thread computes all the time
         for name in PLAIN_STATE:
             setattr(self, name, state[name])
         if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has

@@ -9,6 +9,7 @@ import pytest
 import run_harness as h
 import yaml
 
+from physml.cli import main
 from physml.config import compose, studies
 from physml.errors import ConfigError, RunFailed
 from physml.execution import scheduler, search
@@ -100,6 +101,11 @@ def test_a_search_to_its_end_and_again(conf, tmp_path, forked, capsys):
     assert trials.best_trial.number == best["trial"]
     assert f"best: trial {best['trial']}" in capsys.readouterr().out
     assert search.search(EXPERIMENT, jobs=2) == 0
+    assert main.main(["search", EXPERIMENT, "--plan"]) == 0
+    assert "3 runs, 0 to do" in capsys.readouterr().out
+    assert main.main(["search", EXPERIMENT, "--sampler-seed", "7"]) == 2
+    assert "--sampler-seed takes a number from 0 on, for a search with stages" in capsys.readouterr().err
+    assert main.main(["search", EXPERIMENT, "--jobs", "2"]) == 0
     assert len(forked) == 3  # all trials were there
     assert json.loads((tmp_path / "results" / "search" / f"{ID}.json").read_text()) == result
 
@@ -230,5 +236,5 @@ def test_all_searches_of_the_repository_are_sound():
         spec = search.load_search(name)
         first, *_ = search.draw(spec)
         made = search.trial_spec(spec, 0, first)
-        search._check_metric(spec, made)
+        search.check_metric(spec, made)
         assert made.config["runtime"]["score_test"] is False and h.is_held(made) is False

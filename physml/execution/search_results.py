@@ -1,0 +1,67 @@
+"""The files of searches in stages, and what the searches of one group have in common."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from physml.execution import search
+from physml.execution.search import SearchSpec
+from physml.paths import results_root
+from physml.reporting import table_spec as tables
+
+
+def results_path(ident: str) -> Path:
+    return results_root() / "search" / f"{ident}.json"
+
+
+def unfinished_path(ident: str) -> Path:
+    """What there is of a search that has not ended; git ignores it."""
+    return results_root() / "search" / f"{ident}.unfinished.json"
+
+
+def described(spec: SearchSpec) -> dict[str, Any]:
+    """The search as its study has it, for the file of its results."""
+    made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in search.KEYS}
+    if spec.stages is None:
+        return made
+    widen = asdict(spec.widen) if spec.widen else None
+    return made | {"stages": [asdict(one) for one in spec.stages], "widen": widen, "equal": spec.equal}
+
+
+def results(spec: SearchSpec) -> dict[str, Any] | None:
+    """The results of a search as its study has it now; None where it was made otherwise, or not at all."""
+    path = results_path(spec.id)
+    if not path.exists():
+        return None
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content if content["search"] == described(spec) else None
+
+
+def granted(spec: SearchSpec) -> int:
+    """Extra rounds that searches of the group want, as far as they have been made."""
+    made = [results(search.load_search(one)) for one in spec.equal or [spec.experiment]]
+    return max((content["wants"] for content in made if content), default=0)
+
+
+def behind(name: str) -> bool:
+    """Whether a search has been made and lacks extra trials that its group has been granted since."""
+    spec = search.load_search(name)
+    content = None if spec.stages is None else results(spec)
+    return content is not None and len(content["rounds"]) <= granted(spec)
+
+
+def budget(spec: SearchSpec) -> tuple[Any, ...]:
+    """What searches of one group have in common."""
+    stages = [(one.keep, one.seeds or [spec.seed], one.splits) for one in spec.stages or []]
+    return spec.trials, spec.widen, stages
+
+
+def final_seeds(experiment: str) -> set[int]:
+    """The seeds that tables train an experiment with."""
+    seeds: set[int] = set()
+    for ident in tables.table_ids(kind="runs"):
+        path = tables.CONF / "table" / f"{ident}.yaml"
+        if experiment in path.read_text(encoding="utf-8"):
+            seeds |= {seed for of, _, seed in tables.load_table(path).runs if of == experiment}
+    return seeds

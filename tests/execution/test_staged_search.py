@@ -1,0 +1,447 @@
+"""A search in stages: the best go on, bounds are widened twice at most, and a stop changes nothing."""
+
+import json
+import re
+import types
+
+import optuna
+import pytest
+import yaml
+
+from physml.cli import main
+from physml.config import compose, studies
+from physml.errors import ConfigError
+from physml.execution import scheduler, search, search_plan, search_results, search_space, staged_search
+from physml.execution.search_report import lines, note
+from physml.execution.search_space import Bound, Range, bounds, widened
+from physml.paths import CONF
+from physml.reporting import figure_spec
+from physml.reporting.verdict import settings_of
+
+LSTM, GRU = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-gru"
+ID = "lem-fitzhugh_nagumo-lstm"
+STAGED = {
+    "metric": "rmse",
+    "better": "lower",
+    "trials": 4,
+    "seed": 1000,
+    "trial": {"profile": "smoke"},
+    "space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}},
+    "stages": [{"keep": 2, "set": {"trainer.epochs": 1}}, {"seeds": [1000, 1001]}],
+}
+
+
+@pytest.fixture
+def conf(tmp_path, monkeypatch):
+    """conf/ with one study of two rows that are searched alike."""
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    for path in CONF.iterdir():
+        if path.name != "study":
+            (folder / path.name).symlink_to(path)
+    for module in (search, compose):
+        monkeypatch.setattr(module, "CONF", folder)
+    return folder
+
+
+def write(conf, **changes):
+    content = {
+        "task": "fitzhugh_nagumo",
+        "provenance": {"kind": "own", "source": "a paper"},
+        "searches": {"tiny": STAGED | changes},
+        "rows": {name: {"model": name, "search": "tiny"} for name in ("lstm", "gru")},
+    }
+    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"# A study.\n{yaml.safe_dump(content, sort_keys=False)}")
+
+
+def results(root, name=ID):
+    return json.loads((root / "results" / "search" / f"{name}.json").read_text())
+
+
+def searched(conf):
+    return yaml.safe_load((conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml").read_text())
+
+
+class Simulated:
+    """Runs without training: the value of each is a function of its setting, and records of it are kept."""
+
+    def __init__(self, monkeypatch, value):
+        self.value, self.records, self.most = value, {}, None
+        monkeypatch.setattr(staged_search, "existing", lambda one: self.records.get(one.label))
+        fake = types.SimpleNamespace(carry_out=self.carry_out)
+        monkeypatch.setattr(staged_search, "scheduler", fake)
+        plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
+        monkeypatch.setattr(staged_search, "planning", plan)
+
+    def carry_out(self, specs, *, ended, **_):
+        for one in specs:
+            if self.most is not None and len(self.records) >= self.most:
+                raise SystemExit("killed")
+            value = self.value(one.config)
+            self.records[one.label] = {
+                "status": "diverged" if value is None else "finished",
+                "metrics": {"best": None if value is None else {"valid": {"rmse": value}}},
+                "cost": {"train_s": 3.6, "cpu_s": 7.2, "eval_s": 1.0},
+                "path": "nowhere",
+                "curve": None,
+            }
+            ended(one)
+        return scheduler.Outcome()
+
+
+def by_rate(config):
+    """Best at a rate of 1e-2; noisier in short runs and with the seed."""
+    rate, seed = config["optim"]["lr"], config["seed"]
+    return abs(rate - 1e-2) + 1e-4 * (seed - 1000)
+
+
+def carried_out(name=LSTM, **options):
+    return staged_search.carry_out(name, jobs=1, **options)
+
+
+# ---------------------------------------------------------------------------- stages
+
+
+def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys):
+    write(conf)
+    assert carried_out() == 0
+    assert len(forked) == 4 + 2 * 2
+    made = results(tmp_path)
+    assert made["search"]["experiment"] == LSTM and made["search"]["stages"][0]["keep"] == 2
+    rows = made["trials"]
+    assert [row["status"] for row in rows].count("finished") == 2
+    first = sorted(rows, key=lambda row: row["means"][0])
+    assert {row["trial"] for row in rows if row["status"] == "finished"} == {r["trial"] for r in first[:2]}
+    assert all(row["value"] is None for row in rows if row["status"] == "pruned")
+    best = min((row for row in rows if row["value"] is not None), key=lambda row: row["value"])
+    assert made["best"]["trial"] == best["trial"]
+    assert made["best"]["value"] == pytest.approx(sum(made["best"]["values"]) / 2)
+    found = searched(conf)["lstm"]
+    assert found["set"] == best["point"] and (found["trials"], found["seeds"]) == (4, 2)
+    assert found["stages"] == [
+        "4 trials with trainer.epochs 1",
+        "2 trials at full length, seeds 1000, 1001",
+    ]
+    provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
+    assert provenance["kind"] == "searched-here" and provenance["stages"] == found["stages"]
+    assert str(settings_of(provenance)) == "searched: 4 x 2"
+    curves = (tmp_path / "results" / "search" / f"{ID}.curves.csv").read_text().splitlines()
+    assert curves[0] == "trial,stage,split,seed,step,valid/rmse" and len(curves) > 8
+    assert not search_results.unfinished_path(ID).exists()
+    trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
+    assert trials.best_trial.number == best["trial"]
+    assert [t.state.name for t in trials.trials].count("PRUNED") == 2
+    assert "CPU hours" in capsys.readouterr().out
+    assert carried_out() == 0 and len(forked) == 8 and results(tmp_path) == made
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 4, 5, 7, 8, 9, 11, 12, 13])
+def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, conf, tmp_path, monkeypatch):
+    """Both rounds, the first run and the last one of a stage among them."""
+    write(conf, widen={"trials": 4, "times": 1})
+    monkeypatch.setattr(search_space, "NEAR", 0.5)  # every value is on a bound
+    runs = Simulated(monkeypatch, lambda config: by_rate(config) - 2 * config["optim"]["lr"])
+    assert carried_out() == 0
+    whole, settings, total = results(tmp_path), searched(conf), len(runs.records)
+    assert len(whole["rounds"]) == 2 and total > 13
+    for path in (tmp_path / "results" / "search").iterdir():
+        path.unlink()
+    (conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml").unlink()
+    runs.records.clear()
+    runs.most = after
+    with pytest.raises(SystemExit):
+        carried_out()
+    assert not search_results.results_path(ID).exists()
+    assert search_results.unfinished_path(ID).exists() == (after > 0)
+    runs.most = None
+    assert carried_out() == 0
+    assert results(tmp_path) == whole and searched(conf) == settings and len(runs.records) == total
+
+
+def test_a_stop_leaves_checkpoints_and_the_settings(conf, tmp_path, forked, capsys):
+    write(conf)
+    assert carried_out(max_hours=1e-9) == 75
+    assert "4 of 4 runs lack a result (0 failed). The settings stay" in capsys.readouterr().err
+    assert not (conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml").exists()
+    assert not search_results.results_path(ID).exists()
+
+
+def test_a_pruned_trial_never_wins(conf, tmp_path, monkeypatch):
+    """One that is best for its length but not promoted, and one that has diverged at full length."""
+
+    def value(config):
+        short = config["trainer"]["epochs"] == 1
+        rate = config["optim"]["lr"]
+        if short:
+            return rate  # the two lowest rates go on
+        return None if config["seed"] == 1001 and rate < 2e-3 else 1.0 - rate
+
+    space = {"optim.lr": [1.0e-3, 2.0e-3, 4.0e-3, 8.0e-3]}
+    write(
+        conf, trials=12, space=space, stages=[{"keep": 9, "set": {"trainer.epochs": 1}}, STAGED["stages"][1]]
+    )
+    Simulated(monkeypatch, value)
+    assert carried_out() == 0
+    made = results(tmp_path)
+    states = {row["status"] for row in made["trials"]}
+    assert states == {"finished", "pruned", "diverged"}
+    finished = [row for row in made["trials"] if row["status"] == "finished"]
+    assert made["best"]["value"] == min(row["value"] for row in finished)
+    assert all(row["value"] is None for row in made["trials"] if row["status"] != "finished")
+    assert made["best"]["point"]["optim.lr"] < 8.0e-3, "the highest rates are best, and were pruned"
+
+
+def test_splits_decide_together_and_are_named(conf, tmp_path, monkeypatch):
+    write(conf, stages=[{"keep": 2, "set": {"trainer.epochs": 1}}, {"splits": [0, 1, 2]}])
+    Simulated(monkeypatch, by_rate)
+    assert carried_out() == 0
+    made = results(tmp_path)
+    assert len(made["best"]["values"]) == 3 and searched(conf)["lstm"]["seeds"] == 3
+    assert "validation data of splits 0, 1, 2 decided" in searched(conf)["lstm"]["note"]
+
+
+# ---------------------------------------------------------------------------- bounds and equal trials
+
+
+def test_a_bound_moves_out_by_a_third_of_its_range_and_not_past_a_hard_one():
+    assert Range(1.0, 4.0).beyond("high") == 5.0 and Range(1.0, 4.0).beyond("low") == 0.0
+    assert Range(1.0, 8.0, log=True).beyond("high") == 16.0
+    assert Range(1.0, 4.0, hard=(0.5, 4.5)).beyond("high") == 4.5
+    assert [Range(0.0, 1.0).near(x) for x in (0.05, 0.06, 0.95)] == ["low", None, "high"]
+    assert Range(1.0, 1.0).near(1.0) is None
+    space = {"a": {"low": 0.0, "high": 1.0, "hard": [0.0, None]}, "b": [1, 2, 4], "c": [True, False]}
+    found = bounds(space, {"a": 0.01, "b": 4, "c": True})
+    assert [(one.key, one.widened) for one in found] == [("a", None), ("b", None)]
+    assert found[0].reason == "the equation sets it" and found[1].reason == "it is the end of a list"
+    assert widened(space, found) == space
+    moved = bounds(space, {"a": 0.99, "b": 2, "c": True})
+    assert widened(space, moved)["a"] == {"low": 0.0, "high": 1.33, "hard": [0.0, None]}
+
+
+def test_bounds_are_widened_twice_at_most(conf, tmp_path, monkeypatch):
+    write(
+        conf,
+        widen={"trials": 3, "times": 2},
+        trials=12,
+        space={"optim.lr": {"low": 1.0e-3, "high": 2.0e-3, "log": True}},
+    )
+    Simulated(monkeypatch, lambda config: 1.0 - config["optim"]["lr"])  # the higher, the better, for ever
+
+    def drawn(spec):  # each round has a trial on the upper bound
+        high = spec.space["optim.lr"]["high"]
+        return [{"optim.lr": high * (1 - 0.002 * i)} for i in range(spec.trials)]
+
+    monkeypatch.setattr(search, "draw", drawn)
+    assert carried_out() == 0
+    made = results(tmp_path)
+    assert [one["trials"] for one in made["rounds"]] == [12, 3, 3] and made["wants"] == 2
+    highs = [one["space"]["optim.lr"]["high"] for one in made["rounds"]]
+    assert highs == [2.0e-3, 2.52e-3, 3.43e-3]
+    (last,) = made["rounds"][-1]["bounds"]
+    assert last["widened"] is None and last["reason"] == "bounds are moved 2 times at most"
+    text = searched(conf)["lstm"]["note"]
+    assert "18 trials" in text and "Widened: optim.lr" in text and "which stays: bounds are moved 2" in text
+
+
+@pytest.mark.parametrize(
+    ("space", "reason"),
+    [
+        ({"low": 0.1, "high": 0.5, "hard": [None, 0.5]}, "the equation sets it"),
+        ({"low": 0.1, "high": 0.9}, r"1\.17 is refused: "),
+    ],
+)
+def test_a_bound_of_the_equation_is_not_passed(space, reason, conf, tmp_path, monkeypatch):
+    """Where `hard` says so, or the class itself refuses the value."""
+    write(conf, widen={"trials": 3}, trials=12, space={"net.dropout": space})
+    Simulated(monkeypatch, lambda config: 1.0 - config["net"]["dropout"])
+    monkeypatch.setattr(
+        search, "draw", lambda spec: [{"net.dropout": spec.space["net.dropout"]["high"]}] * spec.trials
+    )
+    assert carried_out() == 0
+    made = results(tmp_path)
+    (bound,) = made["rounds"][0]["bounds"]
+    assert len(made["rounds"]) == 1 and made["wants"] == 0
+    assert bound["widened"] is None and re.match(reason, bound["reason"])
+
+
+def test_extra_trials_are_granted_to_every_search_of_the_group(conf, tmp_path, monkeypatch, capsys):
+    group = {"widen": {"trials": 3}, "equal": [LSTM, GRU], "trials": 8}
+    write(conf, **group)
+
+    def value(config):  # lstm is best inside its range; gru the higher the rate, the better
+        rate = config["optim"]["lr"]
+        return 1 - rate if config["experiment"] == GRU else abs(rate - 5e-3)
+
+    Simulated(monkeypatch, value)
+    assert carried_out(LSTM) == 0
+    assert len(results(tmp_path)["trials"]) == 8 and not search_results.behind(LSTM)
+    assert carried_out(GRU) == 0
+    wants = results(tmp_path, "lem-fitzhugh_nagumo-gru")["wants"]
+    assert wants >= 1 and search_results.behind(LSTM)
+    out = capsys.readouterr().out
+    assert f"equal trials: {LSTM} lacks extra trials" in out and f"physml search {LSTM}" in out
+    assert carried_out(LSTM) == 0
+    counts = {len(results(tmp_path, f"lem-fitzhugh_nagumo-{row}")["trials"]) for row in ("lstm", "gru")}
+    assert counts == {8 + 3 * wants} and not search_results.behind(LSTM)
+    assert searched(conf)["lstm"]["trials"] == searched(conf)["gru"]["trials"]
+    out = capsys.readouterr().out
+    assert "granted to every search of the group" in out and "equal trials: " in out
+
+
+def test_one_command_makes_a_group_with_equal_trials(conf, tmp_path, monkeypatch, capsys):
+    """The earlier search goes on once a later one has been granted extra trials."""
+    write(conf, widen={"trials": 3, "times": 2}, equal=[LSTM, GRU])
+    monkeypatch.setattr(search_space, "NEAR", 0.5)  # every value is on a bound
+    Simulated(monkeypatch, by_rate)
+    assert main.main(["search", LSTM, GRU, "--jobs", "1"]) == 0
+    for row in ("lstm", "gru"):
+        assert len(results(tmp_path, f"lem-fitzhugh_nagumo-{row}")["trials"]) == 4 + 2 * 3
+    assert "lacks extra trials" not in capsys.readouterr().out
+    assert main.main(["search", LSTM, "--plan"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split() == ["stage", "runs", "done", "hours", LSTM] and len(out) == 3
+    assert out[1].split()[:3] == ["1", "10", "10"]
+
+
+# ---------------------------------------------------------------------------- repetitions, plans, reports
+
+
+def test_a_repetition_has_a_file_of_its_own_and_shows_the_spread(conf, tmp_path, monkeypatch, capsys):
+    write(conf)
+    Simulated(monkeypatch, by_rate)
+    with pytest.raises(ConfigError, match=r"has no results yet\. Make it without --sampler-seed"):
+        carried_out(sampler_seed=7)
+    assert carried_out() == 0
+    settings = searched(conf)
+    assert carried_out(sampler_seed=7) == 0
+    assert searched(conf) == settings
+    again = results(tmp_path, f"{ID}-sampler7")
+    assert [row["point"] for row in again["trials"]] != [row["point"] for row in results(tmp_path)["trials"]]
+    assert len(again["trials"]) == 4
+    out = capsys.readouterr().out
+    assert "sampler seeds: 7: " in out and "sd between searches" in out
+
+
+def test_a_plan_has_stages_trials_and_hours(conf, tmp_path, monkeypatch):
+    write(conf, widen={"trials": 2, "times": 2})
+    runs = Simulated(monkeypatch, by_rate)
+    cost = types.SimpleNamespace(cost=types.SimpleNamespace(hours=0.5))
+    monkeypatch.setattr(search_plan, "planning", types.SimpleNamespace(plan=lambda specs, **_: [cost]))
+    short, final, extra = search_plan.plan(LSTM)
+    assert (short.runs, short.done, short.hours) == (4, 0, 2.0)
+    assert (final.runs, final.done, final.hours) == (4, 0, 2.0)
+    assert extra.text == "up to 2 times 2 extra trials" and extra.runs == 2 * (2 + 2 * 2)
+    runs.most = 4
+    with pytest.raises(SystemExit):
+        carried_out()
+    short, final, extra = search_plan.plan(LSTM)
+    assert (short.runs, short.done, short.hours) == (4, 4, 0.0)
+    assert short.hours_each == pytest.approx(4.6 / 3600) and final.done == 0
+
+
+def test_a_report_is_made_from_facts():
+    bound = Bound("optim.lr", "high", 0.0976, 0.1, 0.464)
+    content = {
+        "search": {
+            "experiment": LSTM,
+            "metric": "rmse",
+            "better": "lower",
+            "trial": {},
+            "equal": [LSTM, GRU],
+        },
+        "sampler_seed": 1000,
+        "scored": 2,
+        "best": {"trial": 1, "point": {"optim.lr": 0.02}, "value": 0.25, "sd": 0.05, "values": [0.2, 0.3]},
+        "stages": [
+            {
+                "set": {"trainer.epochs": 5},
+                "seeds": [1000],
+                "splits": [0],
+                "trials": 3,
+                "runs": 3,
+                "cpu_hours": 1.0,
+            },
+            {"set": {}, "seeds": [1000, 1001], "splits": [0], "trials": 1, "runs": 2, "cpu_hours": 2.5},
+        ],
+        "rounds": [
+            {"trials": 2, "space": {}, "best": 0, "bounds": [vars(bound)]},
+            {"trials": 1, "space": {}, "best": 1, "bounds": []},
+        ],
+        "trials": [
+            {"trial": 0, "status": "pruned", "value": None, "point": {}},
+            {"trial": 1, "status": "finished", "value": 0.25, "point": {"optim.lr": 0.02}},
+            {"trial": 2, "status": "diverged", "value": None, "point": {}},
+        ],
+        "written": ["a.json"],
+    }
+    assert note(content) == (
+        "Random search in stages: 3 trials (2 finished): 3 trials with trainer.epochs 5; "
+        "1 trial at full length, seeds 1000, 1001; sampler seed 1000; best mean valid/rmse 0.25, sd 0.05 "
+        "(trial 1). Widened: optim.lr 0.0976 at the high bound 0.1, moved to 0.464. "
+        "No best value is on a bound."
+    )
+    other = content | {"sampler_seed": 7, "best": content["best"] | {"value": 0.35}}
+    assert lines(content, [other, content]) == [
+        f"{LSTM}: 3 trials (1 finished, 1 pruned, 1 diverged), 3.50 CPU hours",
+        "  stage 1: 3 trials with trainer.epochs 5: 3 runs, 1.00 CPU hours",
+        "  stage 2: 1 trial at full length, seeds 1000, 1001: 2 runs, 2.50 CPU hours",
+        "  1 extra trial: optim.lr 0.0976 at the high bound 0.1, moved to 0.464",
+        "  trial   1  0.25  {'optim.lr': 0.02}",
+        "best: trial 1, mean valid/rmse 0.25, sd 0.05 over 2 runs",
+        "Widened: optim.lr 0.0976 at the high bound 0.1, moved to 0.464. No best value is on a bound.",
+        "sampler seeds: 7: 0.35, 1000: 0.25; sd between searches 0.071, "
+        "between the runs of this best setting 0.05",
+        "equal trials: 3 for each of 2 searches, as far as made",
+        "written: a.json",
+    ]
+
+
+# ---------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"stages": []}, "every stage but the last needs keep"),
+        ({"stages": [{"keep": 2}]}, "every stage but the last needs keep"),
+        ({"stages": [{"keep": 9}, {}]}, "no stage may keep more trials than it has; got .9. of 4"),
+        ({"stages": [{"keep": 0}, {}]}, "keep must be at least 1; got 0"),
+        ({"stages": [{"kep": 2}, {}]}, "there is no key kep. Did you mean keep"),
+        ({"stages": [{"keep": 2}, {"seeds": [1, 1]}]}, "seeds must be different numbers"),
+        ({"stages": None, "widen": {"trials": 3}}, "widen and equal need stages"),
+        ({"widen": {"trials": 3, "times": 3}}, "times at most 2; got 3 and 3"),
+        ({"stages": [{"keep": 2}, {"seeds": [3, 1001]}]}, r"seeds \[3\] are those of the final runs"),
+        ({"equal": [GRU]}, f"`equal` must name {LSTM} itself"),
+        ({"space": {"optim.lr": {"low": 1, "high": 3, "hard": [None, 2]}}}, "must lie within hard"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_is_trained(changes, says, conf):
+    write(conf, **changes)
+    with pytest.raises(ConfigError, match=says):
+        carried_out()
+
+
+def test_searches_of_a_group_have_equal_trials(conf):
+    write(conf, equal=[LSTM, GRU])
+    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["searches"]["more"] = content["searches"]["tiny"] | {"trials": 5}
+    content["rows"]["gru"]["search"] = "more"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    with pytest.raises(ConfigError, match=f"{GRU} has other trials, stages or extra trials"):
+        carried_out()
+
+
+STAGES = [name for name in studies.searches().values() if studies.search_of(name).stages]
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name):
+    made = staged_search.StagedSearch(search.load_search(name))
+    made.check()
+    seeds = {seed for stage in made.stages for seed in made.seeds(stage)}
+    figures = (figure_spec.load_figure(path) for path in sorted((CONF / "figure").glob("*.yaml")))
+    drawn = {seed for figure in figures for experiment, _, seed in figure.runs if experiment == name}
+    assert seeds and not seeds & (search_results.final_seeds(name) | drawn)
