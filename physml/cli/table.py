@@ -5,6 +5,7 @@ import dataclasses
 import os
 import textwrap
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,29 +130,38 @@ def _show(document: "Document", smoke: bool, keep: bool = True) -> None:
             print(f"written: {display_path(file)}")
 
 
+@dataclass(frozen=True)
+class _Listed:
+    """A table in a list: its state in words, its outcomes, and the verdict on its claim."""
+
+    ident: str
+    title: str
+    state: str
+    outcomes: Counter[str]
+    claims: Counter[str]
+
+
 def _all_with_state(paper: str) -> int:
     from physml.cli.console import Line, aligned, terminal_width
     from physml.execution.progress import tracked
     from physml.reporting import table_spec as tables
 
-    counts: Counter[str] = Counter()
-    claims: Counter[str] = Counter()
-    rows = [
-        _with_state(ident, paper, counts, claims) for ident in tracked(tables.table_ids(), "reading tables")
-    ]
+    found = [_with_state(ident, paper) for ident in tracked(tables.table_ids(), "reading tables")]
+    rows = [(listed.ident, listed.title, listed.state) for listed in found]
     whole = aligned([Line(row) for row in (("table", "title", "state"), *rows)])
     if max(map(len, whole.splitlines())) > terminal_width(200):
         whole = aligned([Line((ident, title), (state,)) for ident, title, state in rows], terminal_width(110))
     print(whole)
-    for name, found in (("cells", counts), ("claims", claims)):
-        words = ", ".join(f"{count} {word}" for word, count in found.most_common())
+    cells = sum((listed.outcomes for listed in found), Counter[str]())
+    claims = sum((listed.claims for listed in found), Counter[str]())
+    for name, counts in (("cells", cells), ("claims", claims)):
+        words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         total = f"All {name}: {words or 'none'}"
         print(textwrap.fill(total, terminal_width(110), subsequent_indent=" " * 4))
     return 0
 
 
-def _with_state(ident: str, paper: str, counts: Counter[str], claims: Counter[str]) -> tuple[str, str, str]:
-    """Id, title and state of a table; its outcomes are added to the counts."""
+def _with_state(ident: str, paper: str) -> _Listed:
     from physml.execution.requested_runs import RequestedRuns, RunOptions
     from physml.reporting import table_spec as tables
     from physml.reporting.settings_table import collect_settings, load_settings
@@ -160,11 +170,9 @@ def _with_state(ident: str, paper: str, counts: Counter[str], claims: Counter[st
     path = tables.find_table(ident, paper)
     if tables.kind_of(path) == "settings":
         settings = load_settings(path)
-        return ident, settings.title, collect_settings(settings).state
+        return _Listed(ident, settings.title, collect_settings(settings).state, Counter(), Counter())
     spec = tables.load_table(path)
     requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
     table = _collected(spec, requested)
-    counts.update(outcomes(table))
-    if table.claim:
-        claims[table.claim_verdict or "no verdict yet"] += 1
-    return ident, spec.title, table_state(table)
+    claims = Counter[str]([table.claim_verdict or "no verdict yet"] if table.claim else [])
+    return _Listed(ident, spec.title, table_state(table), outcomes(table), claims)

@@ -67,7 +67,7 @@ def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
 # Commands one after another, from those that import the least on; the states of tables are made once.
 HELP = [("--help",), ("run", "--help"), ("--version",)]
 LISTS = [("list", "models"), ("list", "experiments")]
-ALL = [("table", "--all", "80"), ("table", "--all", "220")]  # and the width of the terminal
+ALL = [("table", "--all", "80"), ("table", "--all", "400")]  # and the width of the terminal
 READERS = [*ALL, ("table", "lem-4", "--no-run"), ("figure", "lem-fig-4", "--no-run")]
 CFG = ("run", *TINY, "--cfg")
 IN_TURN = """
