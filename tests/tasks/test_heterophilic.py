@@ -1,6 +1,7 @@
 """Heterophilic graphs: counts, splits, protocols, and the sizes of the networks of both official codes."""
 
 import os
+import warnings
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from physml.config import build
 from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.schema import checked
+from physml.data import graphs
 from physml.data.readers.webkb import FIXTURE_FEATURES, FIXTURE_NODES, SIZES
 from physml.data.store import Store
 from physml.errors import InputError
@@ -87,6 +89,41 @@ def test_edges_go_one_way_unless_they_are_asked_to_go_both(store: Store) -> None
     assert len(there) == one.shape[1] and (7, 7) in there, "no row twice; the loop stays"
     assert {tuple(edge) for edge in both.T.tolist()} == there | {(b, a) for a, b in there}
     assert both.shape[1] > one.shape[1]
+
+
+@pytest.mark.parametrize("graph", ["texas", "chameleon"])
+def test_reversed_edges_are_the_stored_ones_the_other_way(graph: str, store: Store) -> None:
+    one, other = (whole(made(store, graph, edges=e)).edge_index for e in ("stored", "reversed"))
+    assert torch.equal(other, one.flip(0)) and not torch.equal(other, one)
+
+
+def test_rows_of_features_are_divided_by_their_sums(store: Store) -> None:
+    raw, same, shares = (
+        whole(loaded_with(store, features=features)).input for features in (None, "raw", "row_sum")
+    )
+    assert torch.equal(raw, same) and raw.dtype == shares.dtype == torch.float32
+    total = raw.sum(1, keepdim=True)
+    torch.testing.assert_close(shares, raw / total.clamp(min=1))
+    with pytest.raises(InputError, match="features must be one of 'raw', 'row_sum'; got 'rows'"):
+        Heterophilic(graph="texas", edges="stored", protocol="official", features="rows")
+
+
+def test_row_sums_are_those_of_pyg() -> None:
+    """On counts of words, where PyG, too, leaves a row of zeros as it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
+        transforms = pytest.importorskip("torch_geometric.transforms")
+        from torch_geometric.data import Data
+    x = torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    wanted = transforms.NormalizeFeatures()(Data(x=x.clone())).x
+    ours = torch.from_numpy(graphs.row_sums_of_one(x.numpy()))
+    assert torch.equal(ours, wanted) and (ours[1] == 0).all()
+
+
+def loaded_with(store: Store, **options: Any) -> Heterophilic:
+    task = Heterophilic(graph="texas", edges="stored", protocol="official", **options)
+    task.load(store, 0)
+    return task
 
 
 def test_clean_is_there_for_the_graphs_that_were_cleaned(store: Store) -> None:
@@ -226,6 +263,8 @@ def test_an_experiment_of_one_change_changes_one_thing() -> None:
         "g2/squirrel-g2_sage-p4": ("g2/squirrel-g2_sage", {"model.p"}),
         "g2/chameleon-g2_sage-shared_gate": ("g2/chameleon-g2_sage", {"model.gate_coupling"}),
         "g2/film-g2_sage-single_rate": ("g2/film-g2_sage", {"model.single_rate"}),
+        "g2/texas-sage-usual-reversed": ("g2/texas-sage-usual", {"task.edges"}),
+        "g2/chameleon-gcnii_star-source": ("g2/chameleon-gcnii-source", {"model.variant"}),
         "g2/wisconsin-g2_gat-heads_mean": ("g2/wisconsin-g2_gat", {"model.heads"}),
         "graphcon/texas-graphcon_gcn-no_residual": ("graphcon/texas-graphcon_gcn", {"model.residual"}),
         "graphcon/texas-graphcon_gcn-default_init": ("graphcon/texas-graphcon_gcn", {"net.init"}),
