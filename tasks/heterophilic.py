@@ -39,8 +39,8 @@ class Heterophilic(NodeClasses):
         "film", "squirrel" or "chameleon"; edges: "stored", each row once, as both official codes have them:
         an edge goes one way only, and page v receives from page u where a row says "u v"; "reversed", the
         other way, A X with A[u, v] = 1, as in the code of GCNII and GGCN: a page receives from those that
-        it links to; or "undirected"; features: "raw", which None is too, or "row_sum", each row divided by its
-        sum, as in the same code.
+        it links to; or "undirected"; features: "raw", which None is too, or "row_sum", each row divided by
+        its sum, as in the same code.
     """
 
     n_splits: ClassVar[int] = 10

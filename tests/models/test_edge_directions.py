@@ -1,4 +1,4 @@
-"""Which way messages go: every layer on reversed edges against dense sums over A[u, v] = 1 for a line "u v"."""
+"""Which way messages go: layers on reversed edges against dense sums, A[u, v] = 1 for a line "u v"."""
 
 import math
 
