@@ -19,6 +19,7 @@ from physml.data import graphs
 from physml.data.readers.webkb import FIXTURE_FEATURES, FIXTURE_NODES, SIZES
 from physml.data.store import Store
 from physml.errors import InputError
+from physml.models.graph_propagation import mean_spread
 from physml.paths import CONF
 from physml.reporting import figure_spec
 from tasks.heterophilic import FILTERED, OFFICIAL, Heterophilic
@@ -155,6 +156,24 @@ def test_most_pages_receive_no_edge(graph: str, share: float, real: Store) -> No
     batch = whole(made(real, graph))
     receives = torch.zeros(SIZES[graph][0]).index_fill(0, batch.edge_index[1], 1)
     assert 1 - receives.mean().item() == pytest.approx(share, abs=5e-4)
+    other = whole(made(real, graph, edges="reversed"))
+    receives = torch.zeros(SIZES[graph][0]).index_fill(0, other.edge_index[1], 1)
+    assert receives.all(), "every page links to some"
+
+
+def test_reversed_edges_spread_by_the_lines_of_the_published_file(real: Store) -> None:
+    """A X with A[u, v] = 1 for a line "u v", read from the file by nothing of ours."""
+    batch = whole(made(real, "chameleon", edges="reversed"))
+    assert real.data is not None
+    (path,) = real.data.glob("geom-gcn/new_data/chameleon/out1_graph_edges.txt")
+    lines = {tuple(map(int, line.split())) for line in path.read_text().splitlines()[1:]}
+    n = len(batch.target)
+    A = np.zeros((n, n))
+    for u, v in lines:
+        A[u, v] = 1
+    x = torch.randn(n, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    wanted = A @ x.numpy() / A.sum(1, keepdims=True)
+    np.testing.assert_allclose(mean_spread(x, batch.edge_index)(x).numpy(), wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("graph", ["texas", "wisconsin", "cornell", "cornell_bingzhewei", "chameleon"])
