@@ -93,7 +93,7 @@ class Citation(NodeClasses):
             parts = graphs.fixed_split(arrays, split)
         x = graphs.dense_features(arrays)
         if self.features == "row_sum":
-            x = row_sums_of_one(x)
+            x = graphs.row_sums_of_one(x)
         edges = graphs.undirected(graphs.without_loops(arrays["edge_index"]))
         self.place(x, edges, arrays["y"], parts, store)
 
@@ -105,9 +105,3 @@ class Citation(NodeClasses):
         nodes = self._nodes["valid"]
         right = (outputs[:, nodes].argmax(-1) == self._y[nodes]).sum(1).tolist()
         return outputs[right.index(max(right))]
-
-
-def row_sums_of_one(x: np.ndarray) -> np.ndarray:
-    """Each row divided by its sum; a row without words stays 0. Shapes: (N, D) -> (N, D)."""
-    total = x.sum(1, keepdims=True)
-    return x / np.where(total > 0, total, 1)

@@ -37,15 +37,20 @@ class Heterophilic(NodeClasses):
 
     Args: graph: "texas", "wisconsin", "cornell", "cornell_bingzhewei" (another file of the same name),
         "film", "squirrel" or "chameleon"; edges: "stored", each row once, as both official codes have them:
-        an edge goes one way only; or "undirected".
+        an edge goes one way only, and page v receives from page u where a row says "u v"; "reversed", the
+        other way, A X with A[u, v] = 1, as in the code of GCNII and GGCN: a page receives from those that
+        it links to; or "undirected"; features: "raw", which None is too, or "row_sum", each row divided by
+        its sum, as in the same code.
     """
 
     n_splits: ClassVar[int] = 10
 
-    def __init__(self, *, graph: str, edges: str, protocol: str) -> None:
+    def __init__(self, *, graph: str, edges: str, protocol: str, features: str | None = None) -> None:
         one_of("protocol", protocol, ("official", "clean"))
         one_of("graph", graph, tuple(OFFICIAL))
-        one_of("edges", edges, ("stored", "undirected"))
+        one_of("edges", edges, graphs.DIRECTIONS)
+        if features is not None:
+            one_of("features", features, ("raw", "row_sum"))
         known = OFFICIAL if protocol == "official" else FILTERED
         if graph not in known:
             raise InputError(
@@ -54,9 +59,11 @@ class Heterophilic(NodeClasses):
             )
         self.datasets = (known[graph],)
         self.n_classes = self.d_out = webkb.N_CLASSES
-        self.graph, self.edges, self.protocol = graph, edges, protocol
+        self.graph, self.edges, self.protocol, self.features = graph, edges, protocol, features
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(self.datasets[0])
         arrays = arrays | {"edge_index": graphs.coalesced(arrays["edge_index"])}
+        if self.features == "row_sum":
+            arrays = arrays | {"x": graphs.row_sums_of_one(graphs.dense_features(arrays))}
         self.place_published(arrays, split, self.edges, store)

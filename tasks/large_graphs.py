@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from physml.check import one_of
+from physml.data import graphs
 from physml.data.readers import large_graphs
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Sums
@@ -50,13 +51,14 @@ class LargeGraph(_Large):
     Source: Lim et al., NeurIPS 2021, https://arxiv.org/abs/2110.14446.
 
     Args: graph: "snap_patents", 2,923,922 nodes, or "arxiv_year", 169,343 nodes; edges: "stored", each row
-        once, from the work that cites to the cited one, as in the code of Lim et al.; or "undirected".
+        once, from the work that cites to the cited one, as in the code of Lim et al.; "reversed";
+        or "undirected".
     """
 
     def __init__(self, *, graph: str, edges: str, protocol: str) -> None:
         one_of("protocol", protocol, ("official",))
         one_of("graph", graph, tuple(YEARS))
-        one_of("edges", edges, ("stored", "undirected"))
+        one_of("edges", edges, graphs.DIRECTIONS)
         self.datasets = (YEARS[graph],)
         self.n_classes = self.d_out = large_graphs.N_CLASSES
         self.graph, self.edges, self.protocol = graph, edges, protocol
@@ -69,7 +71,7 @@ class Genius(_Large):
     half, which is exact, for a part is one batch; accuracy; cross_entropy (nats). Protocol and source as
     `LargeGraph`.
 
-    Args: edges: "undirected", as in the code of Lim et al.; or "stored".
+    Args: edges: "undirected", as in the code of Lim et al.; "stored"; or "reversed".
     """
 
     metric: ClassVar[str] = "roc_auc"
@@ -79,7 +81,7 @@ class Genius(_Large):
 
     def __init__(self, *, edges: str, protocol: str) -> None:
         one_of("protocol", protocol, ("official",))
-        one_of("edges", edges, ("stored", "undirected"))
+        one_of("edges", edges, graphs.DIRECTIONS)
         self.edges, self.protocol = edges, protocol
 
     def score(self, output: Tensor, batch: Batch) -> Sums:

@@ -19,6 +19,7 @@ from physml.data.datasets import Arrays
 from physml.errors import DataError, InputError
 
 PARTS = ("train", "valid", "test")
+DIRECTIONS = ("stored", "reversed", "undirected")
 Split = dict[str, np.ndarray]  # sorted positions of nodes, by part
 
 # ---------------------------------------------------------------------------- edges
@@ -36,6 +37,20 @@ def coalesced(edge_index: np.ndarray) -> np.ndarray:
 def undirected(edge_index: np.ndarray) -> np.ndarray:
     """Every edge in both directions, once; a loop once."""
     return coalesced(np.concatenate([edge_index, edge_index[::-1]], 1))
+
+
+def reversed_edges(edge_index: np.ndarray) -> np.ndarray:
+    """Every edge the other way, in the same order: u receives from v where a stored row says "u v"."""
+    return np.ascontiguousarray(edge_index[::-1])
+
+
+def directed(edge_index: np.ndarray, edges: str) -> np.ndarray:
+    """The edges as one of `DIRECTIONS`: as they are; every one the other way; or both ways, each once."""
+    if edges not in DIRECTIONS:
+        raise InputError(f"edges must be one of {', '.join(DIRECTIONS)}; got {edges!r}.")
+    if edges == "stored":
+        return edge_index
+    return reversed_edges(edge_index) if edges == "reversed" else undirected(edge_index)
 
 
 def without_loops(edge_index: np.ndarray) -> np.ndarray:
@@ -144,6 +159,12 @@ def dense_features(arrays: Arrays) -> np.ndarray:
     row = np.repeat(np.arange(len(x)), np.diff(arrays["x_indptr"]))
     x[row, arrays["x_indices"]] = arrays["x_data"]
     return x
+
+
+def row_sums_of_one(x: np.ndarray) -> np.ndarray:
+    """Each row divided by its sum; a row without words stays 0. Shapes: (N, D) -> (N, D)."""
+    total = x.sum(1, keepdims=True)
+    return x / np.where(total > 0, total, 1)
 
 
 # ---------------------------------------------------------------------------- splits

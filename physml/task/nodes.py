@@ -59,9 +59,8 @@ class OneGraph(Task):
         self._facts = {**self.data_facts(store), "n_nodes": len(y), "n_edges": edge_index.shape[1]}
 
     def place_published(self, arrays: Arrays, k: int, edges: str, store: Store) -> None:
-        """Take a graph with its k-th published split; edges "stored", or "undirected", each once."""
-        there = arrays["edge_index"]
-        edge_index = graphs.undirected(there) if edges == "undirected" else there
+        """Take a graph with its k-th published split; `edges`: one of `graphs.DIRECTIONS`."""
+        edge_index = graphs.directed(arrays["edge_index"], edges)
         x, split = graphs.dense_features(arrays), graphs.fixed_split(arrays, k)
         self.place(x, edge_index, arrays["y"], split, store)
 

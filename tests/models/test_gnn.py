@@ -3,12 +3,16 @@
 import itertools
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from physml.config import build
+from physml.config.compose import compose
+from physml.config.schema import checked
 from physml.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
@@ -54,6 +58,7 @@ def stack(name: str, d: int = H) -> nn.Module:
         "gat": lambda: GNN(d, H, 2, kind="gat", n_heads=2),
         "sage": lambda: GNN(d, H, 2, kind="sage", residual=True),
         "gcnii": lambda: GCNII(d, 3, alpha=0.1, lam=0.5),
+        "gcnii-star": lambda: GCNII(d, 3, alpha=0.1, lam=0.5, variant="star"),
         "diffusion": lambda: Diffusion(attention(d), T=2.5),
         "graphcon": lambda: GraphCON(GraphConvolution(d, d), 3, **oscillator, residual="official-v2"),
         "graphcon-gat": lambda: GraphCON(GraphAttention(d, d, n_heads=2), 3, **oscillator, heads="official"),
@@ -70,7 +75,7 @@ def stack(name: str, d: int = H) -> nn.Module:
 
 
 STACKS = [
-    "mlp", "gcn", "gat", "sage", "gcnii", "diffusion",
+    "mlp", "gcn", "gat", "sage", "gcnii", "gcnii-star", "diffusion",
     "graphcon", "graphcon-gat", "graphcon-tran", "citation", "g2", "g2-single",
 ]  # fmt: skip
 
@@ -128,6 +133,116 @@ def test_gcnii_equals_pyg_and_starts_close_to_the_identity():
         wanted = torch.relu(layer(wanted, x, ODD))
     torch.testing.assert_close(net(x, ODD), wanted, rtol=1e-9, atol=1e-12)
     assert torch.equal(GCNII(H, 2, alpha=1.0, lam=0.0).double()(x, ODD), torch.relu(x))
+
+
+def star_in_a_loop(net: GCNII, x: Tensor, factors: bool) -> np.ndarray:
+    """GCNII* number by number in Python's float64; without `factors` the weights meet bare features."""
+    senders = [[i] for i in range(N)]  # of each node, with one loop
+    for j, i in ODD.T.tolist():
+        if i != j:
+            senders[i].append(j)
+    degree = [len(of) for of in senders]
+    start = before = x.tolist()
+    for n, (W, V) in enumerate(zip(net.W, net.V, strict=True), 1):
+        beta, w, v = math.log(net.lam / n + 1), W.tolist(), V.tolist()
+        after = [[0.0] * H for _ in range(N)]
+        for i in range(N):
+            spread = [
+                sum(before[j][k] / math.sqrt(degree[i] * degree[j]) for j in senders[i]) for k in range(H)
+            ]
+            for k in range(H):
+                a, b = (1 - net.alpha, net.alpha) if factors else (1.0, 1.0)
+                total = (1 - beta) * ((1 - net.alpha) * spread[k] + net.alpha * start[i][k])
+                for m in range(H):
+                    total += beta * (a * spread[m] * w[m][k] + b * start[i][m] * v[m][k])
+                after[i][k] = max(total, 0.0)
+        before = after
+    return np.array(before)
+
+
+@pytest.mark.parametrize(("variant", "factors"), [("star", True), ("star-official", False)])
+def test_gcnii_star_against_a_loop(variant, factors):
+    net, x = GCNII(H, 3, alpha=0.3, lam=1.5, variant=variant).double(), draw(N, H)
+    wanted = star_in_a_loop(net, x, factors)
+    assert (wanted > 0).any()
+    np.testing.assert_allclose(net(x, ODD).detach().numpy(), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_gcnii_star_equals_pyg():
+    net, x = GCNII(H, 3, alpha=0.3, lam=0.5, variant="star").double(), draw(N, H)
+    wanted = x
+    for n, (W, V) in enumerate(zip(net.W, net.V, strict=True), 1):
+        layer = GCN2Conv(H, alpha=0.3, theta=0.5, layer=n, shared_weights=False).double()
+        layer.weight1.data, layer.weight2.data = W.data, V.data
+        wanted = torch.relu(layer(wanted, x, ODD))
+    torch.testing.assert_close(net(x, ODD), wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", ["star", "star-official"])
+def test_gcnii_star_has_twice_the_weights_and_their_gradients_are_right(variant):
+    def size(net: GCNII) -> int:
+        return sum(p.numel() for p in net.parameters())
+
+    torch.manual_seed(3)
+    net = GCNII(H, 2, alpha=0.3, lam=1.5, variant=variant).double()
+    assert size(net) == 2 * 2 * H * H == 2 * size(GCNII(H, 2))
+    for weight in net.parameters():
+        assert 0 < weight.abs().max() <= H**-0.5
+    x = draw(N, H).requires_grad_()
+    names = [name for name, _ in net.named_parameters()]
+
+    def out(x: Tensor, *weights: Tensor) -> Tensor:
+        return torch.func.functional_call(net, dict(zip(names, weights, strict=True)), (x, ODD))
+
+    assert torch.autograd.gradcheck(out, (x, *net.parameters()))
+
+
+def test_gcnii_refuses_an_unknown_variant():
+    with pytest.raises(InputError, match="variant must be one of 'star', 'star-official'; got 'stra'"):
+        GCNII(H, 2, variant="stra")
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcnii", "gcnii-star"])
+def test_dropout_between_layers_is_of_training_alone_and_keeps_the_mean(kind):
+    """Two layers with weights that make them sums of non-negative numbers, so that sigma does nothing and
+    the output is linear in what is dropped: its mean over many draws is the output without dropout."""
+
+    def made(rate: float) -> nn.Module:
+        if kind == "sage":
+            net = GNN(H, H, 2, kind="sage", dropout=rate)
+        else:
+            variant = None if kind == "gcnii" else "star"
+            net = GCNII(H, 2, alpha=0.3, lam=0.5, dropout=rate, variant=variant)
+        with torch.no_grad():
+            for n, p in enumerate(net.parameters()):
+                p.copy_(draw(*p.shape, seed=n).abs())
+        return net.double()
+
+    x = draw(N, H).abs()
+    dropping, plain = made(0.4), made(0.0)
+    wanted = plain(x, ODD)
+    dropping.eval()
+    assert torch.equal(dropping(x, ODD), wanted)
+    dropping.train()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        draws = torch.stack([dropping(x, ODD) for _ in range(400)])
+    assert draws.std(0).max() > 0.1 * wanted.max()
+    error = draws.std(0) / math.sqrt(len(draws))
+    assert ((draws.mean(0) - wanted).abs() <= 5 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("model", ["sage", "gcnii"])
+def test_dropout_between_layers_is_set_in_the_config(model):
+    settings = [f"model={model}", "task=texas", "tracker=none", "profile=smoke", "model.dropout=0.5"]
+    config, parts = checked(compose([*settings, "model.n_layers=3"]).config)
+    task = SimpleNamespace(d_in=D, d_out=C, readout="node", tokens=None, vectors=None)
+    assert config["net"]["dropout"] == config["net"]["input_dropout"] == 0  # of the network around the stack
+    net, x = build.build_net(parts, task), draw(N, D).float()
+    assert net.stack.dropout == 0.5
+    assert not torch.equal(net(x, ODD), net(x, ODD))
+    net.eval()
+    assert torch.equal(net(x, ODD), net(x, ODD))
 
 
 def test_diffusion_against_a_loop():

@@ -12,7 +12,7 @@ from physml.data import graphs
 from physml.data.readers import planetoid
 from physml.data.store import Store
 from physml.errors import DataError, InputError
-from tasks.citation import PLANETOID, Citation, row_sums_of_one
+from tasks.citation import PLANETOID, Citation
 
 SMALL: dict[str, Any] = {
     "graph": "cora",
@@ -116,7 +116,7 @@ def test_features_are_as_stored_or_shares_of_a_sum(store: Store) -> None:
     raw, shares = whole(loaded(store)).input, whole(loaded(store, features="row_sum")).input
     torch.testing.assert_close(shares * raw.sum(1, keepdim=True), raw)
     x = np.array([[1.0, 3.0], [0.0, 0.0]], np.float32)
-    assert row_sums_of_one(x).tolist() == [[0.25, 0.75], [0.0, 0.0]]
+    assert graphs.row_sums_of_one(x).tolist() == [[0.25, 0.75], [0.0, 0.0]]
 
 
 def test_references_beat_nothing_by_cheating(store: Store) -> None:

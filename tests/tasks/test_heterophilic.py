@@ -1,6 +1,7 @@
 """Heterophilic graphs: counts, splits, protocols, and the sizes of the networks of both official codes."""
 
 import os
+import warnings
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,11 @@ from physml.config import build
 from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.schema import checked
+from physml.data import graphs
 from physml.data.readers.webkb import FIXTURE_FEATURES, FIXTURE_NODES, SIZES
 from physml.data.store import Store
 from physml.errors import InputError
+from physml.models.graph_propagation import mean_spread
 from physml.paths import CONF
 from physml.reporting import figure_spec
 from tasks.heterophilic import FILTERED, OFFICIAL, Heterophilic
@@ -89,6 +92,41 @@ def test_edges_go_one_way_unless_they_are_asked_to_go_both(store: Store) -> None
     assert both.shape[1] > one.shape[1]
 
 
+@pytest.mark.parametrize("graph", ["texas", "chameleon"])
+def test_reversed_edges_are_the_stored_ones_the_other_way(graph: str, store: Store) -> None:
+    one, other = (whole(made(store, graph, edges=e)).edge_index for e in ("stored", "reversed"))
+    assert torch.equal(other, one.flip(0)) and not torch.equal(other, one)
+
+
+def test_rows_of_features_are_divided_by_their_sums(store: Store) -> None:
+    raw, same, shares = (
+        whole(loaded_with(store, features=features)).input for features in (None, "raw", "row_sum")
+    )
+    assert torch.equal(raw, same) and raw.dtype == shares.dtype == torch.float32
+    total = raw.sum(1, keepdim=True)
+    torch.testing.assert_close(shares, raw / total.clamp(min=1))
+    with pytest.raises(InputError, match="features must be one of 'raw', 'row_sum'; got 'rows'"):
+        Heterophilic(graph="texas", edges="stored", protocol="official", features="rows")
+
+
+def test_row_sums_are_those_of_pyg() -> None:
+    """On counts of words, where PyG, too, leaves a row of zeros as it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
+        transforms = pytest.importorskip("torch_geometric.transforms")
+        from torch_geometric.data import Data
+    x = torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+    wanted = transforms.NormalizeFeatures()(Data(x=x.clone())).x
+    ours = torch.from_numpy(graphs.row_sums_of_one(x.numpy()))
+    assert torch.equal(ours, wanted) and (ours[1] == 0).all()
+
+
+def loaded_with(store: Store, **options: Any) -> Heterophilic:
+    task = Heterophilic(graph="texas", edges="stored", protocol="official", **options)
+    task.load(store, 0)
+    return task
+
+
 def test_clean_is_there_for_the_graphs_that_were_cleaned(store: Store) -> None:
     for graph in FILTERED:
         assert made(store, graph, protocol="clean").datasets != made(store, graph).datasets
@@ -118,6 +156,24 @@ def test_most_pages_receive_no_edge(graph: str, share: float, real: Store) -> No
     batch = whole(made(real, graph))
     receives = torch.zeros(SIZES[graph][0]).index_fill(0, batch.edge_index[1], 1)
     assert 1 - receives.mean().item() == pytest.approx(share, abs=5e-4)
+    other = whole(made(real, graph, edges="reversed"))
+    receives = torch.zeros(SIZES[graph][0]).index_fill(0, other.edge_index[1], 1)
+    assert receives.all(), "every page links to some"
+
+
+def test_reversed_edges_spread_by_the_lines_of_the_published_file(real: Store) -> None:
+    """A X with A[u, v] = 1 for a line "u v", read from the file by nothing of ours."""
+    batch = whole(made(real, "chameleon", edges="reversed"))
+    assert real.data is not None
+    (path,) = real.data.glob("geom-gcn/new_data/chameleon/out1_graph_edges.txt")
+    lines = {tuple(map(int, line.split())) for line in path.read_text().splitlines()[1:]}
+    n = len(batch.target)
+    A = np.zeros((n, n))
+    for u, v in lines:
+        A[u, v] = 1
+    x = torch.randn(n, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    wanted = A @ x.numpy() / A.sum(1, keepdims=True)
+    np.testing.assert_allclose(mean_spread(x, batch.edge_index)(x).numpy(), wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("graph", ["texas", "wisconsin", "cornell", "cornell_bingzhewei", "chameleon"])
@@ -226,6 +282,8 @@ def test_an_experiment_of_one_change_changes_one_thing() -> None:
         "g2/squirrel-g2_sage-p4": ("g2/squirrel-g2_sage", {"model.p"}),
         "g2/chameleon-g2_sage-shared_gate": ("g2/chameleon-g2_sage", {"model.gate_coupling"}),
         "g2/film-g2_sage-single_rate": ("g2/film-g2_sage", {"model.single_rate"}),
+        "g2/texas-sage-usual-reversed": ("g2/texas-sage-usual", {"task.edges"}),
+        "g2/chameleon-gcnii_star-source": ("g2/chameleon-gcnii-source", {"model.variant"}),
         "g2/wisconsin-g2_gat-heads_mean": ("g2/wisconsin-g2_gat", {"model.heads"}),
         "graphcon/texas-graphcon_gcn-no_residual": ("graphcon/texas-graphcon_gcn", {"model.residual"}),
         "graphcon/texas-graphcon_gcn-default_init": ("graphcon/texas-graphcon_gcn", {"net.init"}),
