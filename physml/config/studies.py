@@ -70,8 +70,27 @@ class Widen:
 
 
 @dataclass(frozen=True)
+class Tpe:
+    """Points by the tree-structured Parzen estimator, from the values of the first stage.
+
+    Args:
+        first: Trials at random before.
+        batch: Trials between two estimates; they can run side by side.
+    """
+
+    first: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        if self.first < 10 or self.batch < 1:
+            raise InputError(
+                f"first must be at least 10 and batch at least 1; got {self.first} and {self.batch}."
+            )
+
+
+@dataclass(frozen=True)
 class Search:
-    """A random search on validation data, the same for each row that names it.
+    """A search on validation data, the same for each row that names it: at random, or guided by `tpe`.
 
     Without `stages` every trial has one run and the best one wins.
     """
@@ -81,15 +100,25 @@ class Search:
     trials: int
     seed: int  # of the sampler, and of every trial's run
     space: dict[str, Any]  # config key -> a range {low, high, log}, or a list to choose from
+    set: dict[str, Any] = field(default_factory=dict)  # changes of trials and final runs, config key -> value
     trial: dict[str, Any] = field(default_factory=dict)  # changes of a trial, e.g. trainer.epochs: 60
+    points: list[dict[str, Any]] = field(default_factory=list)  # the first trials; the others are drawn
     stages: list[Stage] | None = None
-    widen: Widen | None = None  # only with stages
-    equal: list[str] = field(default_factory=list)  # experiments whose searches have equally many trials
+    tpe: Tpe | None = None  # only with stages, as are the next two
+    widen: Widen | None = None
+    equal: list[str] = field(default_factory=list)  # experiments, or rows of the study, with as many trials
 
     def __post_init__(self) -> None:
+        for point in self.points:
+            if unlike := {*point} ^ {*self.space}:
+                raise InputError(f"each of points must have the keys of space; got {point}: {unlike}.")
+        if len(self.points) > self.trials:
+            raise InputError(f"points must be at most trials, {self.trials}; got {len(self.points)}.")
+        if self.tpe and len(self.points) > self.tpe.first:
+            raise InputError(f"points must be at most tpe.first, {self.tpe.first}; got {len(self.points)}.")
         if self.stages is None:
-            if self.widen or self.equal:
-                raise InputError("widen and equal need stages.")
+            if self.tpe or self.widen or self.equal:
+                raise InputError("tpe, widen and equal need stages.")
             return
         keeps = [stage.keep for stage in self.stages]
         before = [self.trials, *(keep for keep in keeps if keep is not None)]
@@ -144,6 +173,7 @@ class Study(Chosen):
     common: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # keys that all searches share
     searches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    searches_of: str | None = None  # another study, whose searches are made here too
 
 
 @dataclass(frozen=True)
@@ -185,6 +215,9 @@ def load(study: str, conf: Path = CONF) -> Study:
 def _study(path: Path) -> Study:
     made = structure(Study, read_yaml(path), str(path))
     _known(made.common, SETTINGS, f"{path}: common: there is no setting")
+    if made.searches_of and made.searches:
+        raise ConfigError(f"{path}: searches are those of {made.searches_of}, or its own. Leave out one.")
+    searched = load(made.searches_of, path.parents[2]) if made.searches_of else made
     for name, own in made.searches.items():
         structure(Search, made.search | own, f"{path}: searches.{name}")
     for name, row in made.rows.items():
@@ -192,7 +225,7 @@ def _study(path: Path) -> Study:
             raise ConfigError(f"{path}: a row's name has letters, digits and `_.-` alone; got {name!r}.")
         _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
         if row.search is not None:
-            _known([row.search], made.searches, f"{path}: rows.{name}: there is no search")
+            _known([row.search], searched.searches, f"{path}: rows.{name}: there is no search")
     choosing: dict[str, Chosen] = {"": made}
     choosing |= {f"rows.{name}: ": row for name, row in made.rows.items()}
     for where, one in choosing.items():
@@ -283,7 +316,9 @@ def search_of(name: str, conf: Path = CONF) -> Search:
     search = content.rows[row].search
     if search is None:
         raise ConfigError(f"{name} has no search. Name one in its row of conf/study/{study}.yaml.")
-    return structure(Search, content.search | content.searches[search], f"searches.{search}")
+    searched = load(content.searches_of, conf) if content.searches_of else content
+    keys = searched.search | content.search | searched.searches[search]
+    return structure(Search, keys, f"searches.{search}")
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:

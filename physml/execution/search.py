@@ -18,17 +18,18 @@ from physml.config import studies
 from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.studies import Found, Search
-from physml.errors import ConfigError, RunFailed, needed_by, suggest
+from physml.errors import ConfigError, RunFailed, suggest
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec, checked_specs
+from physml.execution.search_points import Point, Tried, keep, random_points
 from physml.execution.search_space import Range, range_of
 from physml.lock import held
 from physml.paths import CONF, INSTALLED, display_path, results_root, work_root
 from physml.reporting.table_spec import natural
 
-KEYS = ("metric", "better", "trials", "seed", "trial", "space")
+KEYS = ("metric", "better", "trials", "seed", "set", "trial", "points", "space")
 WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."
 
 
@@ -56,7 +57,10 @@ def load_search(name: str) -> SearchSpec:
             studies.search_of(experiment, CONF)  # it has none: the error names what to do
         raise ConfigError(f"there is no search {name}. {suggest(name, [*ids, *ids.values()])}")
     ident = next(ident for ident, of in ids.items() if of == experiment)
-    spec = SearchSpec(**vars(studies.search_of(experiment, CONF)), id=ident, experiment=experiment)
+    study, _ = studies.row_of(experiment, CONF)
+    content = vars(studies.search_of(experiment, CONF))
+    content["equal"] = [one if "/" in one else f"{study}-{one}" for one in content["equal"]]
+    spec = SearchSpec(**content, id=ident, experiment=experiment)
     if spec.better not in ("lower", "higher"):
         raise ConfigError(f"search {ident}: better must be lower or higher; got {spec.better!r}.")
     if spec.trials < 1 or not spec.space:
@@ -64,8 +68,17 @@ def load_search(name: str) -> SearchSpec:
     for key, value in spec.space.items():
         if value == []:
             raise ConfigError(f"search {ident}: {key}: an empty list leaves nothing to choose from.")
-        spec.range(key)
+        span = spec.range(key)
+        for point in spec.points:
+            if not (span.low <= point[key] <= span.high if span else point[key] in value):
+                raise ConfigError(f"search {ident}: points: {key} {point[key]} is not in its range.")
     return spec
+
+
+def described(spec: SearchSpec) -> dict[str, Any]:
+    """The search as its study has it, for the file of its results. What is not used is left out."""
+    made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in KEYS}
+    return {key: value for key, value in made.items() if value or key not in ("set", "points")}
 
 
 def in_this_checkout() -> None:
@@ -103,9 +116,8 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
         code = outcome.exit_code
         return code if code == 2 or (code == 1 and failed) else 75
     path = results_root() / "search" / f"{name}.json"
-    made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in KEYS}
-    files.write_json(path, {"search": made, "trials": rows})
-    keep(spec, rows)
+    files.write_json(path, {"search": described(spec), "trials": rows})
+    keep(name, spec.better, [Tried(row["point"], spec.space, row["status"], row["value"]) for row in rows])
     scored = [row for row in rows if row["value"] is not None]
     if not scored:
         raise RunFailed(f"no trial of {name} gave a number; see {display_path(path)}.")
@@ -129,51 +141,9 @@ def check_metric(spec: SearchSpec, first: RunSpec) -> None:
         raise ConfigError(f"search {spec.id}: {better[spec.metric]} {spec.metric} is better, says the task.")
 
 
-def draw(spec: SearchSpec) -> list[dict[str, Any]]:
-    """All points at once, from the seed alone: a search that was stopped goes on with the same ones."""
-    with needed_by("a search"):
-        import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.seed))
-    trials = [study.ask(distributions(spec)) for _ in range(spec.trials)]
-    return [
-        {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in trial.params.items()}
-        for trial in trials  # three significant digits: what a study can state
-    ]
-
-
-def keep(spec: SearchSpec, rows: list[dict[str, Any]]) -> Path:
-    """The trials as an Optuna study in SQLite, for Optuna's own plots and dashboard."""
-    with needed_by("a search"):
-        import optuna
-
-    path = work_root() / "search" / f"{spec.id}.db"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    study = optuna.create_study(
-        storage=f"sqlite:///{path}",
-        study_name=spec.id,
-        direction="minimize" if spec.better == "lower" else "maximize",
-    )
-    state, spans = optuna.trial.TrialState, distributions(spec)
-    for row in rows:
-        end, value = (state.FAIL if row["value"] is None else state.COMPLETE), row["value"]
-        trial = optuna.trial.create_trial(params=row["point"], distributions=spans, value=value, state=end)
-        study.add_trial(trial)
-    return path
-
-
-def distributions(spec: SearchSpec) -> dict[str, Any]:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
-
-    spans = {key: spec.range(key) for key in spec.space}
-    return {
-        key: FloatDistribution(span.low, span.high, log=span.log)
-        if span
-        else CategoricalDistribution(spec.space[key])
-        for key, span in spans.items()
-    }
+def draw(spec: SearchSpec) -> list[Point]:
+    """The given points, then random ones."""
+    return [*spec.points, *random_points(spec.space, spec.trials - len(spec.points), spec.seed)]
 
 
 def trial_spec(
@@ -185,10 +155,19 @@ def trial_spec(
 ) -> RunSpec:
     """The run of a trial with the search's seed on split 0. of_stage: its changes of the setting."""
     fixed = {"seed": spec.seed, "runtime.score_test": False}
-    changes = {"data.verify": verify, **spec.trial, **(of_stage or {}), **point, **fixed}
-    overrides = [f"{key}={'null' if value is None else value}" for key, value in changes.items()]
+    changes = {"data.verify": verify, **spec.set, **spec.trial, **(of_stage or {}), **point, **fixed}
+    overrides = [f"{key}={_written(value)}" for key, value in changes.items()]
     (made,) = checked_specs([compose([f"experiment={spec.experiment}", "tracker=none", *overrides])])
     return replace(made, place=replace(made.place, folder=f"adhoc/search/{spec.id}/{number:03d}"))
+
+
+def _written(value: Any) -> str:
+    """As Hydra's grammar of overrides has it."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_written(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return "null" if value is None else str(value)
 
 
 def _row(spec: SearchSpec, number: int, point: dict[str, Any], one: RunSpec) -> dict[str, Any]:
@@ -206,9 +185,8 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
         f"Random search: {spec.trials} trials ({scored} finished), {budget}, "
         f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
     )
-    return write_row(
-        spec.experiment, Found(best["trial"], best["point"], note, f"results/search/{spec.id}.json")
-    )
+    settings = spec.set | best["point"]
+    return write_row(spec.experiment, Found(best["trial"], settings, note, f"results/search/{spec.id}.json"))
 
 
 def write_row(experiment: str, found: Found) -> Path:

@@ -34,6 +34,7 @@ def plan(name: str, *, verify: str = "bytes", sampler_seed: int | None = None) -
     """
     made = StagedSearch(search.load_search(name), verify, sampler_seed)
     made.check()
+    made.refuse_blocked()
     with contextlib.suppress(Lacking):
         made.advance(lambda stage, trials: _refuse_lacking(made, stage, trials))
     planned = []
@@ -42,7 +43,7 @@ def plan(name: str, *, verify: str = "bytes", sampler_seed: int | None = None) -
     left = (made.spec.widen.times - len(made.rounds) + 1) if made.spec.widen else 0
     for i, stage in enumerate(made.stages):
         reached = [trial for trial, last in enumerate(made.last_stage) if last >= i]
-        trials = max(len(reached), min(most, len(made.points)))
+        trials = max(len(reached), most)
         each = len(made.seeds(stage)) * len(stage.splits)
         records = [made.record(one) for trial in reached for one in made.specs(i, trial)]
         done = [one for one in records if one]

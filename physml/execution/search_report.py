@@ -31,7 +31,7 @@ def note(content: Content) -> str:
     spread = "" if best["sd"] is None else f", sd {best['sd']:.2g}"
     changes = ", ".join(f"{key} {value}" for key, value in search["trial"].items())
     parts = [
-        f"Random search in stages: {total} trials ({scored} finished){f', {changes}' if changes else ''}: "
+        f"{_kind(search)} in stages: {total} trials ({scored} finished){f', {changes}' if changes else ''}: "
         f"{stages}; sampler seed {content['sampler_seed']}; best {_mean(best)}valid/{search['metric']} "
         f"{best['value']:.3g}{spread} (trial {best['trial']}).",
         _splits(content),
@@ -80,6 +80,10 @@ def lines(content: Content, repeats: Sequence[Content] = (), behind: Sequence[st
         made.append(f"equal trials: {len(ends)} for each of {len(search['equal'])} searches, as far as made")
     made.append(f"written: {', '.join(content['written'])}")
     return made
+
+
+def _kind(search: dict[str, Any]) -> str:
+    return f"TPE search, {tpe['first']} at random first," if (tpe := search["tpe"]) else "Random search"
 
 
 def _mean(best: dict[str, Any]) -> str:

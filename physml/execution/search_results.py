@@ -22,11 +22,12 @@ def unfinished_path(ident: str) -> Path:
 
 def described(spec: SearchSpec) -> dict[str, Any]:
     """The search as its study has it, for the file of its results."""
-    made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in search.KEYS}
+    made = search.described(spec)
     if spec.stages is None:
         return made
-    widen = asdict(spec.widen) if spec.widen else None
-    return made | {"stages": [asdict(one) for one in spec.stages], "widen": widen, "equal": spec.equal}
+    guided, widen = (asdict(one) if one else None for one in (spec.tpe, spec.widen))
+    stages = [asdict(one) for one in spec.stages]
+    return made | {"stages": stages, "tpe": guided, "widen": widen, "equal": spec.equal}
 
 
 def results(spec: SearchSpec) -> dict[str, Any] | None:
@@ -54,7 +55,7 @@ def behind(name: str) -> bool:
 def budget(spec: SearchSpec) -> tuple[Any, ...]:
     """What searches of one group have in common."""
     stages = [(one.keep, one.seeds or [spec.seed], one.splits) for one in spec.stages or []]
-    return spec.trials, spec.widen, stages
+    return spec.trials, spec.tpe, spec.widen, stages
 
 
 def final_seeds(experiment: str) -> set[int]:

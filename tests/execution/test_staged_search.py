@@ -1,7 +1,9 @@
 """A search in stages: the best go on, bounds are widened twice at most, and a stop changes nothing."""
 
 import json
+import math
 import re
+import statistics
 import types
 
 import optuna
@@ -11,7 +13,15 @@ import yaml
 from physml.cli import main
 from physml.config import compose, studies
 from physml.errors import ConfigError
-from physml.execution import scheduler, search, search_plan, search_results, search_space, staged_search
+from physml.execution import (
+    scheduler,
+    search,
+    search_plan,
+    search_results,
+    search_space,
+    search_trials,
+    staged_search,
+)
 from physml.execution.search_report import lines, note
 from physml.execution.search_space import Bound, Range, bounds, widened
 from physml.paths import CONF
@@ -69,7 +79,8 @@ class Simulated:
 
     def __init__(self, monkeypatch, value):
         self.value, self.records, self.most = value, {}, None
-        monkeypatch.setattr(staged_search, "existing", lambda one: self.records.get(one.label))
+        for module in (staged_search, search_trials):
+            monkeypatch.setattr(module, "existing", lambda one: self.records.get(one.label))
         fake = types.SimpleNamespace(carry_out=self.carry_out)
         monkeypatch.setattr(staged_search, "scheduler", fake)
         plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
@@ -137,10 +148,14 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     assert carried_out() == 0 and len(forked) == 8 and results(tmp_path) == made
 
 
+GUIDED = {"trials": 14, "tpe": {"first": 10, "batch": 3}}
+
+
+@pytest.mark.parametrize("guided", [{}, GUIDED], ids=["random", "tpe"])
 @pytest.mark.parametrize("after", [0, 1, 3, 4, 5, 7, 8, 9, 11, 12, 13])
-def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, conf, tmp_path, monkeypatch):
-    """Both rounds, the first run and the last one of a stage among them."""
-    write(conf, widen={"trials": 4, "times": 1})
+def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, guided, conf, tmp_path, monkeypatch):
+    """Both rounds, the first run and the last one of a stage or of a batch among them."""
+    write(conf, widen={"trials": 4, "times": 1}, **guided)
     monkeypatch.setattr(search_space, "NEAR", 0.5)  # every value is on a bound
     runs = Simulated(monkeypatch, lambda config: by_rate(config) - 2 * config["optim"]["lr"])
     assert carried_out() == 0
@@ -158,6 +173,41 @@ def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, conf, tmp
     runs.most = None
     assert carried_out() == 0
     assert results(tmp_path) == whole and searched(conf) == settings and len(runs.records) == total
+
+
+def test_tpe_draws_where_the_first_stage_was_good(conf, tmp_path, monkeypatch):
+    """Two settings with one optimum: later points come closer, and a diverged region is left."""
+    space = {
+        "optim.lr": {"low": 1.0e-4, "high": 1.0, "log": True},
+        "net.dropout": {"low": 0.0, "high": 0.5},
+    }
+
+    def value(config):
+        rate, dropout = config["optim"]["lr"], config["net"]["dropout"]
+        return None if rate > 0.3 else abs(math.log10(rate) + 2) + 4 * abs(dropout - 0.2)
+
+    write(conf, trials=60, tpe={"first": 20, "batch": 5}, space=space)
+    runs = Simulated(monkeypatch, value)
+    assert carried_out() == 0
+    made = results(tmp_path)
+    assert made["search"]["tpe"] == {"first": 20, "batch": 5} and len(made["trials"]) == 60
+    first, later = ([row["means"][0] for row in made["trials"][i:j]] for i, j in ((0, 20), (40, 60)))
+    assert statistics.median(x for x in later if x is not None) < 0.7 * statistics.median(
+        x for x in first if x is not None
+    )
+    assert later.count(None) < 2 <= first.count(None)
+    assert all(1e-4 <= row["point"]["optim.lr"] <= 1 for row in made["trials"])
+    assert searched(conf)["lstm"]["note"].startswith("TPE search, 20 at random first, in stages: 60 trials")
+    total = len(runs.records)
+    assert carried_out() == 0 and len(runs.records) == total
+
+
+def test_a_plan_of_tpe_counts_the_trials_that_are_not_drawn_yet(conf, monkeypatch):
+    write(conf, **GUIDED)
+    Simulated(monkeypatch, by_rate)
+    cost = types.SimpleNamespace(cost=types.SimpleNamespace(hours=0.5))
+    monkeypatch.setattr(search_plan, "planning", types.SimpleNamespace(plan=lambda specs, **_: [cost]))
+    assert [stage.runs for stage in search_plan.plan(LSTM)] == [14, 4]
 
 
 def test_a_stop_leaves_checkpoints_and_the_settings(conf, tmp_path, forked, capsys):
@@ -229,11 +279,11 @@ def test_bounds_are_widened_twice_at_most(conf, tmp_path, monkeypatch):
     )
     Simulated(monkeypatch, lambda config: 1.0 - config["optim"]["lr"])  # the higher, the better, for ever
 
-    def drawn(spec):  # each round has a trial on the upper bound
-        high = spec.space["optim.lr"]["high"]
-        return [{"optim.lr": high * (1 - 0.002 * i)} for i in range(spec.trials)]
+    def drawn(space, number, seed):  # each round has a trial on the upper bound
+        high = space["optim.lr"]["high"]
+        return [{"optim.lr": high * (1 - 0.002 * i)} for i in range(number)]
 
-    monkeypatch.setattr(search, "draw", drawn)
+    monkeypatch.setattr(staged_search, "random_points", drawn)
     assert carried_out() == 0
     made = results(tmp_path)
     assert [one["trials"] for one in made["rounds"]] == [12, 3, 3] and made["wants"] == 2
@@ -257,7 +307,9 @@ def test_a_bound_of_the_equation_is_not_passed(space, reason, conf, tmp_path, mo
     write(conf, widen={"trials": 3}, trials=12, space={"net.dropout": space})
     Simulated(monkeypatch, lambda config: 1.0 - config["net"]["dropout"])
     monkeypatch.setattr(
-        search, "draw", lambda spec: [{"net.dropout": spec.space["net.dropout"]["high"]}] * spec.trials
+        staged_search,
+        "random_points",
+        lambda space, number, seed: [{"net.dropout": space["net.dropout"]["high"]}] * number,
     )
     assert carried_out() == 0
     made = results(tmp_path)
@@ -349,6 +401,7 @@ def test_a_report_is_made_from_facts():
             "metric": "rmse",
             "better": "lower",
             "trial": {},
+            "tpe": None,
             "equal": [LSTM, GRU],
         },
         "sampler_seed": 1000,
@@ -410,7 +463,10 @@ def test_a_report_is_made_from_facts():
         ({"stages": [{"keep": 0}, {}]}, "keep must be at least 1; got 0"),
         ({"stages": [{"kep": 2}, {}]}, "there is no key kep. Did you mean keep"),
         ({"stages": [{"keep": 2}, {"seeds": [1, 1]}]}, "seeds must be different numbers"),
-        ({"stages": None, "widen": {"trials": 3}}, "widen and equal need stages"),
+        ({"stages": None, "widen": {"trials": 3}}, "tpe, widen and equal need stages"),
+        ({"tpe": {"first": 9, "batch": 3}}, "first must be at least 10 and batch at least 1; got 9 and 3"),
+        ({"points": [{"optim.lr": 0.01, "net.dropout": 0.1}]}, "points must have the keys of space"),
+        ({"points": [{"optim.lr": 0.01}] * 5}, "points must be at most trials, 4; got 5"),
         ({"widen": {"trials": 3, "times": 3}}, "times at most 2; got 3 and 3"),
         ({"stages": [{"keep": 2}, {"seeds": [3, 1001]}]}, r"seeds \[3\] are those of the final runs"),
         ({"equal": [GRU]}, f"`equal` must name {LSTM} itself"),
@@ -434,14 +490,66 @@ def test_searches_of_a_group_have_equal_trials(conf):
         carried_out()
 
 
-STAGES = [name for name in studies.searches().values() if studies.search_of(name).stages]
+GROUPS: dict[str, list[str]] = {}  # those searched alike, by the first of them
+for experiment in studies.searches().values():
+    if (found := search.load_search(experiment)).stages:
+        GROUPS.setdefault(min(found.equal, default=experiment), []).append(experiment)
 
 
-@pytest.mark.parametrize("name", STAGES)
-def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name):
-    made = staged_search.StagedSearch(search.load_search(name))
+@pytest.fixture(scope="module")
+def figures():
+    """Runs of all figures."""
+    return [
+        run for path in sorted((CONF / "figure").glob("*.yaml")) for run in figure_spec.load_figure(path).runs
+    ]
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_searches_of_the_repository_share_no_seed_with_their_final_runs(group, figures):
+    made = staged_search.StagedSearch(search.load_search(group[0]))
     made.check()
+    assert set(group) == set(made.spec.equal or group)
     seeds = {seed for stage in made.stages for seed in made.seeds(stage)}
-    figures = (figure_spec.load_figure(path) for path in sorted((CONF / "figure").glob("*.yaml")))
-    drawn = {seed for figure in figures for experiment, _, seed in figure.runs if experiment == name}
-    assert seeds and not seeds & (search_results.final_seeds(name) | drawn)
+    drawn = {seed for experiment, _, seed in figures if experiment in group}
+    assert seeds and not seeds & drawn.union(*map(search_results.final_seeds, group))
+
+
+def test_all_rows_of_the_heterophilic_graphs_are_searched_with_the_usual_settings():
+    """They lie outside most ranges that a random draw covers well, and are what quoted baselines have."""
+    for experiment in next(group for name, group in GROUPS.items() if name.startswith("g2/texas")):
+        spec = search.load_search(experiment)
+        usual = spec.points[0]
+        assert (usual["optim.lr"], usual["optim.weight_decay"], usual["net.dropout"]) == (0.01, 5e-4, 0.5)
+        assert search.draw(spec)[: len(spec.points)] == spec.points
+        one = search.trial_spec(spec, 0, usual)
+        assert one.config["trainer"]["epochs"] == 1000
+        assert one.config["trainer"]["stop"]["_target_"].endswith("Patience")
+
+
+def test_what_a_search_sets_goes_to_the_final_runs(conf, tmp_path, monkeypatch):
+    """Points come first and must be in the space; `set` is part of what was found."""
+    stop = {"_target_": "physml.training.selection.Patience", "epochs": 3, "metric": "rmse"}
+    write(conf, set={"trainer.stop": stop}, points=[{"optim.lr": 2e-3}])
+    Simulated(monkeypatch, lambda config: config["optim"]["lr"])
+    assert carried_out() == 0
+    assert results(tmp_path)["trials"][0]["point"] == {"optim.lr": 2e-3}
+    assert searched(conf)["lstm"]["set"]["trainer.stop"] == stop
+    assert compose.compose([f"experiment={LSTM}"]).config["trainer"]["stop"] == stop
+    assert results(tmp_path)["search"]["set"] == {"trainer.stop": stop}
+    write(conf, points=[{"optim.lr": 0.9}])
+    with pytest.raises(ConfigError, match=r"points: optim.lr 0.9 is not in its range"):
+        carried_out()
+
+
+def test_a_study_makes_the_searches_of_another(conf, tmp_path, monkeypatch):
+    """With its own group of equal trials, whose rows are named without the study."""
+    write(conf, equal=["lstm", "gru"])
+    other = conf / "study" / "lem" / "copy.yaml"
+    content = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "a paper"}}
+    content |= {"searches_of": "lem/fitzhugh_nagumo", "rows": {"lstm": {"model": "lstm", "search": "tiny"}}}
+    other.write_text(yaml.safe_dump(content | {"search": {"trials": 3}}))
+    assert search.load_search(LSTM).equal == [LSTM, GRU]
+    assert search.load_search("lem/copy-lstm").space == STAGED["space"]
+    other.write_text(yaml.safe_dump(content | {"searches": {"tiny": STAGED}}))
+    with pytest.raises(ConfigError, match=r"searches are those of lem/fitzhugh_nagumo, or its own"):
+        search.load_search("lem/copy-lstm")

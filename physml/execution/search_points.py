@@ -1,0 +1,115 @@
+"""The points of a search, drawn by Optuna, and its trials kept as an Optuna study."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from physml.errors import needed_by
+from physml.execution.search_space import range_of
+from physml.paths import work_root
+
+Point = dict[str, Any]  # config key -> value
+Space = dict[str, Any]  # config key -> a range, or a list to choose from
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial, for Optuna.
+
+    Args:
+        status: finished, pruned or diverged.
+        means: Of its stages, as far as known.
+    """
+
+    point: Point
+    space: Space
+    status: str
+    value: float | None
+    means: list[float | None] = field(default_factory=list)
+
+
+def random_points(space: Space, number: int, seed: int) -> list[Point]:
+    """All at once, from the seed alone: a search that was stopped goes on with the same ones."""
+    optuna = _optuna()
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    return _asked(study, space, number)
+
+
+def guided_points(
+    space: Space, earlier: Sequence[tuple[Point, float | None]], number: int, seed: int, better: str
+) -> list[Point]:
+    """Where earlier points were good, by the tree-structured Parzen estimator (TPE) of Optuna.
+
+    Depends on the values of the earlier points and on the seed alone.
+
+    Args:
+        earlier: Points with their values; None, which is worse than every number, for a run that diverged.
+        better: lower or higher.
+    """
+    optuna = _optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+    study = optuna.create_study(sampler=sampler, direction=_direction(better))
+    for point, value in earlier:
+        status = "pruned" if value is None else "finished"  # Optuna takes pruned trials for the worst ones
+        study.add_trial(_trial(Tried(point, space, status, value)))
+    return _asked(study, space, number)
+
+
+def keep(name: str, better: str, trials: Iterable[Tried]) -> Path:
+    """The trials in SQLite, for Optuna's own plots and dashboard."""
+    path = work_root() / "search" / f"{name}.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    study = _optuna().create_study(storage=f"sqlite:///{path}", study_name=name, direction=_direction(better))
+    for one in trials:
+        study.add_trial(_trial(one))
+    return path
+
+
+def _optuna() -> Any:
+    with needed_by("a search"):
+        import optuna
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _direction(better: str) -> str:
+    return "minimize" if better == "lower" else "maximize"
+
+
+def _asked(study: Any, space: Space, number: int) -> list[Point]:
+    """Values with three significant digits: what a study can state."""
+    trials = [study.ask(_distributions(space)) for _ in range(number)]
+    return [
+        {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in trial.params.items()}
+        for trial in trials
+    ]
+
+
+def _trial(one: Tried) -> Any:
+    import optuna
+
+    states = optuna.trial.TrialState
+    return optuna.trial.create_trial(
+        state={"finished": states.COMPLETE, "pruned": states.PRUNED, "diverged": states.FAIL}[one.status],
+        value=one.value,
+        params=one.point,
+        distributions=_distributions(one.space),
+        intermediate_values={i: mean for i, mean in enumerate(one.means) if mean is not None},
+    )
+
+
+def _distributions(space: Space) -> dict[str, Any]:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    spans = {key: range_of(space, key) for key in space}
+    return {
+        key: FloatDistribution(span.low, span.high, log=span.log)
+        if span
+        else CategoricalDistribution(space[key])
+        for key, span in spans.items()
+    }
