@@ -5,6 +5,7 @@ known. `table_text` puts it into words, `document` prints it.
 """
 
 import dataclasses
+import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -206,19 +207,32 @@ def _median(numbers: Iterable[float | None]) -> float | None:
 
 
 def _references(spec: TableSpec, of: Mapping[str, Runs]) -> dict[str, dict[str, Summary]]:
-    """The scores of trivial predictions on the same splits, once for each split."""
+    """The scores of trivial predictions on the same splits, once for each split.
+
+    Rows whose data differ, in the features for instance, have each their own, which the first of them names.
+    """
     found: dict[str, dict[str, Summary]] = {}
     for column in spec.columns:
-        experiments = dict.fromkeys(spec.cell(row, column).experiment for row in spec.rows)
-        values: dict[str, Values] = {}
-        for runs in (of[e] for e in experiments if e):
-            for name, scores in runs.references(column).items():
-                values.setdefault(name, {}).update({(split, 0): v for (split, _), v in scores.items()})
-        for name, scores in values.items():
-            found.setdefault(name, {})[column.key] = stats.summarise_runs(
-                scores, column.better, spec.spread, column.bounds
-            )
+        variants: dict[str, dict[str, Values]] = {}  # prediction -> first row -> scores
+        for row in spec.rows:
+            experiment = spec.cell(row, column).experiment
+            for name, runs in of[experiment].references(column).items() if experiment else ():
+                scores = {(split, 0): score for (split, _), score in runs.items()}
+                alike = variants.setdefault(name, {})
+                same = next((label for label, old in alike.items() if _agree(old, scores)), row.label)
+                alike.setdefault(same, {}).update(scores)
+        for name, alike in variants.items():
+            for label, scores in alike.items():
+                line = name if len(alike) == 1 else f"{name}, data of {label}"
+                found.setdefault(line, {})[column.key] = stats.summarise_runs(
+                    scores, column.better, spec.spread, column.bounds
+                )
     return found
+
+
+def _agree(first: Values, second: Values) -> bool:
+    common = first.keys() & second.keys()
+    return all(math.isclose(first[at], second[at], rel_tol=1e-6) for at in common)
 
 
 def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:

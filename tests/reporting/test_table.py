@@ -318,6 +318,20 @@ def test_references_are_scaled_and_vary_over_splits_only() -> None:
     assert cell.over[1].mean == pytest.approx(54.0) and cell.over[1].n == 2
 
 
+def test_rows_on_other_data_have_references_of_their_own() -> None:
+    """Features that are scaled otherwise give the same trivial prediction another score."""
+    records = [
+        record(f"t/{name}", k, 0.01, references={"linear": {"rmse": score}})
+        for name, score in (("agrees", 0.5), ("worse", 0.7), ("better", 0.5))
+        for k in range(2)
+    ]
+    table = collect(spec(), ids("t/agrees", "t/worse", "t/better"), records)
+    means = {name: scores["clean"].mean for name, scores in table.references.items()}
+    first, second = means
+    assert (first, second) == ("linear, data of agrees", "linear, data of worse")
+    assert means[first] == pytest.approx(50.0) and means[second] == pytest.approx(70.0)
+
+
 def test_uncommitted_code_and_choice_by_test_are_told() -> None:
     assert "3 runs were made on uncommitted code: no commit holds what produced them" in fact_lines(
         synthetic()
