@@ -27,7 +27,8 @@ _MODULES = {
     "physml.models.orthogonal": ("ExpRNN",),
     "physml.models.truncated": ("TruncatedLSTM",),
     "physml.models.rnn": ("SequenceModel",),
-    "physml.models.gnn": ("GCNII", "GNN", "Diffusion", "GraphModel", "PairNorm"),
+    "physml.models.diffusion": ("Diffusion",),
+    "physml.models.gnn": ("GCNII", "GNN", "GraphModel", "PairNorm"),
     "physml.models.graph_layers": (
         "GraphAttention",
         "GraphConvolution",

@@ -5,6 +5,7 @@ from physml.graph.measures import mean_average_distance as mean_average_distance
 from physml.models.antisymmetric import AntisymmetricRNN as AntisymmetricRNN
 from physml.models.bilstm import BiLSTM as BiLSTM
 from physml.models.cornn import CoRNN as CoRNN
+from physml.models.diffusion import Diffusion as Diffusion
 from physml.models.fastrnn import FastGRNN as FastGRNN
 from physml.models.fastrnn import FastRNN as FastRNN
 from physml.models.g2 import GradientGating as GradientGating
@@ -13,7 +14,6 @@ from physml.models.gated import LSTM as LSTM
 from physml.models.gated import TanhRNN as TanhRNN
 from physml.models.gnn import GCNII as GCNII
 from physml.models.gnn import GNN as GNN
-from physml.models.gnn import Diffusion as Diffusion
 from physml.models.gnn import GraphModel as GraphModel
 from physml.models.gnn import PairNorm as PairNorm
 from physml.models.graph_layers import GraphAttention as GraphAttention

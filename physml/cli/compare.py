@@ -85,7 +85,7 @@ def _of_table(options: argparse.Namespace) -> "Rows":
     def side(row: "Row", cell: "Cell") -> "Side":
         name = cell.experiment or ""
         identity = requested.identities.get(name)
-        return Side(row.label, Runs.find(name, identity, records, spec.seeds, spec.splits))
+        return Side(row.label, Runs.find(name, identity, records, spec.seeds_of(name), spec.splits))
 
     sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
     hint = f"Train what is missing with physml table {spec.id}, or choose other rows."

@@ -88,7 +88,7 @@ def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec"
     from physml.reporting.table_spec import parse_row, parse_seeds, with_rows
 
     if options.seeds:
-        spec = dataclasses.replace(spec, seeds=parse_seeds(options.seeds))
+        spec = spec.with_seeds(parse_seeds(options.seeds))
     if options.smoke:
         spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})")
     return with_rows(spec, map(parse_row, options.row)) if options.row else spec

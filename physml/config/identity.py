@@ -25,6 +25,7 @@ FIRST_NAMES = {
     "physml.training.selection.": "physml.selection.",
     "physml.training.averaging.": "physml.average.",
     "physml.training.schedules.": "physml.schedules.",
+    "physml.models.diffusion.Diffusion": "physml.models.gnn.Diffusion",
 }
 
 MOVING = ("model", "net", "task", "trainer", "optim", "precision", "profile")

@@ -19,12 +19,10 @@ from physml.models.graph_layers import (
     GraphConvolution,
     MeanConvolution,
     NodeLinear,
-    TransformerAttention,
 )
-from physml.models.graph_parts import ACTIVATIONS, Heads, call, check_input, last, merge_heads, times, widths
+from physml.models.graph_parts import ACTIVATIONS, Heads, call, check_input, last, merge_heads, widths
 from physml.models.graph_propagation import gcn_spread
 from physml.ops.dropout import dropout
-from physml.ops.weighted_sum import weighted_sum
 
 Pool = Literal["sum", "mean", "max"]
 
@@ -222,40 +220,6 @@ class GCNII(nn.Module):
             of_spread, of_start = (1 - self.alpha, self.alpha) if self.variant == "star" else (1.0, 1.0)
             x = torch.addmm(mixed, spread_x, W, beta=1 - beta, alpha=beta * of_spread)
             x = torch.relu(torch.addmm(x, start, self.V[n - 1], alpha=beta * of_start))
-        return x
-
-
-class Diffusion(nn.Module):
-    r"""Attention as diffusion, with linear GRAND as its model.
-
-    .. math:: X' = s_a (A X - X) + b X^0
-
-    with s_a the sigmoid of a trained number that starts at 0, b trained from 0 on and A attention that is
-    computed once per call, from X^0. Explicit steps of size 1 up to T, the last one shorter.
-
-    Source: GRAND, Chamberlain et al., ICML 2021, https://arxiv.org/abs/2106.10934.
-    Args:
-        attention: makes A.
-        T: end of time.
-    Shapes: x (N, H), edge_index (2, E) -> (N, H).
-    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
-    """
-
-    version: ClassVar[int] = 1
-
-    def __init__(self, attention: TransformerAttention, *, T: float) -> None:
-        super().__init__()
-        positive("T", T)
-        self.attention, self.T = attention, float(T)
-        self.d_in = self.d_out = attention.d_in
-        self.a, self.b = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(()))
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        check_input(x, edge_index, None, self.d_in)
-        edges, weight = self.attention.attention(x, edge_index)
-        start = x
-        for _, h in times(self.T):
-            x = x + h * (torch.sigmoid(self.a) * (weighted_sum(x, weight, edges) - x) + self.b * start)
         return x
 
 

@@ -19,7 +19,9 @@ from physml.reporting.stats import (
     t_quantile,
 )
 
-ClaimVerdict = Literal["holds", "contradicted", "not seen with our settings", "cannot be told apart"]
+ClaimVerdict = Literal[
+    "holds", "contradicted", "not seen with our settings", "cannot be told apart", "rows not tuned alike"
+]
 ALPHA = 1 - LEVEL
 
 
@@ -151,5 +153,8 @@ def all_verdict(parts: Sequence[ClaimVerdict | None]) -> ClaimVerdict | None:
     """The verdict on a claim of several parts: it holds if all do; else the gravest part speaks."""
     if not parts or None in parts:
         return "contradicted" if "contradicted" in parts else None
-    gravest: tuple[ClaimVerdict, ...] = ("contradicted", "not seen with our settings", "cannot be told apart")
+    gravest: tuple[ClaimVerdict, ...] = (
+        *("contradicted", "not seen with our settings", "cannot be told apart"),
+        "rows not tuned alike",
+    )
     return next((verdict for verdict in gravest if verdict in parts), "holds")

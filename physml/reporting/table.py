@@ -93,7 +93,10 @@ def collect(
     """
     records = list(records)
     blocked = blocked or {}
-    of = {e: Runs.find(e, identities.get(e), records, spec.seeds, spec.splits) for e in experiments_of(spec)}
+    of = {
+        e: Runs.find(e, identities.get(e), records, spec.seeds_of(e), spec.splits)
+        for e in experiments_of(spec)
+    }
     cells = []
     for row in spec.rows:
         for column in spec.columns:
@@ -139,7 +142,7 @@ def _cell(
         empty,
         summary=summary,
         done=len(values),
-        wanted=len(spec.seeds) * len(spec.splits),
+        wanted=len(spec.seeds_of(runs.experiment)) * len(spec.splits),
         state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
         settings=settings,
         comparison=comparison,
@@ -170,7 +173,7 @@ def _state(
     settings: Settings | None,
 ) -> State:
     """The state of a cell. What says most comes first."""
-    wanted = [(split, seed) for split in spec.splits for seed in spec.seeds]
+    wanted = [(split, seed) for split in spec.splits for seed in spec.seeds_of(runs.experiment)]
     done = len(runs.values(column))
     if summary is not None and (reason := incomparable(column, cell, runs)):
         return State("not comparable", reason)

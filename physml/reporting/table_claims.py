@@ -14,6 +14,7 @@ from physml.reporting.claims import (
 )
 from physml.reporting.runs import Runs, incomparable
 from physml.reporting.table_spec import Claim, Column, Row, TableSpec
+from physml.reporting.verdict import tuned_alike
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class _Pair:
     first: Runs | None
     second: Runs | None
     margin: float | None
+    searched: bool  # a verdict needs both rows searched with equally many trials
 
     def gain(self, spec: TableSpec) -> Gain | None:
         if self.first is None or self.second is None:
@@ -46,7 +48,10 @@ class _Pair:
         return gain(ours, theirs, self.column.better, spec.spread, self.first.test_to_train)
 
     def verdict(self, found: Gain, p: float | None) -> ClaimVerdict | None:
-        settled = all(runs is not None and runs.settings.settled for runs in (self.first, self.second))
+        settings = [runs.settings for runs in (self.first, self.second) if runs is not None]
+        if p is not None and not tuned_alike(settings[0], settings[-1], self.searched):
+            return "rows not tuned alike"
+        settled = all(one.settled for one in settings)
         if self.margin is None:
             return order_verdict(found, p, settled)
         return tie_verdict(found, p, self.margin, settled)
@@ -88,10 +93,10 @@ def _pairs(spec: TableSpec, claim: Claim, of: Mapping[str, Runs]) -> Iterator[_P
         column = columns[order.column or claim.column or ""]
         for other in order.than:
             first, second = runs(rows[order.better], column), runs(rows[other], column)
-            yield _Pair(f"{order.better} better than {other}", column, first, second, None)
+            yield _Pair(f"{order.better} better than {other}", column, first, second, None, claim.searched)
     for tie in claim.ties:
         column = columns[tie.column or claim.column or ""]
         unit = f" in {column.unit}" if column.unit else ""
         text = f"{tie.rows[0]} and {tie.rows[1]} alike within ±{tie.margin:g}{unit}"
         first, second = (runs(rows[label], column) for label in tie.rows)
-        yield _Pair(text, column, first, second, tie.margin)
+        yield _Pair(text, column, first, second, tie.margin, claim.searched)

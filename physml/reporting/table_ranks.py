@@ -68,11 +68,11 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
 
 def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:
     """Why a row cannot be ranked: `not run on Texas, Film`, `3/10 runs on Film`; empty if it can be."""
-    wanted = len(spec.seeds) * len(spec.splits)
     reasons: dict[str, list[str]] = {}
     for column in columns:
         cell = spec.cell(row, column)
         runs = of.get(cell.experiment or "")
+        wanted = len(spec.seeds_of(cell.experiment or "")) * len(spec.splits)
         done = 0 if runs is None else len(runs.values(column))
         reason = None
         if done < wanted:

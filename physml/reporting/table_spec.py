@@ -70,6 +70,7 @@ class Row:
     params: str | int | None = None  # as printed
     experiment: str | None = None
     cells: dict[str, Cell] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()  # where they are others than the table's
     extra: bool = False  # given on the command line
 
 
@@ -98,9 +99,14 @@ class Tie:
 
 @dataclass(frozen=True)
 class Claim:
-    """The conclusion of the paper from the table, in words and as comparisons of rows."""
+    """The conclusion of the paper from the table, in words and as comparisons of rows.
+
+    searched: only rows that were searched with equally many trials are judged: those of a row that takes over
+    the settings of another one say nothing of what it can do.
+    """
 
     text: str
+    searched: bool = False
     column: str | None = None  # for orders and ties that name none
     order: tuple[Order, ...] = ()
     ties: tuple[Tie, ...] = ()
@@ -128,7 +134,8 @@ class TableSpec:
                 raise ConfigError(f"a table needs at least one {what}; got none.")
             if twice := [n for n in names if names.count(n) > 1]:
                 raise ConfigError(f"the {what} {twice[0]} appears twice.")
-        for what, numbers in (("seeds", self.seeds), ("splits", self.splits)):
+        own = [(f"row {row.label}: seeds", row.seeds) for row in self.rows if row.seeds]
+        for what, numbers in (("seeds", self.seeds), ("splits", self.splits), *own):
             if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
                 raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
         for row in self.rows:
@@ -159,7 +166,17 @@ class TableSpec:
     @property
     def runs(self) -> list[Run]:
         """Every run that the table wants, each once, in the order of the rows."""
-        return [(e, j, k) for e in experiments_of(self) for j in self.splits for k in self.seeds]
+        return [(e, j, k) for e in experiments_of(self) for j in self.splits for k in self.seeds_of(e)]
+
+    def seeds_of(self, experiment: str) -> tuple[int, ...]:
+        """Of an experiment: those of its rows together."""
+        rows = [row for row in self.rows for k in self.columns if self.cell(row, k).experiment == experiment]
+        return tuple(sorted({seed for row in rows for seed in row.seeds or self.seeds}))
+
+    def with_seeds(self, seeds: tuple[int, ...]) -> "TableSpec":
+        """The same table with these seeds for every row."""
+        rows = tuple(dataclasses.replace(row, seeds=()) for row in self.rows)
+        return dataclasses.replace(self, rows=rows, seeds=seeds)
 
 
 def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:

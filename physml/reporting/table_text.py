@@ -28,7 +28,8 @@ RULE = (
 CLAIM_RULE = (
     "Claims: paired differences between runs of equal split and seed, averaged over the starts of a split; "
     "p-values corrected for all comparisons of the table (Holm). `contradicted` is said only where both rows "
-    "have settings of the paper or its code."
+    "have settings of the paper or its code; `rows not tuned alike` where one was searched with more "
+    "trials than the other, or not at all and the other was."
 )
 HEADS = (
     "model",
@@ -287,7 +288,12 @@ UNPROVEN = {
 def fact_lines(table: Table) -> list[str]:
     """The lines below a table."""
     spec, facts = table.spec, table.facts
-    seeds = ", ".join(map(str, spec.seeds))
+    seeds = "; ".join(
+        [
+            ", ".join(map(str, spec.seeds)),
+            *(f"{row.label}: {', '.join(map(str, row.seeds))}" for row in spec.rows if row.seeds),
+        ]
+    )
     splits = f"; splits {', '.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
     spread = "sd over splits of the mean over seeds" if spec.spread == "splits" else "sd over runs"
     lines = [f"Source: {spec.source}", f"Runs: seeds {seeds}{splits}; {spread}", f"Verdicts: {RULE}"]

@@ -29,11 +29,13 @@ class Settings:
         kind: Of the paper, of its official code, searched here, or chosen here without a search.
         trials: Finished trials of the search.
         seeds: Seeds, or splits, that decided the search.
+        drawn: All trials of the search, those that have diverged among them.
     """
 
     kind: Kind
     trials: int | None = None
     seeds: int = 1
+    drawn: int | None = None
 
     def __str__(self) -> str:
         if self.trials is None:
@@ -55,12 +57,31 @@ def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
     """
     given = provenance or {}
     kind = KINDS.get(str(given.get("kind")), "own")
-    trials = given.get("trials")
-    if trials is None and (
-        match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note")))
-    ):
-        trials = int(match[2] or match[1])
-    return Settings(kind, trials if kind == "searched here" else None, int(given.get("seeds") or 1))
+    trials, drawn = given.get("trials"), None
+    if match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note"))):
+        drawn = int(match[1])
+        trials = int(match[2] or match[1]) if trials is None else trials
+    if kind != "searched here":
+        return Settings(kind)
+    return Settings(kind, trials, int(given.get("seeds") or 1), drawn)
+
+
+def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bool:
+    """Whether a comparison of two rows says something of the models, and not of what was tuned.
+
+    Two searches must have as many trials, decided by as many runs. Settings chosen here without a search are
+    held against each other alone. searched: nothing but two equal searches will do.
+
+    Example:
+        >>> tuned_alike(Settings("searched here", 24, 1, 24), Settings("searched here", 22, 1, 24))
+        True
+        >>> tuned_alike(Settings("searched here", 24, 1, 24), Settings("own"))
+        False
+    """
+    kinds = {first.kind, second.kind}
+    if kinds == {"searched here"}:
+        return (first.drawn, first.seeds) == (second.drawn, second.seeds)
+    return not searched and (kinds == {"own"} or "own" not in kinds)
 
 
 def verdict(found: Comparison, settings: Settings, quoted: bool) -> State:

@@ -16,8 +16,9 @@ from physml.config.schema import checked
 from physml.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
+from physml.models.diffusion import Diffusion, LateDiffusion
 from physml.models.g2 import GradientGating
-from physml.models.gnn import GCNII, GNN, Diffusion, GraphModel, GraphNet, PairNorm, drop_edges, pooled
+from physml.models.gnn import GCNII, GNN, GraphModel, GraphNet, PairNorm, drop_edges, pooled
 from physml.models.graph_features import dropped, linear
 from physml.models.graph_layers import (
     GraphAttention,
@@ -557,3 +558,23 @@ def test_gradients_lie_in_memory_as_their_weights(name: str):
     net = GraphNet(lambda d: GNN(d, H, 2, kind=name), 300, C, "node", hidden=None).double()
     net(x, ODD).square().sum().backward()
     assert all(p.grad is not None and p.grad.stride() == p.stride() for p in net.parameters())
+
+
+def test_late_diffusion_trains_to_T_and_is_read_at_all_times_beyond():
+    x, edges = draw(N, H), torch.tensor([[0, 1, 2, 3, 1], [1, 2, 3, 0, 0]])
+    model = Diffusion(attention(H), T=2.5).double()
+    nn.init.constant_(model.b, 0.3)
+    late = LateDiffusion(model.attention, T=2.5, T_test=4.0).double()
+    late.load_state_dict(model.state_dict())
+    torch.testing.assert_close(late.train()(x, edges), model(x, edges), rtol=0, atol=0)
+    read = late.eval()(x, edges)
+    to_four = Diffusion(model.attention, T=4.0).double()
+    to_four.load_state_dict(model.state_dict())
+    assert read.shape == (5, N, H)
+    torch.testing.assert_close(read[0], to_four(x, edges), rtol=0, atol=0)
+    for n, X in enumerate(read[1:], 1):
+        shorter = Diffusion(model.attention, T=float(n)).double()
+        shorter.load_state_dict(model.state_dict())
+        torch.testing.assert_close(X, shorter(x, edges), rtol=0, atol=0)
+    with pytest.raises(InputError, match=r"T_test must not be before T, which is 2\.5; got 2\.0"):
+        LateDiffusion(model.attention, T=2.5, T_test=2.0)

@@ -1,5 +1,6 @@
 """Paired gains, Holm's correction and the verdicts of claims, against scipy and by property."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from physml.errors import InputError
 from physml.reporting.claims import ClaimVerdict, Gain, all_verdict, gain, holm, order_verdict, tie_verdict
+from physml.reporting.verdict import Settings, tuned_alike
 
 
 def test_a_paired_gain_takes_out_what_seeds_share() -> None:
@@ -112,3 +114,14 @@ def test_no_verdict_below_three_pairs() -> None:
 )
 def test_a_claim_of_several_parts(parts: list[ClaimVerdict | None], expected: str | None) -> None:
     assert all_verdict(parts) == expected
+
+
+def test_rows_are_judged_only_where_they_were_tuned_alike() -> None:
+    few, many = Settings("searched here", 22, 1, 24), Settings("searched here", 150, 3, 160)
+    paper, code, own = Settings("published"), Settings("official code"), Settings("own")
+    assert tuned_alike(few, dataclasses.replace(few, trials=24)), "trials that diverge are spent too"
+    assert not tuned_alike(few, many) and not tuned_alike(many, dataclasses.replace(many, seeds=1))
+    assert tuned_alike(paper, code) and tuned_alike(paper, many) and tuned_alike(own, own)
+    assert not tuned_alike(own, paper) and not tuned_alike(few, own)
+    assert not tuned_alike(own, own, searched=True) and not tuned_alike(paper, many, searched=True)
+    assert tuned_alike(many, many, searched=True)

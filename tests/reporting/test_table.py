@@ -4,6 +4,7 @@
 """
 
 import csv
+import dataclasses
 import io
 import subprocess
 import sys
@@ -571,3 +572,49 @@ def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     lines = fact_lines(made)
     assert "Data without a published checksum, pinned when first seen: b.ts" in lines
     assert any(line.startswith("Data content-verified") and line.endswith(": a.zip") for line in lines)
+
+
+def test_a_claim_of_rows_that_are_tuned_otherwise_gets_no_verdict() -> None:
+    """The difference is shown; with `searched` rows that took over their settings are not judged either."""
+
+    def found(kinds: dict[str, str], **changes: bool) -> tuple[str | None, str | None]:
+        records = [
+            record(
+                f"t/{name}",
+                k,
+                0.001 * k + (0.1 if name == "worse" else 0.0),
+                provenance={"kind": kind, "note": "Random search: 24 trials (24 finished)."},
+            )
+            for name, kind in kinds.items()
+            for k in range(3)
+        ]
+        claim = {"text": "a claim", "order": [{"better": "agrees", "than": ["worse"], "column": "clean"}]}
+        table = collect(spec(claim=claim | changes), ids(*(f"t/{name}" for name in kinds)), records)
+        (part,) = table.claim
+        assert part.gain is not None
+        return part.verdict, table.claim_verdict
+
+    alike = {"agrees": "searched-here", "worse": "searched-here"}
+    assert found(alike) == ("holds", "holds")
+    assert found(alike | {"worse": "own"}) == ("rows not tuned alike", "rows not tuned alike")
+    assert found({"agrees": "own", "worse": "own"}) == ("holds", "holds")
+    assert found({"agrees": "own", "worse": "own"}, searched=True)[0] == "rows not tuned alike"
+
+
+def test_a_row_may_have_more_seeds_than_the_table() -> None:
+    made = spec(seeds=[0, 1])
+    own = next(row for row in made.rows if row.label == "agrees")
+    made = dataclasses.replace(
+        made, rows=tuple(dataclasses.replace(r, seeds=(0, 1, 5)) if r is own else r for r in made.rows)
+    )
+    assert made.seeds_of("t/agrees") == (0, 1, 5) and made.seeds_of("t/worse") == (0, 1)
+    assert [run for run in made.runs if run[0] == "t/agrees"] == [("t/agrees", 0, k) for k in (0, 1, 5)]
+    records = [record(f"t/{name}", k, 0.01 + k / 1000) for name in ("agrees", "worse") for k in (0, 1, 5)]
+    table = collect(made, ids("t/agrees", "t/worse"), records)
+    cells = {cell.row: cell for cell in table.column("clean")}
+    assert (cells["agrees"].done, cells["agrees"].wanted) == (3, 3)
+    assert (cells["worse"].done, cells["worse"].wanted) == (2, 2)
+    assert any(line.startswith("Runs: seeds 0, 1; agrees: 0, 1, 5") for line in fact_lines(table))
+    assert made.with_seeds((7,)).seeds_of("t/agrees") == (7,)
+    with pytest.raises(ConfigError, match="row agrees: seeds must be different whole numbers"):
+        dataclasses.replace(made, rows=(dataclasses.replace(own, seeds=(1, 1)), *made.rows[1:]))
