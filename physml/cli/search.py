@@ -18,13 +18,18 @@ def add(commands: Any) -> None:
         metavar="N",
         help="repeat a search in stages with other points, in a file of its own; the settings stay",
     )
+    search.add_argument(
+        "--per-split",
+        action="store_true",
+        help="search, train and test on each split for itself; the settings stay",
+    )
     add_options(search, JOBS, VERIFY)
     search.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from physml.errors import ConfigError
-    from physml.execution import staged_search
+    from physml.execution import per_split_search, staged_search
     from physml.execution.search import search
     from physml.execution.search_results import behind
 
@@ -34,16 +39,20 @@ def _run(options: argparse.Namespace) -> int:
         staged = staged_search.staged(name)
         if seed is not None and (not staged or seed < 0):
             raise ConfigError("--sampler-seed takes a number from 0 on, for a search with stages.")
+        if options.per_split and (options.plan or seed is not None):
+            raise ConfigError("--per-split stands alone: it has no plan and no other sampler seed.")
         if options.plan:
             return _plan(name, staged, verify, seed)
         budget = {"jobs": options.jobs, "max_hours": options.max_hours, "verify": verify}
+        if options.per_split:
+            return per_split_search.carry_out(name, **budget)
         if staged:
             return staged_search.carry_out(name, **budget, sampler_seed=seed)
         return search(name, **budget)
 
     code = each(options.ids, one)
     # A later search may have granted extra trials to an earlier one; each is granted them twice at most.
-    while code == 0 and not options.plan and seed is None:
+    while code == 0 and not (options.plan or options.per_split) and seed is None:
         again = [name for name in options.ids if behind(name)]
         if not again:
             break

@@ -156,17 +156,17 @@ def trial_spec(
     """The run of a trial with the search's seed on split 0. of_stage: its changes of the setting."""
     fixed = {"seed": spec.seed, "runtime.score_test": False}
     changes = {"data.verify": verify, **spec.set, **spec.trial, **(of_stage or {}), **point, **fixed}
-    overrides = [f"{key}={_written(value)}" for key, value in changes.items()]
+    overrides = [f"{key}={written(value)}" for key, value in changes.items()]
     (made,) = checked_specs([compose([f"experiment={spec.experiment}", "tracker=none", *overrides])])
     return replace(made, place=replace(made.place, folder=f"adhoc/search/{spec.id}/{number:03d}"))
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """As Hydra's grammar of overrides has it."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {_written(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {written(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(map(written, value))}]"
     return "null" if value is None else str(value)
 
 

@@ -58,11 +58,15 @@ def budget(spec: SearchSpec) -> tuple[Any, ...]:
     return spec.trials, spec.tpe, spec.widen, stages
 
 
-def final_seeds(experiment: str) -> set[int]:
-    """The seeds that tables train an experiment with."""
-    seeds: set[int] = set()
+def final_runs(experiment: str) -> set[tuple[int, int]]:
+    """Split and seed of the runs that tables train of an experiment."""
+    runs: set[tuple[int, int]] = set()
     for ident in tables.table_ids(kind="runs"):
         path = tables.CONF / "table" / f"{ident}.yaml"
         if experiment in path.read_text(encoding="utf-8"):
-            seeds |= {seed for of, _, seed in tables.load_table(path).runs if of == experiment}
-    return seeds
+            runs |= {(split, seed) for of, split, seed in tables.load_table(path).runs if of == experiment}
+    return runs
+
+
+def final_seeds(experiment: str) -> set[int]:
+    return {seed for _, seed in final_runs(experiment)}

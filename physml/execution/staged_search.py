@@ -77,7 +77,7 @@ def carry_out(
     made.check()
     made.refuse_blocked()
     try:
-        made.advance(_Trainer(made, jobs, max_hours).train)
+        made.advance(Trainer(made, jobs, max_hours).train)
     except Lacking as error:
         return error.code
     content = made.write()
@@ -232,7 +232,7 @@ class StagedSearch(SearchTrials):
             for row, space in zip(content["trials"], spaces, strict=True)
         ]
         keep(self.id, self.spec.better, tried)
-        if not self.repeated:
+        if not (self.repeated or self.split is not None):
             written.insert(0, search.write_row(self.spec.experiment, found))
         unfinished_path(self.id).unlink(missing_ok=True)
         return content | {"written": [display_path(one) for one in written]}
@@ -256,7 +256,7 @@ class StagedSearch(SearchTrials):
         return sorted(alike, key=lambda one: int(one["sampler_seed"]))
 
 
-class _Trainer:
+class Trainer:
     """Trains the runs of a stage."""
 
     def __init__(self, made: StagedSearch, jobs: int | None, max_hours: float | None) -> None:
