@@ -96,9 +96,7 @@ class Simulated:
             best = None if value is None else {"valid": {"rmse": value}, "test": {"rmse": value}}
             self.records[one.label] = {
                 "status": "diverged" if value is None else "finished",
-                "metrics": {
-                    "best": None if value is None else {"valid": {"rmse": value}, "test": {"rmse": value}}
-                },
+                "metrics": {"best": best},
                 "cost": {"train_s": 3.6, "cpu_s": 7.2, "eval_s": 1.0},
                 "path": "nowhere",
                 "curve": None,
