@@ -7,6 +7,7 @@ from physml.reporting import ranks_text
 from physml.reporting.claims import Gain
 from physml.reporting.comparison import BEST_OF, LEVELS, Margin
 from physml.reporting.document import NONE, Document, Grid, Reasons, References
+from physml.reporting.facts import Facts
 from physml.reporting.state import State
 from physml.reporting.stats import LEVEL, N_FOR_VERDICT, Published, Summary
 from physml.reporting.table import CellResult, Table, Yours
@@ -285,6 +286,17 @@ UNPROVEN = {
 }
 
 
+def hours_text(facts: Facts) -> str:
+    """What the runs took, with two digits.
+
+    Example:
+        >>> hours_text(Facts(devices=("cpu",), hours=0.01234))
+        '0.012 core-hours'
+    """
+    unit = "core-hours" if facts.devices == ("cpu",) else "device-hours"
+    return f"{facts.hours:.0f} {unit}" if facts.hours >= 100 else f"{facts.hours:.2g} {unit}"
+
+
 def fact_lines(table: Table) -> list[str]:
     """The lines below a table."""
     spec, facts = table.spec, table.facts
@@ -326,7 +338,7 @@ def fact_lines(table: Table) -> list[str]:
         extra = [*facts.precisions, *facts.backends]
         lines.append(f"Device: {device}" + (f" ({', '.join(extra)})" if extra else ""))
     if facts.dates:
-        lines.append(f"Trained: {' to '.join(facts.dates)}")
+        lines.append(f"Trained: {' to '.join(facts.dates)}, {hours_text(facts)}")
     searched = [e for e, kind in facts.provenance.items() if kind == "searched-here"]
     if searched:
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
