@@ -122,6 +122,10 @@ def show_plan(planned: "Sequence[Planned]") -> None:
     unknown = len(todo) - len(known)
     more = f", {unknown} of unknown time (--plan --probe measures)" if unknown else ""
     print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{more}")
+    from physml.execution.engines import session
+
+    if elsewhere := session.current():
+        print(f"\n{elsewhere.describe(planned)}")
 
 
 def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:

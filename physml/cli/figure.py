@@ -37,6 +37,8 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     if options.plan:
         return show_requested(requested, probe=options.probe)
     code = 0 if options.no_run else requested.make()
+    if options.on == "pilot":
+        return code
     records = requested.records()
     made = collect(spec, requested.identities, records, requested.running(), blocked=requested.untrainable)
     print("\n".join(state_lines(made)))

@@ -12,6 +12,7 @@ from typing import NoReturn
 from physml import __version__
 from physml.cli import compare, data, diff, doctor, figure, listing, records, run, search, table
 from physml.cli.console import write_what_the_terminal_can
+from physml.cli.distribution import add_pilot, distributed, pilot_command
 from physml.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.training.interrupt import handled
 
@@ -25,10 +26,14 @@ def main(arguments: list[str] | None = None) -> int:
     write_what_the_terminal_can()
     try:
         try:
-            options = parsed(sys.argv[1:] if arguments is None else arguments)
+            arguments = sys.argv[1:] if arguments is None else arguments
+            if arguments[:1] == ["pilot"] and len(arguments) > 1 and not arguments[1].startswith("-"):
+                arguments = pilot_command(arguments[1:])
+            options = parsed(arguments)
             command: Callable[[argparse.Namespace], int] = options.command
             # They end a command as Ctrl-C does, until a run takes them over to leave a checkpoint.
-            with handled((signal.SIGTERM, signal.SIGUSR1), signal.default_int_handler):
+            ending = handled((signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2), signal.default_int_handler)
+            with ending, distributed(options, arguments):
                 return command(options)
         finally:
             sys.stdout.flush()  # here, where a closed pipe is no error
@@ -74,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in (run, table, figure, search, listing, data, records, doctor, diff, compare):
         command.add(commands)
+    add_pilot(commands)
     return top
 
 

@@ -78,6 +78,12 @@ def _jobs(text: str) -> int | None:
     return int(text)
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
+    return int(text)
+
+
 def _device(text: str) -> str:
     """A kind of device that torch may have here; a run says whether it has it."""
     if text.partition(":")[0] not in ("auto", "cpu", "cuda", "mps", "xpu"):
@@ -97,6 +103,7 @@ def _hours(text: str) -> float:
 
 _JOBS = "runs side by side: a number, or auto (default), as many as cores, memory and GPUs have room for"
 _PLAN = "show the runs, with ms per step and hours where known, and stop"
+_ON = "local (default), slurm, slurm/SITE, ray; pilot: share the runs with others in the same results folder"
 _VERIFY = "how files of data sets are compared with the published ones; default: by their bytes"
 OPTIONS: dict[str, dict[str, Any]] = {
     "--paper": {"default": "lem", "help": "the paper that a bare number belongs to"},
@@ -109,9 +116,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--force": {"action": "store_true", "help": "train finished runs again"},
     "--jobs": {"type": _jobs, "help": _JOBS},
     "--max-hours": {"type": _hours, "help": "stop, with checkpoints, after so many hours"},
+    "--on": {"default": "local", "metavar": "ENGINE", "help": _ON},
+    "--workers": {"type": _count, "metavar": "N", "help": "pilots of an engine; default: in conf/engine"},
+    "--engine": {
+        "action": "append",
+        "metavar": "KEY=VALUE",
+        "help": "a setting of it, partition=gpu",
+    },
+    "--detach": {"action": "store_true", "help": "submit to the engine, and do not wait"},
+    "--no-wait": {"action": "store_true", "help": "of a pilot: end when others hold all runs that are left"},
     "--verify": {"choices": ("bytes", "content", "off"), "help": _VERIFY},
 }
 VERIFY = ("--verify",)
 JOBS = ("--jobs", "--max-hours")
 PLAN = ("--plan", "--probe", "--force")
+ENGINE = ("--on", "--workers", "--engine", "--detach", "--no-wait")
 PUBLISHED = tuple(OPTIONS)  # of tables and figures

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from physml.cli.options import JOBS, PLAN, VERIFY, add_options
+from physml.cli.options import ENGINE, JOBS, PLAN, VERIFY, add_options
 
 
 def add(commands: Any) -> None:
@@ -18,7 +18,7 @@ def add(commands: Any) -> None:
     run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
     run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
     run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
-    add_options(run, PLAN, JOBS, VERIFY)
+    add_options(run, PLAN, JOBS, VERIFY, ENGINE)
     run.set_defaults(command=_run)
 
 
@@ -51,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.plan:
         show_plan(planned)
         return 0
-    if len(specs) == 1 and options.max_hours is None:
+    if len(specs) == 1 and options.max_hours is None and options.on == "local":
         return _run_one(planned[0], options.force)
     outcome = scheduler.carry_out(
         planned, jobs=options.jobs, force=options.force, max_hours=options.max_hours

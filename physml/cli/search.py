@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from physml.cli.options import JOBS, VERIFY, add_options, each
+from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, each
 
 
 def add(commands: Any) -> None:
@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         action="store_true",
         help="search, train and test on each split for itself; the settings stay",
     )
-    add_options(search, JOBS, VERIFY)
+    add_options(search, JOBS, VERIFY, ENGINE)
     search.set_defaults(command=_run)
 
 

@@ -19,7 +19,12 @@ from physml import files
 from physml.paths import ROOT
 
 VARIABLE = "PHYSML_FORK_PRELOAD"  # set in the fork server alone: targets, separated by spaces
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # blocked in the server; runs take them
+SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)  # blocked in the server; runs take them
 
 
 def command(arguments: Sequence[str]) -> list[str]:

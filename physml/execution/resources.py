@@ -94,9 +94,16 @@ class Machine:
 
 
 def cores() -> int:
-    """CPUs that this process may use: by its affinity, and by the quotas of its control groups."""
+    """CPUs that this process may use: by its affinity, the quotas of its groups, and its Slurm job."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([allowed, *(int(quota) for quota in _quotas())]))
+    granted = _granted("SLURM_CPUS_PER_TASK")
+    return max(1, min([allowed, *(int(quota) for quota in _quotas()), *([int(granted)] if granted else [])]))
+
+
+def _granted(name: str) -> float | None:
+    """What Slurm grants a job, which not every cluster enforces."""
+    text = os.environ.get(name, "")
+    return float(text) if text.isdecimal() and int(text) else None
 
 
 def _quotas() -> Iterator[float]:
@@ -115,6 +122,11 @@ def free_memory() -> float | None:
     free = [_group_memory(folder) for folder in _groups("memory")]
     lines = [line.split() for line in _lines(PROC / "meminfo")]
     free += [float(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
+    granted = _granted("SLURM_MEM_PER_NODE")
+    if granted is None and (each := _granted("SLURM_MEM_PER_CPU")):
+        granted = each * cores()
+    if granted is not None:
+        free.append(granted * MIB - sum(map(resident, _family())))
     return min((one for one in free if one is not None), default=None)
 
 
@@ -135,6 +147,18 @@ def resident(pid: int | None) -> float:
     """Bytes of memory that a process holds now; 0 if nothing is known of it."""
     words = _words(PROC / str(pid) / "statm") if pid else []
     return float(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else 0.0
+
+
+def _family() -> list[int]:
+    """This process and those below it."""
+    parents: dict[int, list[int]] = {}
+    for stat in PROC.glob("[0-9]*/stat"):
+        for line in _lines(stat)[:1]:
+            parents.setdefault(int(line.rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+    found = [os.getpid()]
+    for pid in found:  # grows
+        found += parents.get(pid, [])
+    return found
 
 
 def _groups(controller: str) -> list[Path]:

@@ -10,6 +10,7 @@ from physml import files
 from physml.config.identity import payload
 from physml.data.datasets import UNVERIFIED
 from physml.errors import DataError, RunFailed
+from physml.execution import attempts
 from physml.execution.attempt import DONE, Attempt
 from physml.execution.run_spec import RunSpec
 from physml.lock import held
@@ -63,8 +64,10 @@ def perform(
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
             forced.touch()
-        with _logging(spec.work_folder / "log.txt"):
+        with attempts.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
             made = Attempt(spec, report, interrupt, tables or []).carry_out()
+        if made["status"] in DONE:
+            attempts.forget(spec.work_folder)
         forced.unlink(missing_ok=True)
         return made
 

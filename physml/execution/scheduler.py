@@ -1,10 +1,12 @@
 """Runs worker processes concurrently until the queue is empty."""
 
+import contextlib
 import json
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from physml.errors import InputError
@@ -50,6 +52,31 @@ class Outcome:
         return 2 if codes <= {0, 2} else 1
 
 
+@dataclass
+class Batch:
+    """Runs that are to do, and how; see `carry_out`."""
+
+    todo: list[Planned]
+    machine: Machine
+    force: bool = False
+    max_hours: float | None = None
+    tables: list[str] = field(default_factory=list)
+    ended: Callable[[RunSpec], str] | None = None
+
+
+_MAKER: ContextVar[Callable[[Batch], Outcome] | None] = ContextVar("maker", default=None)
+
+
+@contextlib.contextmanager
+def made_by(make: Callable[[Batch], Outcome]) -> Iterator[None]:
+    """Inside, `carry_out` leaves the runs to another maker, such as a pilot."""
+    token = _MAKER.set(make)
+    try:
+        yield
+    finally:
+        _MAKER.reset(token)
+
+
 def estimate(spec: RunSpec, cost: Cost) -> Resources | None:
     """The resources of a run, by its cost; None if its memory is unknown."""
     device = device_of(spec)
@@ -92,41 +119,37 @@ def carry_out(
         return Outcome()
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    return Scheduler(todo, Machine(jobs), force, max_hours, tables or [], ended).work()
+    batch = Batch(todo, Machine(jobs), force, max_hours, tables or [], ended)
+    make = _MAKER.get()
+    return Scheduler(batch).work() if make is None else make(batch)
 
 
 class Scheduler:
     """Runs worker processes concurrently until the queue is empty."""
 
-    def __init__(
-        self,
-        todo: list[Planned],
-        machine: Machine,
-        force: bool,
-        max_hours: float | None,
-        tables: list[str],
-        ended: Callable[[RunSpec], str] | None = None,
-    ) -> None:
-        self.todo, self.machine, self.force, self.tables = list(todo), machine, force, tables
-        self.ended = ended
+    def __init__(self, batch: Batch) -> None:
+        self.todo, self.machine, self.force = list(batch.todo), batch.machine, batch.force
+        self.tables, self.ended = batch.tables, batch.ended
         self.needs: dict[str, Resources] = {}
-        self.deadline = time.monotonic() + max_hours * 3600 if max_hours else None
+        self.deadline = time.monotonic() + batch.max_hours * 3600 if batch.max_hours else None
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
-        self.server = ForkServer([one.spec for one in todo]) if len(todo) > 1 and can_fork() else None
+        self.server = (
+            ForkServer([one.spec for one in self.todo]) if len(self.todo) > 1 and can_fork() else None
+        )
         self.outcome = Outcome()
         self.interrupted = False  # by a signal
         self.stopping = False
-        self.view = many(len(todo))
+        self.view = many(len(self.todo))
 
     def work(self) -> Outcome:
         with handled(SIGNALS, self._interrupt):
             try:
                 self._measure()
-                while self.todo or self.running:
+                while self._more():
                     self._stop_if_due()
                     self._start()
                     self._collect()
-                    running = {label: _progress(spec) for label, (_, spec, _) in self.running.items()}
+                    running = {label: progress(spec) for label, (_, spec, _) in self.running.items()}
                     self.view.show(running, len(self.outcome.codes))
                     pause([process for process, _, _ in self.running.values()], 0.2)
             finally:  # after an error of our own runs must not go on without their launcher
@@ -135,6 +158,9 @@ class Scheduler:
                     process.wait()
                 self.view.close()
         return self.outcome
+
+    def _more(self) -> bool:
+        return bool(self.todo or self.running)
 
     def _interrupt(self, _number: int, _frame: object) -> None:
         self.interrupted = True
@@ -160,9 +186,10 @@ class Scheduler:
             slot = self.machine.slot(self.needs[one.spec.label], taken)
             if slot and not self.interrupted:
                 self.todo.remove(one)
-                self._start_one(one.spec, slot)
+                self._start_one(one, slot)
 
-    def _start_one(self, spec: RunSpec, slot: Slot) -> None:
+    def _start_one(self, one: Planned, slot: Slot) -> None:
+        spec = one.spec
         if is_held(spec.work_folder):
             self.outcome.elsewhere.append(spec.label)
             self.view.note(f"{spec.label}: running already")
@@ -209,9 +236,14 @@ class Scheduler:
             del self.running[label]
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
-            self.outcome.codes[label] = code if code >= 0 else 1
-            more = f"; {self.ended(spec)}" if self.ended else ""
-            self.view.note(f"{label}: {_why(spec, code)}{more}")
+            if self._ended(spec, code):
+                more = f"; {self.ended(spec)}" if self.ended else ""
+                self.view.note(f"{label}: {_why(spec, code)}{more}")
+
+    def _ended(self, spec: RunSpec, code: int) -> bool:
+        """Take note of an exit code; whether it is to be shown."""
+        self.outcome.codes[spec.label] = code if code >= 0 else 1
+        return True
 
 
 def _why(spec: RunSpec, code: int) -> str:
@@ -222,11 +254,17 @@ def _why(spec: RunSpec, code: int) -> str:
     if code < 0:
         hint = ": perhaps out of memory" if code == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-code).name}{hint}; the same command goes on"
+    return f"{last_words(spec)} (exit {code}; {display_path(spec.output_file)})"
+
+
+def last_words(spec: RunSpec) -> str:
+    """The last line that a worker of a run has printed."""
     lines = output_lines(spec)
-    return f"{lines[-1] if lines else 'no output'} (exit {code}; {display_path(spec.output_file)})"
+    return lines[-1] if lines else "no output"
 
 
-def _progress(spec: RunSpec) -> tuple[int, int]:
+def progress(spec: RunSpec) -> tuple[int, int]:
+    """Steps that a run has made, of how many; 0 of 0 where nothing is known."""
     try:
         now = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
         return now["done"], now["total"]

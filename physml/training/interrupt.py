@@ -1,4 +1,4 @@
-"""Graceful interruption: SIGTERM, SIGUSR1 (schedulers), Ctrl-C."""
+"""Graceful interruption: SIGTERM, SIGUSR1 and SIGUSR2 (schedulers), Ctrl-C."""
 
 import contextlib
 import signal
@@ -7,7 +7,7 @@ from typing import Any
 
 from physml.errors import Preempted
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,63 @@
+"""Where the runs of a command are made: --on local, pilot, slurm, slurm/SITE or ray."""
+
+import argparse
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from physml.errors import ConfigError
+
+WITH_VALUE = ("--on", "--workers", "--engine")  # options that a pilot does not get
+ALONE = ("--detach", "--plan")
+
+
+def add_pilot(commands: Any) -> None:
+    """Its arguments are a whole command, which `main` has with `--on pilot` before they are parsed."""
+    pilot = commands.add_parser(
+        "pilot",
+        help="make the runs of a command beside other pilots, on any machine that shares the results folder",
+        epilog="Example: physml pilot table lem-1 --seeds n5",
+    )
+    pilot.add_argument("pilot", nargs="+", metavar="COMMAND", help="table, figure, search or run, as usual")
+
+
+@contextlib.contextmanager
+def distributed(options: argparse.Namespace, arguments: Sequence[str]) -> Iterator[None]:
+    """The command inside makes its runs where --on says."""
+    on = getattr(options, "on", "local")
+    changes = list(getattr(options, "engine", None) or [])
+    if workers := getattr(options, "workers", None):
+        changes.append(f"workers={workers}")
+    if on in ("local", "pilot"):
+        if changes or getattr(options, "detach", False):
+            raise ConfigError(f"--workers, --engine and --detach are for --on slurm or ray; got --on {on}.")
+        from physml.execution.pilot import Sharing, sharing
+
+        with sharing(Sharing(wait=not options.no_wait)) if on == "pilot" else contextlib.nullcontext():
+            yield
+        return
+    if options.jobs:
+        raise ConfigError("--jobs is for this machine; use --workers and --engine cpus=N for pilots.")
+    from physml.execution.engines.session import Session, engine_of
+
+    with Session(engine_of(on, changes), pilot_command(arguments), options.detach).active():
+        yield
+
+
+def pilot_command(arguments: Sequence[str]) -> list[str]:
+    """The same command for a pilot.
+
+    Example:
+        >>> pilot_command(["table", "lem-1", "--on", "slurm", "--workers=8", "--seeds", "n5"])
+        ['table', 'lem-1', '--seeds', 'n5', '--on', 'pilot']
+    """
+    made, skip = [], False
+    for word in arguments:
+        name, equals, _ = word.partition("=")
+        if skip:
+            skip = False
+        elif name in WITH_VALUE:
+            skip = not equals
+        elif word not in ALONE:
+            made.append(word)
+    return [*made, "--on", "pilot"]

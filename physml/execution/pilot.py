@@ -1,0 +1,103 @@
+"""A pilot: one of several processes, on one machine or many, that make the same runs in one shared folder.
+
+It needs nothing but the folder: records say what is done, locks what is under way, checkpoints where to go
+on. So a pilot looks at a run's state again before it starts it, comes back to the runs that others hold, and
+takes over those that a dead machine has left. The last pilot ends when nothing is left to do.
+"""
+
+import contextlib
+import os
+import random
+import time
+from dataclasses import dataclass
+
+from physml.execution import attempts
+from physml.execution.planning import Planned
+from physml.execution.resources import Slot
+from physml.execution.run_spec import RunSpec
+from physml.execution.run_state import state_of
+from physml.execution.scheduler import Batch, Scheduler, last_words, made_by
+
+LOOK = 5.0  # seconds between two looks at runs that others hold
+BEFORE_END = 120.0  # seconds before the end of a job in which no run is started
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """wait: until the runs that others hold have ended, instead of leaving them."""
+
+    wait: bool = True
+
+
+def sharing(how: Sharing) -> contextlib.AbstractContextManager[None]:
+    """Inside, runs are made by a pilot."""
+    return made_by(lambda batch: Pilot(how, batch).work())
+
+
+def hours_left() -> float | None:
+    """Until the job of a cluster ends, less a while in which starting a run is of no use; None: unknown."""
+    try:
+        end = float(os.environ["SLURM_JOB_END_TIME"])
+    except (KeyError, ValueError):
+        return None
+    return max((end - BEFORE_END - time.time()) / 3600, 1e-9)
+
+
+class Pilot(Scheduler):
+    """A scheduler that shares its runs with others."""
+
+    def __init__(self, how: Sharing, batch: Batch) -> None:
+        super().__init__(batch)
+        self.how = how
+        self.held: list[Planned] = []  # by others
+        self.looked_at = time.monotonic()
+        # Not all pilots look for work in the same place.
+        begin = random.randrange(len(self.todo))
+        self.todo = self.todo[begin:] + self.todo[:begin]
+        if (left := hours_left()) is not None:
+            end = time.monotonic() + left * 3600
+            self.deadline = end if self.deadline is None else min(self.deadline, end)
+
+    def _more(self) -> bool:
+        return super()._more() or (bool(self.held) and self.how.wait and not self.stopping)
+
+    def _start(self) -> None:
+        if time.monotonic() - self.looked_at > LOOK:
+            self.looked_at = time.monotonic()
+            self.todo += self.held
+            self.held.clear()
+        super()._start()
+
+    def _admitted(self, one: Planned) -> bool:
+        """Whether a run is still to do: others may have made it since, or work on it."""
+        spec = one.spec
+        state = state_of(spec)
+        if state in ("done", "diverged") and not self.force:
+            self.outcome.elsewhere.append(spec.label)
+            self.view.note(f"{spec.label}: {state} by another process")
+            return False
+        if state == "running":
+            self.held.append(one)
+            return False
+        if attempts.given_up(spec):
+            self.outcome.codes[spec.label] = 1
+            self.view.note(f"{spec.label}: {given_up_text(spec)}")
+            return False
+        return True
+
+    def _start_one(self, one: Planned, slot: Slot) -> None:
+        if self._admitted(one):
+            super()._start_one(one, slot)
+
+    def _ended(self, spec: RunSpec, code: int) -> bool:
+        """False where another process was quicker: its run is not our failure."""
+        if code not in (0, 75) and state_of(spec) in ("done", "diverged", "running"):
+            self.held.append(Planned(spec, "running"))
+            return False
+        return super()._ended(spec, code)
+
+
+def given_up_text(spec: RunSpec) -> str:
+    """Why no pilot starts a run any more, and what a person can do."""
+    count = attempts.in_vain(spec.work_folder)
+    return f"given up after {count} attempts: {last_words(spec)}. physml retry starts it anew"
