@@ -137,11 +137,13 @@ def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
 
 
 def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome") -> None:
+    from physml.execution.run_state import state_of
+
     words = {0: "finished", 75: "stopped, start again to go on"}
     for one in planned:
         label = one.spec.label
         if label in outcome.codes:
             print(f"{label}: {words.get(outcome.codes[label], f'exit {outcome.codes[label]}')}")
         else:
-            running = "running" if label in outcome.elsewhere else one.said
-            print(f"{label}: {'not started' if label in outcome.left else running}")
+            now = one.said if one.state == "blocked" else state_of(one.spec)  # others may have made it since
+            print(f"{label}: {'not started' if label in outcome.left and now != 'done' else now}")

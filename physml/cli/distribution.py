@@ -19,6 +19,11 @@ def add_pilot(commands: Any) -> None:
         epilog="Example: physml pilot table lem-1 --seeds n5",
     )
     pilot.add_argument("pilot", nargs="+", metavar="COMMAND", help="table, figure, search or run, as usual")
+    pilot.set_defaults(command=_without_command)
+
+
+def _without_command(_: argparse.Namespace) -> int:
+    raise ConfigError("physml pilot stands before a whole command, such as physml pilot table lem-1.")
 
 
 @contextlib.contextmanager

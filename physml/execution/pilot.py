@@ -16,7 +16,7 @@ from physml.execution.planning import Planned
 from physml.execution.resources import Slot
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import state_of
-from physml.execution.scheduler import Batch, Scheduler, last_words, made_by
+from physml.execution.scheduler import Batch, Outcome, Scheduler, last_words, made_by
 
 LOOK = 5.0  # seconds between two looks at runs that others hold
 BEFORE_END = 120.0  # seconds before the end of a job in which no run is started
@@ -59,7 +59,13 @@ class Pilot(Scheduler):
             self.deadline = end if self.deadline is None else min(self.deadline, end)
 
     def _more(self) -> bool:
-        return super()._more() or (bool(self.held) and self.how.wait and not self.stopping)
+        waits = self.how.wait and not self.stopping
+        return super()._more() or (bool(self.held) and waits)
+
+    def work(self) -> Outcome:
+        outcome = super().work()
+        outcome.elsewhere += [one.spec.label for one in self.held]
+        return outcome
 
     def _start(self) -> None:
         if time.monotonic() - self.looked_at > LOOK:
@@ -77,13 +83,16 @@ class Pilot(Scheduler):
             self.view.note(f"{spec.label}: {state} by another process")
             return False
         if state == "running":
-            self.held.append(one)
+            self._leave(one)
             return False
         if attempts.given_up(spec):
             self.outcome.codes[spec.label] = 1
             self.view.note(f"{spec.label}: {given_up_text(spec)}")
             return False
         return True
+
+    def _leave(self, one: Planned) -> None:
+        self.held.append(one)
 
     def _start_one(self, one: Planned, slot: Slot) -> None:
         if self._admitted(one):
@@ -92,7 +101,7 @@ class Pilot(Scheduler):
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """False where another process was quicker: its run is not our failure."""
         if code not in (0, 75) and state_of(spec) in ("done", "diverged", "running"):
-            self.held.append(Planned(spec, "running"))
+            self._leave(Planned(spec, "running"))
             return False
         return super()._ended(spec, code)
 

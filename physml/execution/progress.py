@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from physml import files
+from physml.records.provenance import host
 from physml.training.reporter import Reporter
 
 
@@ -112,13 +113,23 @@ class FileReporter(LineReporter):
         super().__init__(every_s=30.0)
         self.path = path
         self.written_at = 0.0
+        self.start_of: dict[str, Any] = {}
+
+    def start(self, label: str, total: int, done: int) -> None:
+        super().start(label, total, done)
+        self.start_of = {"host": host(), "began": time.time(), "first": done}
+        self._write(done)
 
     def step(self, done: int) -> None:
         super().step(done)
         if time.monotonic() - self.written_at > 1.0:
-            self.written_at = time.monotonic()
-            with contextlib.suppress(OSError):  # a full disk must not stop a run because of this
-                files.write_text(self.path, json.dumps({"done": done, "total": self.total}))
+            self._write(done)
+
+    def _write(self, done: int) -> None:
+        self.written_at = time.monotonic()
+        news = {"done": done, "total": self.total, "at": time.time(), **self.start_of}
+        with contextlib.suppress(OSError):  # a full disk must not stop a run because of this
+            files.write_text(self.path, json.dumps(news))
 
 
 # ---------------------------------------------------------------------------- many runs

@@ -18,6 +18,7 @@ from physml.errors import DataError
 MIB = 2**20
 SPARE = 0.05  # of the free memory stays free
 GROWTH = 1.1  # one run's peak may be this much above another's of the same setting
+SMOKE = 1024  # MiB, for a run at tiny size whose memory is unknown
 CONTEXT = 600 * MIB  # of GPU memory, for CUDA itself in every process
 
 PROC = Path("/proc")

@@ -22,13 +22,12 @@ from physml.execution.processes import (
     threads,
 )
 from physml.execution.progress import many
-from physml.execution.resources import CONTEXT, GROWTH, MIB, Machine, Resources, Slot
+from physml.execution.resources import CONTEXT, GROWTH, MIB, SMOKE, Machine, Resources, Slot
 from physml.execution.run_spec import RunSpec
 from physml.lock import is_held
 from physml.paths import display_path
 from physml.training.interrupt import SIGNALS, handled
 
-SMOKE = 1024  # MiB, for a run at tiny size whose memory is unknown
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
 UNKNOWN = Resources(1, math.inf, gpu_memory=math.inf)  # it could not be tried: it runs alone
 
@@ -191,8 +190,7 @@ class Scheduler:
     def _start_one(self, one: Planned, slot: Slot) -> None:
         spec = one.spec
         if is_held(spec.work_folder):
-            self.outcome.elsewhere.append(spec.label)
-            self.view.note(f"{spec.label}: running already")
+            self._leave(one)
             return
         try:
             process = start_worker(spec, [], self.force, self.tables, slot.environment, self.server)
@@ -202,6 +200,11 @@ class Scheduler:
             return
         slot.pid = process.pid
         self.running[spec.label] = (process, spec, slot)
+
+    def _leave(self, one: Planned) -> None:
+        """Another process works on it."""
+        self.outcome.elsewhere.append(one.spec.label)
+        self.view.note(f"{one.spec.label}: running already")
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""

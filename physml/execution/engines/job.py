@@ -12,10 +12,11 @@ from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError, suggest
 from physml.execution.planning import Planned
 from physml.execution.processes import threads
-from physml.execution.resources import GROWTH
+from physml.execution.resources import GROWTH, SMOKE
 from physml.paths import CONF, cache_root, data_root, results_root, work_root
 
 SPARE_HOURS = 0.25  # for the start of a pilot
+UNKNOWN = 4096  # MiB of a run of which no record tells: a cluster may hold a job to what it asked for
 LATE = 1.2  # runs may take so much longer than those that were timed
 
 
@@ -27,7 +28,7 @@ class Settings:
         workers: Pilots at most; never more than runs.
         cpus: Of each pilot, which makes as many one-threaded runs side by side.
         gpus: Of each pilot; None: one where the runs are to be on a GPU.
-        memory_gib: Of each pilot; None: from the runs, as far as their memory is known.
+        memory_gib: Of each pilot; None: from the records of the runs, or 4 GiB a run.
         hours: Limit of a job. Pilots that reach it leave checkpoints and are queued again.
     """
 
@@ -63,7 +64,7 @@ class Job:
     workers: int
     cpus: int
     gpus: int
-    memory_gib: float | None
+    memory_gib: float
     hours: float
 
 
@@ -102,10 +103,10 @@ def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) 
     limit = settings.hours
     if total is not None:
         limit = min(limit, LATE * rounds * max(known) + SPARE_HOURS)
-    peaks = [one.cost.memory_mib for one in todo if one.cost.memory_mib]
     memory = settings.memory_gib
-    if memory is None and peaks:
-        memory = math.ceil(side_by_side * GROWTH * max(peaks) / 1024 + 1)
+    if memory is None:
+        peak = max(one.cost.memory_mib or _unknown(one) for one in todo)
+        memory = math.ceil(side_by_side * GROWTH * peak / 1024 + 1)
     gpus = settings.gpus
     if gpus is None:
         gpus = int(any(str(one.spec.config["runtime"]["device"]).startswith("cuda") for one in todo))
@@ -122,6 +123,11 @@ def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) 
         memory,
         limit,
     )
+
+
+def _unknown(one: Planned) -> int:
+    """MiB of a run of which no record tells."""
+    return SMOKE if one.spec.config["profile"] == "smoke" else UNKNOWN
 
 
 def shared_environment() -> dict[str, str]:

@@ -52,11 +52,10 @@ class Session:
             return "Nothing is to do."
         job = job_of(self.engine.settings, self.command, todo)
         each = f"{job.cpus} core(s)" + (f", {job.gpus} GPU(s)" if job.gpus else "")
-        memory = f"{job.memory_gib:.3g} GiB" if job.memory_gib else "memory as the cluster gives it"
         hours = "unknown" if job.total_hours is None else f"{job.total_hours:.2g}"
         packing = (
-            f"{job.runs} runs, {hours} hours in all, by {job.workers} pilot(s) of {each}, {memory} and "
-            f"{job.hours:.2g} h: about {job.runs / job.workers:.3g} runs each"
+            f"{job.runs} runs, {hours} hours in all, by {job.workers} pilot(s) of {each}, "
+            f"{job.memory_gib:.3g} GiB and {job.hours:.2g} h: about {job.runs / job.workers:.3g} runs each"
         )
         return f"{self.engine.describe(job)}\n{packing}"
 

@@ -85,7 +85,7 @@ def script(job: Job, settings: SlurmSettings) -> str:
         "account": settings.account,
         "qos": settings.qos,
         "cpus-per-task": job.cpus,
-        "mem": f"{math.ceil(job.memory_gib * 1024)}M" if job.memory_gib else None,
+        "mem": f"{math.ceil(job.memory_gib * 1024)}M",
         "gres": gres,
         "time": f"{minutes // 60}:{minutes % 60:02d}:00",
         "signal": f"B:USR1@{SIGNAL_S}",

@@ -1,0 +1,156 @@
+"""`physml status`, `logs`, `failed` and `retry`: what runs, what went wrong, and a new start."""
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from physml.cli.options import add_options
+from physml.errors import ConfigError
+from physml.paths import display_path, work_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from physml.execution.overview import Seen
+    from physml.execution.planning import Planned
+
+SHOWN = ("running", "failed", "given up", "stopped")  # each on a line; --all shows the others too
+COMMON = ("--paper", "--seeds", "--smoke", "--device", "--verify")
+NAMES = {
+    "nargs": "*",
+    "metavar": "ID",
+    "help": "tables, figures or experiments, such as lem-4; none: all that was started here",
+}
+
+
+def add(commands: Any) -> None:
+    status = commands.add_parser("status", help="how far the runs of tables, figures or experiments are")
+    status.add_argument("ids", **NAMES)
+    status.add_argument("--watch", action="store_true", help="look again every few seconds until all is done")
+    status.add_argument("--every", type=float, default=10.0, metavar="S", help="seconds between two looks")
+    status.add_argument("--all", action="store_true", help="every run on a line, done and missing ones too")
+    logs = commands.add_parser("logs", help="the last lines that the workers of runs have printed")
+    logs.add_argument("ids", **NAMES)
+    logs.add_argument("--lines", type=int, default=20, metavar="N", help="of each run")
+    failed = commands.add_parser("failed", help="runs that have failed, with the reason")
+    failed.add_argument("ids", **NAMES)
+    retry = commands.add_parser("retry", help="let pilots start runs again that were given up")
+    retry.add_argument("ids", **NAMES)
+    for command, act in ((status, _status), (logs, _logs), (failed, _failed), (retry, _retry)):
+        add_options(command, COMMON)
+        command.set_defaults(command=act)
+
+
+def _each(options: argparse.Namespace) -> "Iterator[tuple[str, list[Planned]]]":
+    """The runs that each name means, with their states; without names, all with a work folder."""
+    for name in options.ids:
+        yield name, _planned(name, options)
+    if not options.ids:
+        yield display_path(work_root()), _started()
+
+
+def _started() -> "list[Planned]":
+    """Runs that a scheduler or pilot has started and whose work folder is there."""
+    from physml.execution import planning
+    from physml.execution.run_spec import RunSpec
+
+    specs = []
+    for path in sorted(work_root().rglob("spec.json")):
+        try:
+            specs.append(RunSpec.from_json(json.loads(path.read_text(encoding="utf-8"))["spec"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            print(f"{display_path(path)} cannot be read, and is left out")
+    return planning.plan(specs)
+
+
+def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
+    from physml.config import studies
+    from physml.execution.requested_runs import RequestedRuns, RunOptions
+    from physml.execution.search_results import final_runs
+    from physml.reporting import figure_spec, table_spec
+
+    seeds = table_spec.parse_seeds(options.seeds) if options.seeds else None
+    if studies.is_name(name):
+        of = final_runs(name) or {(0, 0)}
+        splits = sorted({split for split, _ in of})
+        wanted = seeds or sorted({seed for _, seed in of})
+        runs = [(name, split, seed) for split in splits for seed in wanted]
+    elif name in figure_spec.figure_ids():
+        figure = figure_spec.load_figure(figure_spec.find_figure(name, options.paper))
+        runs = (figure.with_seeds(seeds) if seeds else figure).runs
+    else:
+        path = table_spec.find_table(name, options.paper)
+        if table_spec.kind_of(path) == "settings":
+            raise ConfigError(f"{name} is a table of settings: it has no runs.")
+        table = table_spec.load_table(path)
+        runs = (table.with_seeds(seeds) if seeds else table).runs
+    how = RunOptions(smoke=options.smoke, device=options.device, verify=options.verify)
+    return list(RequestedRuns(runs, how, name).plan().values())
+
+
+def _status(options: argparse.Namespace) -> int:
+    from physml.execution.overview import seen, summary
+
+    while True:
+        going = False
+        for name, planned in _each(options):
+            runs = [seen(one) for one in planned]
+            shown = runs if options.all else [one for one in runs if one.state in SHOWN]
+            print(summary(name, runs, planned))
+            _print(shown)
+            going |= any(one.state not in ("done", "diverged", "blocked", "given up") for one in runs)
+        if not (options.watch and going):
+            return 0
+        print(flush=True)
+        time.sleep(options.every)
+
+
+def _print(runs: "list[Seen]") -> None:
+    from physml.cli.console import Line, aligned, terminal_width
+
+    if runs:
+        lines = [Line((f"  {one.state}", one.spec.label), (one.text,) if one.text else ()) for one in runs]
+        print(aligned(lines, terminal_width(110)))
+
+
+def _logs(options: argparse.Namespace) -> int:
+    from physml.execution.processes import output_lines
+
+    found = False
+    for _, planned in _each(options):
+        for one in planned:
+            if lines := output_lines(one.spec):
+                found = True
+                print(f"{one.spec.label}: {one.said}: {display_path(one.spec.output_file)}")
+                print("\n".join(f"  {line}" for line in lines[-options.lines :]))
+    if not found:
+        print("No worker has printed anything: nothing was started, or it ran in the foreground.")
+    return 0
+
+
+def _failed(options: argparse.Namespace) -> int:
+    from physml.execution.overview import seen
+
+    runs = [seen(one) for _, planned in _each(options) for one in planned]
+    lacking = [one for one in runs if one.state in ("failed", "given up")]
+    _print(lacking)
+    for one in lacking:
+        print(f"{one.spec.label}: output in {display_path(one.spec.output_file)}")
+    if not lacking:
+        print("No run has failed.")
+    return 1 if lacking else 0
+
+
+def _retry(options: argparse.Namespace) -> int:
+    from physml.execution import attempts
+
+    count = 0
+    for _, planned in _each(options):
+        for one in planned:
+            if one.todo and attempts.forget(one.spec.work_folder):
+                count += 1
+                print(f"{one.spec.label}: the next pilot starts it")
+    if not count:
+        print("Nothing was given up or failed in vain.")
+    return 0

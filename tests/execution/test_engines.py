@@ -1,0 +1,276 @@
+"""Engines: the batch script of Slurm, and a session that submits once and watches the folder."""
+
+import subprocess
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+import run_harness as h
+
+from physml.cli import main
+from physml.cli.distribution import pilot_command
+from physml.errors import ConfigError, Preempted, RunFailed
+from physml.execution import attempts, planning, scheduler
+from physml.execution.engines import session, slurm
+from physml.execution.engines.job import Settings, job_of, read_settings
+from physml.execution.engines.session import Session, engine_of
+from physml.execution.engines.slurm import SlurmSettings, script
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(session, "LOOK", 0.1)
+
+
+@dataclass
+class Fake:
+    """An engine whose pilots are a thread that makes runs. lives: how often it says that pilots are alive."""
+
+    specs: list = field(default_factory=list)
+    lives: int = 10_000
+    settings: Settings = field(default_factory=Settings)
+    jobs: list = field(default_factory=list)
+    text: str = "job 1"
+
+    def describe(self, job):
+        return f"{job.workers} pilots: {' '.join(job.command)}"
+
+    def submit(self, job):
+        self.jobs.append(job)
+        self.thread = threading.Thread(target=lambda: [h.make(spec) for spec in self.specs])
+        self.thread.start()
+        return self
+
+    def alive(self):
+        self.lives -= 1
+        return int(self.lives > 0)
+
+
+def watched(engine, planned, **options):
+    with Session(engine, ["table", "x", "--on", "pilot"], **options).active():
+        return scheduler.carry_out(planned, jobs=None)
+
+
+# ---------------------------------------------------------------------------- sessions
+
+
+def test_a_session_submits_once_and_ends_when_all_is_made(capsys):
+    specs = h.specs_of(h.odd("seed=0,1"))
+    engine = Fake(specs)
+    with Session(engine, ["run", "--on", "pilot"]).active():
+        outcome = scheduler.carry_out(planning.plan(specs), jobs=None)
+        assert outcome.codes == {spec.label: 0 for spec in specs} and outcome.exit_code == 0
+        engine.specs = more = h.specs_of(h.odd("seed=2"))
+        threading.Thread(target=lambda: h.make(more[0])).start()  # the pilots that are there go on
+        assert scheduler.carry_out(planning.plan(more), jobs=None).exit_code == 0
+    (job,) = engine.jobs
+    assert job.command == ("run", "--on", "pilot") and job.workers == 2
+    assert {"PHYSML_RESULTS", "PHYSML_RUNS", "PHYSML_CACHE"} <= set(job.environment)
+    assert "job 1" in capsys.readouterr().out
+
+
+def test_what_the_pilots_left_undone_is_told(capsys):
+    """They have ended: a failed run, and one that none has begun."""
+    broken, missing = h.spec_of(h.odd(trouble="memory")), h.spec_of(h.odd("seed=7"))
+    engine = Fake([broken], lives=40)
+    outcome = watched(engine, planning.plan([broken, missing]))
+    engine.thread.join()
+    assert outcome.codes == {broken.label: 1} and outcome.left == [missing.label]
+    assert outcome.exit_code == 75
+
+
+def test_a_run_that_was_given_up_is_not_waited_for():
+    spec = h.spec_of(h.odd(trouble="memory"))
+    for _ in range(attempts.LIMIT):
+        h.make(spec)
+    outcome = watched(Fake(), planning.plan([spec]))
+    assert outcome.codes == {spec.label: 1}
+
+
+def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
+    specs = h.specs_of(h.odd("seed=0"))
+    with pytest.raises(Preempted, match="submitted; physml status shows") as error:
+        watched(Fake(), planning.plan(specs), detach=True)
+    assert error.value.exit_code == 0
+    monkeypatch.setattr(session.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(Preempted, match="the runs go on: job 1"):
+        watched(Fake(), planning.plan(specs))
+
+
+def test_a_session_tells_how_runs_are_packed():
+    specs = h.specs_of(h.odd("seed=0,1,2,3,4"))
+    plan = planning.plan(specs)
+    text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(plan)
+    assert text.splitlines()[0] == "2 pilots: run"
+    assert "5 runs, unknown hours in all, by 2 pilot(s) of 2 core(s)" in text and "2.5 runs each" in text
+    h.make(specs[0])
+    assert Session(Fake(), ["run"]).describe(planning.plan(specs[:1])) == "Nothing is to do."
+
+
+def test_a_job_asks_for_what_its_runs_need():
+    done, *specs = h.specs_of(h.odd("seed=0,1,2,3,4"))
+    cost = h.make(done)["cost"]
+    job = job_of(Settings(workers=2, cpus=2), ["run"], planning.plan(specs))
+    assert job.total_hours == pytest.approx(4 * (cost["train_s"] + cost["eval_s"]) / 3600)
+    assert job.memory_gib >= 2 * 1.1 * cost["peak_memory_mib"] / 1024 and job.hours < 0.3 and job.gpus == 0
+    assert job_of(Settings(hours=0.1), ["run"], planning.plan(specs)).hours == 0.1
+    on_gpu = h.specs_of(h.odd("seed=0", "runtime.device=cuda"))
+    assert job_of(Settings(), ["run"], [planning.Planned(on_gpu[0], "missing")]).gpus == 1
+    assert job_of(Settings(gpus=0), ["run"], [planning.Planned(on_gpu[0], "missing")]).gpus == 0
+
+
+# ---------------------------------------------------------------------------- Slurm
+
+
+def options_of(text):
+    lines = [line.removeprefix("#SBATCH --") for line in text.splitlines() if line.startswith("#SBATCH")]
+    return dict(line.partition("=")[::2] for line in lines)
+
+
+def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "it's here"))
+    monkeypatch.delenv("PHYSML_RUNS", raising=False)
+    specs = h.specs_of(h.odd("seed=0,1,2", "runtime.device=cuda"))
+    settings = SlurmSettings(
+        workers=8, cpus=2, hours=1.5, partition="gpu", account="lab", throttle=2, lines=["--constraint=a100"],
+        setup=["module load cuda"],
+    )  # fmt: skip
+    job = job_of(
+        settings, ["table", "lem-1", "--on", "pilot"], [planning.Planned(s, "missing") for s in specs]
+    )
+    text = script(job, settings)
+    assert options_of(text) == {
+        "job-name": "physml-table-lem-1",
+        "array": "0-2%2",
+        "partition": "gpu",
+        "account": "lab",
+        "cpus-per-task": "2",
+        "mem": "4096M",
+        "gres": "gpu:1",
+        "time": "1:30:00",
+        "signal": "B:USR1@90",
+        "open-mode": "append",
+        "output": str(tmp_path / "it's here" / "work" / "slurm" / "%A_%a.log"),
+        "requeue": "",
+        "constraint": "a100",
+    }
+    assert "module load cuda" in text and "-m physml table lem-1 --on pilot &" in text
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+    told = subprocess.run(
+        ["bash"], input=text[: text.index("cd ")] + 'echo "$PHYSML_RESULTS"', text=True, capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert told.stdout.strip().endswith("it's here")
+    with pytest.raises(ConfigError, match="must be one line"):
+        script(job, SlurmSettings(lines=["--a\nrm -rf x"]))
+
+
+def test_the_script_passes_signals_on_and_is_queued_again(tmp_path):
+    """With bash, a stand-in for the pilot, and one for scontrol."""
+    job = job_of(Settings(), ["x"], [planning.Planned(h.spec_of(h.odd()), "missing")])
+    text = script(job, SlurmSettings())
+    (tmp_path / "scontrol").write_text('#!/bin/bash\necho "$@" > requeued\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    stand_in = "bash -c 'trap \"exit 75\" USR1; touch begun; while :; do sleep 0.05; done'"
+    start = text.index("cd ")
+    body = text[start:].splitlines()
+    body[0] = f"cd {tmp_path}"
+    body = [f"{stand_in} &" if line.endswith(" &") else line for line in body]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "1"}
+    process = subprocess.Popen(["bash", "-c", "\n".join(body)], env=environment)
+    h.until(lambda: (tmp_path / "begun").exists())
+    process.terminate()
+    assert process.wait(20) == 75
+    assert (tmp_path / "requeued").read_text().split() == ["requeue", "9_1"]
+
+
+def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    engine, job = engine_of("slurm", ()), job_of(Settings(), ["x"], planning.plan([h.spec_of(h.odd())]))
+    with pytest.raises(ConfigError, match="sbatch is not there: --on slurm works where Slurm"):
+        engine.submit(job)
+    for name, body in {
+        "sbatch": "cat > given; printf '12;cluster\\n'",
+        "squeue": "printf 'RUNNING\\nPENDING\\n'",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\nPATH=/bin:/usr/bin\ncd {tmp_path}\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    submitted = engine.submit(job)
+    assert submitted.ident == "12" and submitted.alive() == 2 and "scancel 12" in submitted.text
+    assert (tmp_path / "given").read_text() == script(job, engine.settings)
+    (tmp_path / "squeue").write_text("#!/bin/bash\necho Invalid job id >&2; exit 1\n")
+    assert submitted.alive() == 0
+    (tmp_path / "sbatch").write_text("#!/bin/bash\necho no such partition >&2; exit 1\n")
+    with pytest.raises(RunFailed, match="sbatch: no such partition"):
+        engine.submit(job)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("slrum", (), "there is no engine slrum. It is local, pilot, slurm, slurm/SITE or ray"),
+        ("slurm/nowhere", (), "there is no engine slurm/nowhere"),
+        ("slurm", ("partitoin=gpu",), "there is no key partitoin. Did you mean partition"),
+        ("slurm", ("gpu",), "--engine takes KEY=VALUE"),
+        ("slurm", ("cpus=two",), "cpus"),
+        ("slurm", ("workers=0",), "workers, cpus and hours must be positive"),
+    ],
+)
+def test_mistakes_in_an_engine_are_told(name, changes, says):
+    with pytest.raises(ConfigError, match=says):
+        engine_of(name, changes)
+
+
+def test_settings_of_an_engine_can_be_changed_for_a_command():
+    made = read_settings(SlurmSettings, "slurm", ["partition=gpu", "lines=[--exclusive]", "hours=2"])
+    assert (made.partition, made.lines, made.hours, made.workers) == ("gpu", ["--exclusive"], 2.0, 4)
+    assert slurm.Slurm(None, ["workers=9"]).settings.workers == 9
+
+
+# ---------------------------------------------------------------------------- the command line
+
+
+def test_a_pilot_has_the_command_without_its_engine():
+    given = [
+        "run",
+        "-m",
+        "seed=0,1",
+        "--on=slurm/lab",
+        "--workers",
+        "3",
+        "--engine=cpus=2",
+        "--detach",
+        "--plan",
+    ]
+    assert pilot_command(given) == ["run", "-m", "seed=0,1", "--on", "pilot"]
+
+
+def test_the_plan_on_slurm_prints_the_script_and_submits_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(slurm, "_command", lambda *_, **__: pytest.fail("nothing may be submitted"))
+    assert main.main(["table", "lem-9", "--smoke", "--on", "slurm", "--workers", "3", "--plan"]) == 0
+    out = capsys.readouterr().out
+    assert "#SBATCH --array=0-2" in out and "physml table lem-9 --smoke --on pilot &" in out
+    assert "by 3 pilot(s)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--workers", "3"], "--workers, --engine and --detach are for --on slurm or ray; got --on local"),
+        (["--on", "pilot", "--detach"], "got --on pilot"),
+        (["--on", "slurm", "--jobs", "2"], "--jobs is for this machine; use --workers"),
+        (["--on", "cloud"], "there is no engine cloud"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(arguments, says, capsys):
+    assert main.main(["table", "lem-9", "--plan", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_pilot_by_hand_makes_runs_and_draws_nothing(forked, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "shared"))
+    assert main.main(["pilot", "table", "lem-9", "--smoke", "--seeds", "0"]) == 0
+    assert len(forked) == 4
+    assert "written" not in capsys.readouterr().out
+    assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--no-run"]) == 0
+    assert "1/1" in capsys.readouterr().out

@@ -1,0 +1,116 @@
+"""`physml status`, `logs`, `failed`, `retry`: told by the folder alone."""
+
+import json
+import time
+
+import pytest
+import run_harness as h
+
+from physml.cli import main
+from physml.execution import attempts, overview, planning
+from physml.execution.overview import Seen, duration, seen, summary
+
+SLOW = {"step_s": 0.2}
+
+
+def of(spec):
+    (one,) = planning.plan([spec])
+    return seen(one)
+
+
+def test_each_state_of_a_run_is_told(forked):
+    done, missing = h.specs_of(h.odd("seed=0,1"))
+    h.make(done)
+    failed = h.spec_of(h.odd(trouble="memory"))
+    h.make(failed)
+    (running,) = h.specs_of(h.odd("seed=5", "runtime.checkpoint_every_s=0", **SLOW))
+    process = h.start(running)
+    h.until(lambda: of(running).step > 1)
+    now = of(running)
+    assert now.state == "running" and now.steps > now.step and 0 < now.hours_left < 1
+    assert f"(pid {process.pid})" in now.host and "left" in now.text and now.silent_s is None
+    process.kill()
+    process.wait()
+    assert of(running).state == "stopped" and of(running).step >= now.step
+    assert (of(done).state, of(missing).state) == ("done", "missing")
+    told = of(failed)
+    assert told.state == "failed" and "out of memory" in told.reason
+    for _ in range(attempts.LIMIT - 1):
+        h.make(failed)
+    assert of(failed).state == "given up" and "3 attempts in vain: out of memory" in of(failed).reason
+    planned = planning.plan([done, missing, failed, running])
+    text = summary("t", [seen(one) for one in planned], planned)
+    assert text.startswith("t: 4 runs: 1 done, 1 missing, 1 given up, 1 stopped; ")
+    assert "of work left" in text and "of unknown time" in text
+
+
+def test_a_run_without_news_is_called_silent():
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    news = {"done": 5, "total": 10, "host": "node7", "began": time.time() - 1000, "first": 0}
+    (spec.work_folder / "progress.json").write_text(json.dumps(news | {"at": time.time() - 700}))
+    one = seen(planning.Planned(spec, "running"))
+    assert one.text.startswith("node7, step 5 of 10, ") and one.text.endswith("no news for 12 min")
+    for damaged in ("[]", "{", json.dumps({"done": 5, "total": 10, "at": "x"})):
+        (spec.work_folder / "progress.json").write_text(damaged)
+        assert seen(planning.Planned(spec, "running")).hours_left is None
+
+
+def test_times_are_told_in_two_units():
+    assert [duration(hours) for hours in (0.0, 1.0, 1.99, 24.0, 49.5)] == [
+        "0 s",
+        "1 h 0 min",
+        "1 h 59 min",
+        "1 d 0 h",
+        "2 d 1 h",
+    ]
+    assert Seen(None, "blocked", reason="no data").text == "no data"
+
+
+@pytest.fixture
+def shared(monkeypatch, tmp_path):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "shared"))
+
+
+def test_status_of_a_table_before_and_after(forked, shared, capsys):
+    assert main.main(["status", "lem-9", "--smoke", "--seeds", "0"]) == 0
+    assert "lem-9: 4 runs: 4 missing; 0 s of work left, and 4 of unknown time" in capsys.readouterr().out
+    assert main.main(["table", "lem-9", "--smoke", "--seeds", "0"]) == 0
+    capsys.readouterr()
+    assert main.main(["status", "lem-9", "lem/fitzhugh_nagumo-lem", "--smoke", "--seeds", "0", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert "lem-9: 4 runs: 4 done" in out and "lem/fitzhugh_nagumo-lem: 1 runs: 1 done" in out
+    assert main.main(["status"]) == 0
+    assert "4 runs: 4 done" in capsys.readouterr().out
+    assert main.main(["logs", "lem-9", "--smoke", "--seeds", "0", "--lines", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("output.txt") == 4 and "finished" in out
+    assert main.main(["failed"]) == 0 and main.main(["retry"]) == 0
+    out = capsys.readouterr().out
+    assert "No run has failed." in out and "Nothing was given up" in out
+    assert main.main(["status", "lem-8"]) == 2
+    assert "table of settings" in capsys.readouterr().err
+
+
+def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
+    spec = h.spec_of(h.odd(trouble="memory"))
+    for _ in range(attempts.LIMIT):
+        process = h.start(spec)
+        process.wait()
+    assert main.main(["failed"]) == 1
+    out = capsys.readouterr().out
+    assert "given up" in out and "3 attempts in vain" in out and "output.txt" in out
+    assert main.main(["retry"]) == 0
+    assert "the next pilot starts it" in capsys.readouterr().out
+    assert of(spec).state == "failed" and overview.attempts.last(spec.work_folder) == {}
+
+
+def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):
+    looks = []
+    monkeypatch.setattr(main.status.time, "sleep", lambda _: (looks.append(1), h_make())[1])
+
+    def h_make():
+        assert main.main(["table", "lem-9", "--smoke", "--seeds", "0"]) == 0
+
+    assert main.main(["status", "lem-9", "--smoke", "--seeds", "0", "--watch"]) == 0
+    assert len(looks) == 1 and "lem-9: 4 runs: 4 done" in capsys.readouterr().out

@@ -1,0 +1,168 @@
+"""Pilots: each run once, held ones are waited for, those of the dead taken over, hopeless ones given up."""
+
+import threading
+import time
+
+import pytest
+import run_harness as h
+
+from physml.errors import Preempted
+from physml.execution import attempts, pilot, planning, resources, scheduler
+from physml.execution.pilot import Sharing, sharing
+from physml.execution.resources import MIB
+from physml.training import checkpoint
+
+SLOW = {"step_s": 0.07}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(pilot, "LOOK", 0.1)
+    monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
+
+
+def piloted(planned, wait=True, **options):
+    with sharing(Sharing(wait)):
+        return scheduler.carry_out(planned, jobs=1, **options)
+
+
+def states(specs):
+    return [one.state for one in planning.plan(specs)]
+
+
+def test_a_pilot_takes_over_what_a_dead_process_held(forked):
+    first, second = h.specs_of(h.odd("seed=0,1", "runtime.checkpoint_every_s=0", step_s=0.25))
+    planned = planning.plan([first, second])  # before anybody began
+    process = h.start(first)
+    h.until(lambda: h.steps_done(first) > 0)
+
+    def kill():
+        h.until(lambda: h.is_held(second))
+        process.kill()
+        process.wait()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcome = piloted(planned)
+    killer.join()
+    assert outcome.codes == {first.label: 0, second.label: 0} and outcome.exit_code == 0
+    assert states([first, second]) == ["done", "done"] and len(forked) == 2
+
+
+def test_a_pilot_that_does_not_wait_leaves_what_others_hold(forked):
+    first, second = h.specs_of(h.odd("seed=0,1", **SLOW))
+    planned = planning.plan([first, second])
+    process = h.start(first)
+    h.until(lambda: h.is_held(first))
+    outcome = piloted(planned, wait=False)
+    assert outcome.codes == {second.label: 0} and outcome.elsewhere == [first.label]
+    assert outcome.exit_code == 0
+    process.kill()
+    process.wait()
+
+
+def test_what_others_have_made_since_the_plan_is_not_made_again(forked):
+    specs = h.specs_of(h.odd("seed=0,1"))
+    planned = planning.plan(specs)
+    h.make(specs[0])
+    outcome = piloted(planned)
+    assert outcome.codes == {specs[1].label: 0} and outcome.elsewhere == [specs[0].label]
+    assert len(forked) == 1
+
+
+def test_a_race_for_a_run_is_no_failure(forked, monkeypatch):
+    """Another process takes the lock between our look and our worker's."""
+    (spec,) = h.specs_of(h.odd("seed=0", **SLOW))
+    planned = planning.plan([spec])
+    process = h.start(spec)
+    h.until(lambda: h.is_held(spec))
+    told = iter(["missing"])
+    plain = pilot.state_of
+    monkeypatch.setattr(pilot, "state_of", lambda one: next(told, None) or plain(one))
+    monkeypatch.setattr(scheduler, "is_held", lambda _: False)
+    outcome = piloted(planned)
+    process.wait()
+    assert outcome.codes == {} and outcome.elsewhere == [spec.label] and len(forked) == 1
+
+
+def test_a_run_that_always_fails_is_given_up_until_somebody_says_retry(forked, capsys):
+    spec = h.spec_of(h.odd(trouble="memory"))
+    for k in range(attempts.LIMIT):
+        assert not attempts.given_up(spec)
+        assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == k + 1
+    assert attempts.given_up(spec)
+    outcome = piloted(planning.plan([spec]))
+    assert outcome.exit_code == 1 and len(forked) == attempts.LIMIT
+    assert "given up after 3 attempts: " in capsys.readouterr().err
+    assert attempts.forget(spec.work_folder) and not attempts.forget(spec.work_folder)
+    assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == attempts.LIMIT + 1
+
+
+def test_a_run_that_comes_on_is_never_given_up(tmp_path):
+    """A newer checkpoint sets the count back, and so does a stop, and a result."""
+    (tmp_path / attempts.NAME).write_text('{"in_vain": 2}')
+    with pytest.raises(MemoryError), attempts.counted(tmp_path):
+        assert attempts.in_vain(tmp_path) == 3
+        raise MemoryError
+    assert attempts.in_vain(tmp_path) == 3
+    time.sleep(0.01)
+    (tmp_path / checkpoint.NAMES[0]).touch()
+    assert attempts.in_vain(tmp_path) == 0
+    with pytest.raises(Preempted), attempts.counted(tmp_path):
+        raise Preempted("stopped")
+    assert attempts.last(tmp_path) == {}
+    for damaged in ("[]", "{", '{"in_vain": "x"}'):
+        (tmp_path / attempts.NAME).write_text(damaged)
+        (tmp_path / checkpoint.NAMES[0]).unlink(missing_ok=True)
+        assert attempts.in_vain(tmp_path) == 0
+
+
+def test_a_result_ends_the_count(forked):
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    (spec.work_folder / attempts.NAME).write_text('{"in_vain": 2}')
+    assert piloted(planning.plan([spec])).exit_code == 0
+    assert attempts.last(spec.work_folder) == {}
+
+
+def test_near_the_end_of_its_job_a_pilot_starts_nothing(forked, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + pilot.BEFORE_END - 5))
+    spec = h.spec_of(h.odd())
+    outcome = piloted(planning.plan([spec]))
+    assert outcome.left == [spec.label] and outcome.exit_code == 75 and not forked
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + 3600 + pilot.BEFORE_END))
+    assert pilot.hours_left() == pytest.approx(1.0, abs=0.01)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "soon")
+    assert pilot.hours_left() is None
+
+
+def test_pilots_begin_at_different_places(monkeypatch, forked):
+    specs = h.specs_of(h.odd("seed=0,1,2"))
+    begun = []
+    plain = pilot.Pilot._start_one
+    monkeypatch.setattr(pilot.random, "randrange", lambda n: n - 1)
+    monkeypatch.setattr(
+        pilot.Pilot, "_start_one", lambda self, one, slot: (begun.append(one.spec), plain(self, one, slot))
+    )
+    piloted(planning.plan(specs))
+    assert begun == [specs[2], specs[0], specs[1]]
+
+
+def test_cores_and_memory_of_a_slurm_job_are_kept(monkeypatch):
+    """Also on a cluster that enforces neither."""
+    monkeypatch.setattr(resources, "_groups", lambda _: [])
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    every = resources.cores()
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    assert resources.cores() == 1
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "4096")
+    assert resources.cores() == every
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "many")
+    assert resources.cores() == every
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "300")
+    granted = resources.free_memory()
+    assert granted < 300 * MIB
+    monkeypatch.delenv("SLURM_MEM_PER_NODE")
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "300")
+    assert resources.free_memory() == pytest.approx(granted, abs=20 * MIB)
