@@ -18,6 +18,8 @@ JOBS ?=
 MAX_HOURS ?=
 DEVICE ?=
 VERIFY ?=
+# Where the runs are made: local, slurm, slurm/<site>; more in ARGS: ARGS='--workers 8'.
+ON ?=
 # Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml.bench, physml table and figure.
 ARGS ?=
 
@@ -30,21 +32,21 @@ FLAGS = $(strip $(if $(SEEDS),--seeds $(SEEDS)) $(if $(call is_off,$(RUN)),--no-
 	$(if $(call is_on,$(FORCE)),--force) $(if $(call is_on,$(SMOKE)),--smoke) \
 	$(if $(call is_on,$(PLAN)),--plan) $(if $(JOBS),--jobs $(JOBS)) \
 	$(if $(MAX_HOURS),--max-hours $(MAX_HOURS)) $(if $(DEVICE),--device $(DEVICE)) \
-	$(if $(VERIFY),--verify $(VERIFY)) $(ARGS))
+	$(if $(VERIFY),--verify $(VERIFY)) $(if $(ON),--on $(ON)) $(ARGS))
 
 # An editable install points at its folder: when the checkout was moved or copied, it is set up again.
 MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || echo moved)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo check test lint bench bench-graph gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
+.PHONY: help setup demo check test integration lint bench bench-graph gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "Tables:  make table-4    make table-2 PAPER=cornn    make table-cornn-6    make table-5.4 (thesis)"
 	@echo "Options: SEEDS=0,1,2 or SEEDS=n5  RUN=0 (render only)  FORCE=1 (train again)  PLAN=1 (what would be run)"
-	@echo "         SMOKE=1 (tiny sizes, kept apart)  JOBS=2  MAX_HOURS=1.5  DEVICE=cuda  VERIFY=content  PYTHON=python3.12"
+	@echo "         SMOKE=1 (tiny sizes, kept apart)  JOBS=2  MAX_HOURS=1.5  DEVICE=cuda  VERIFY=content  ON=slurm  PYTHON=python3.12"
 
 setup: $(READY) ## make .venv with the tested versions; nothing to do when up to date
 	@echo "$(VENV) is ready."
@@ -95,6 +97,11 @@ check: lint ## before each commit: style, types, layers, and the quick tests
 
 test: $(READY) ## run all tests, on all cores
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
+
+integration: $(READY) ## install a one-node Slurm (Debian, root) and run the tests with real servers
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v slurmctld >/dev/null; then \
+		scripts/cluster/one_node_slurm.sh install; fi
+	@$(PY) -m pytest --integration tests/integration $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter
 	$(PY) -m ruff check .

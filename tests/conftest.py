@@ -23,7 +23,13 @@ SAMPLE = 25  # `--quick` takes one in so many of each slow family
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--grid", action="store_true", help="every model on every task, not one of each")
+    parser.addoption("--integration", action="store_true", help="tests with real servers: make integration")
     parser.addoption("--quick", action="store_true", help=f"one in {SAMPLE} of the tests in slow families")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests with real servers are made by `make integration` alone."""
+    return True if collection_path == HERE / "integration" and not config.getoption("integration") else None
 
 
 def family(item: pytest.Item) -> str | None:

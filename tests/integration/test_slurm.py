@@ -1,0 +1,165 @@
+"""A real Slurm cluster of one node: pilots are killed, preempted, queued again; no run is lost or doubled.
+
+`make integration` installs and runs this; it takes minutes. It skips where Slurm is not installed, or without
+root.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = ROOT / "scripts" / "cluster" / "one_node_slurm.sh"
+pytestmark = pytest.mark.skipif(
+    shutil.which("slurmctld") is None or os.getuid() != 0,
+    reason="needs Slurm and root: scripts/cluster/one_node_slurm.sh install",
+)
+LONG = ["run", "-m", "experiment=lem/fitzhugh_nagumo-lstm", "trainer.epochs=300", "seed=0,1,2,3"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """SLURM_CONF of a cluster that is idle."""
+    folder = tmp_path_factory.mktemp("slurm")
+    environment = os.environ | {"PORT": "17817"}
+    told = subprocess.run(
+        [CLUSTER, "start", folder], env=environment, text=True, capture_output=True, check=True
+    )
+    yield told.stdout.strip().rpartition("=")[2]
+    subprocess.run([CLUSTER, "stop", folder], check=True)
+
+
+@pytest.fixture
+def environment(cluster, tmp_path):
+    made = os.environ | {"SLURM_CONF": cluster, "PHYSML_RESULTS": str(tmp_path / "shared")}
+    made.pop("PHYSML_RUNS", None)
+    return made | {"WANDB_MODE": "disabled"}
+
+
+def physml(environment, *arguments, **options):
+    command = [sys.executable, "-m", "physml", *arguments]
+    return subprocess.run(
+        command,
+        env=environment,
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=900,
+        check=False,
+        **options,
+    )
+
+
+def slurm(environment, *command):
+    return subprocess.run(command, env=environment, text=True, capture_output=True, check=True).stdout
+
+
+def records(environment):
+    """Name of the record -> its content without times and machine."""
+    made = {}
+    for path in sorted((Path(environment["PHYSML_RESULTS"]) / "runs").rglob("*-seed*.json")):
+        content = json.loads(path.read_text())
+        assert content["status"] == "finished", (path, content["reason"])
+        made[path.name] = content["metrics"], content["selected"]
+    return made
+
+
+def outputs(environment):
+    """How often each run says that it has finished."""
+    files = (Path(environment["PHYSML_RESULTS"]) / "work").rglob("output.txt")
+    return {str(file): file.read_text().splitlines().count("finished") for file in files}
+
+
+def pilots(environment):
+    """Process ids of the pilots of this cluster."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
+            variables = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if "pilot" in words and f"PHYSML_RESULTS={environment['PHYSML_RESULTS']}" in variables:
+            found.append(int(folder.name))
+    return found
+
+
+def until(condition, seconds=240.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The records of the same runs, made by one command on this machine."""
+    folder = tmp_path_factory.mktemp("local")
+    environment = os.environ | {"PHYSML_RESULTS": str(folder), "WANDB_MODE": "disabled"}
+    done = physml(environment, *LONG, "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    return records(environment)
+
+
+def test_a_table_by_two_pilots_is_the_table_of_one_machine(environment, tmp_path):
+    table = ["table", "lem-9", "--smoke", "--seeds", "0,1"]
+    done = physml(environment, *table, "--on", "slurm", "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert "Slurm job" in done.stdout and "2/2" in done.stdout
+    alone = environment | {"PHYSML_RESULTS": str(tmp_path / "alone")}
+    assert physml(alone, *table).returncode == 0
+    assert records(environment) == records(alone) and len(records(alone)) == 8
+    assert set(outputs(environment).values()) == {1}
+
+
+def test_killed_and_preempted_pilots_lose_nothing(environment, local):
+    """One pilot is killed at once, the job of the other is told to stop and comes back by itself."""
+    engine = ["--on", "slurm", "--workers", "2", "--engine", "memory_gib=2"]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "physml", *LONG, *engine],
+        env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        until(lambda: len(pilots(environment)) == 2)
+        until(lambda: "step" in physml(environment, "status").stdout)
+        told = physml(environment, "status")
+        assert "running" in told.stdout and "left" in told.stdout
+        victim, _ = pilots(environment)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len(pilots(environment)) == 1)
+        job = slurm(environment, "squeue", "-h", "-o", "%A", "--me").split()[0]
+        slurm(environment, "scancel", "--signal=USR1", "--batch", job)
+        until(lambda: not pilots(environment))
+        until(lambda: "PENDING" in slurm(environment, "squeue", "-h", "--array", "-o", "%T", "--me"))
+        for waiting in slurm(environment, "squeue", "-h", "--array", "-o", "%A", "--me").split():
+            slurm(environment, "scontrol", "update", f"JobId={waiting}", "StartTime=now")
+        out, _ = command.communicate(timeout=600)
+    finally:
+        command.kill()
+    assert command.returncode == 0, out
+    assert records(environment) == local
+    assert set(outputs(environment).values()) == {1}
+
+
+def test_a_drained_node_gets_its_work_again(environment, local):
+    detached = physml(environment, *LONG, "--on", "slurm", "--workers", "1", "--detach")
+    assert detached.returncode == 0 and "submitted" in detached.stderr
+    until(lambda: pilots(environment))
+    node = slurm(environment, "sinfo", "-h", "-o", "%n").strip()
+    slurm(environment, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test")
+    job = slurm(environment, "squeue", "-h", "-o", "%A", "--me").split()[0]
+    slurm(environment, "scontrol", "requeue", job)
+    until(lambda: not pilots(environment))
+    assert "stopped" in physml(environment, "status").stdout or not outputs(environment)
+    slurm(environment, "scontrol", "update", f"NodeName={node}", "State=RESUME")
+    for waiting in slurm(environment, "squeue", "-h", "--array", "-o", "%A", "--me").split():
+        slurm(environment, "scontrol", "update", f"JobId={waiting}", "StartTime=now")
+    until(lambda: not slurm(environment, "squeue", "-h", "--me").strip(), 600)
+    assert records(environment) == local
