@@ -42,6 +42,13 @@ class Row:
 
 def add(commands: Any) -> None:
     doctor = commands.add_parser("doctor", help="what is installed, what is missing, how to get it")
+    doctor.add_argument(
+        "--shared", type=Path, metavar="PATH", help="try locks, renames and clocks of a folder for pilots"
+    )
+    doctor.add_argument(
+        "--nodes", type=int, choices=(1, 2), default=1, help="2: the same command is started on another node"
+    )
+    doctor.add_argument("--wait", type=float, default=60.0, metavar="S", help="for the other node")
     doctor.set_defaults(command=_run)
 
 
@@ -69,11 +76,26 @@ def text(rows: list[Row]) -> str:
     return aligned([*lines, "", ending])
 
 
-def _run(_: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Exit code 1 if something needed is missing."""
+    if options.shared:
+        return _shared(options)
     rows = [row for topic in CHECKS for row in findings(topic)]
     print(text(rows))
     return int(any(row.state == "missing" for row in rows))
+
+
+def _shared(options: argparse.Namespace) -> int:
+    """Exit code 1 where pilots must not share the folder."""
+    from physml.execution.shared_folder import check
+
+    found = check(options.shared.absolute(), options.nodes, options.wait)
+    print(aligned([Line((f"{'  ' if one.ok else '! '}{one.name}", one.text)) for one in found]))
+    good = all(one.ok for one in found)
+    print(
+        "Pilots can share this folder." if good else "Pilots must not share this folder; see docs/cluster.md."
+    )
+    return int(not good)
 
 
 def _code() -> Iterator[Row]:

@@ -1,0 +1,50 @@
+"""Two processes meet in a folder and say whether pilots can share it."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from physml.cli import main
+from physml.errors import DataError
+from physml.execution import shared_folder
+
+
+def test_a_local_folder_can_be_shared(tmp_path, capsys):
+    assert main.main(["doctor", "--shared", str(tmp_path), "--wait", "60"]) == 0
+    out = capsys.readouterr().out
+    assert "seen by the other process" in out and "freed" in out and "0 of " in out
+    assert "Pilots can share this folder." in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_nodes_meet_by_the_same_command(tmp_path):
+    command = [sys.executable, "-m", "physml", "doctor", "--shared", str(tmp_path), "--nodes", "2"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert told[0] == told[1] and "Pilots can share" in told[0]
+
+
+def test_a_folder_whose_locks_are_local_is_refused(tmp_path, monkeypatch, capsys):
+    """The second process looks here, where no lock is ever seen; the first one is started by hand."""
+    other = threading.Thread(
+        target=lambda: shared_folder._Meeting(tmp_path / ".physml-shared", 60).findings()
+    )
+    (tmp_path / ".physml-shared").mkdir()
+    monkeypatch.setattr(shared_folder.files, "is_locked", lambda _: False)
+    other.start()
+    assert main.main(["doctor", "--shared", str(tmp_path), "--nodes", "2"]) == 1
+    other.join()
+    out = capsys.readouterr().out
+    assert "! lock" in out and "not seen by the other process" in out and "must not share" in out
+
+
+def test_nobody_comes_and_a_folder_that_cannot_be_written(tmp_path):
+    with pytest.raises(DataError, match="waited in vain for a second process"):
+        shared_folder.check(tmp_path, 2, 0.2)
+    assert not list((tmp_path / shared_folder.NAME).iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot be written"):
+        shared_folder.check(tmp_path / "file" / "x", 2, 0.2)
