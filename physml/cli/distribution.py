@@ -36,9 +36,12 @@ def distributed(options: argparse.Namespace, arguments: Sequence[str]) -> Iterat
     if on in ("local", "pilot"):
         if changes or getattr(options, "detach", False):
             raise ConfigError(f"--workers, --engine and --detach are for --on slurm or ray; got --on {on}.")
+        if on == "local":
+            yield
+            return
         from physml.execution.pilot import Sharing, sharing
 
-        with sharing(Sharing(wait=not options.no_wait)) if on == "pilot" else contextlib.nullcontext():
+        with sharing(Sharing(wait=not options.no_wait)):
             yield
         return
     if options.jobs:
