@@ -471,4 +471,4 @@ def test_an_experiment_file_may_have_any_name(tmp_path: Path, name: str) -> None
 
 def test_every_folder_of_conf_is_known() -> None:
     folders = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert folders == {*GROUPS, "table", "figure", "study", "dataset"} - {"experiment"}
+    assert folders == {*GROUPS, "table", "figure", "study", "dataset", "engine"} - {"experiment"}
