@@ -52,7 +52,7 @@ class Pilot(Scheduler):
         self.held: list[Planned] = []  # by others
         self.looked_at = time.monotonic()
         # Not all pilots look for work in the same place.
-        begin = random.randrange(len(self.todo))
+        begin = random.randrange(len(self.todo) or 1)
         self.todo = self.todo[begin:] + self.todo[:begin]
         if (left := hours_left()) is not None:
             end = time.monotonic() + left * 3600

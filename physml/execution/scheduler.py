@@ -5,9 +5,10 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from physml.errors import InputError
 from physml.execution.planning import Cost, Planned, _of_probe
@@ -51,6 +52,39 @@ class Outcome:
         return 2 if codes <= {0, 2} else 1
 
 
+class Source(Protocol):
+    """Runs that are found one by one, such as the trials of a search."""
+
+    @property
+    def first(self) -> RunSpec:
+        """A run like all of them, for memory and modules."""
+        ...
+
+    def next(self) -> RunSpec | None:
+        """A run to begin; None: there is none now."""
+        ...
+
+    def more(self) -> bool:
+        """Whether runs may still come."""
+        ...
+
+    def left(self) -> int:
+        """Runs that have not ended, of all workers."""
+        ...
+
+    def running(self) -> Iterable[RunSpec]:
+        """Runs that have begun, of all workers."""
+        ...
+
+    def to_stop(self, running: Iterable[RunSpec]) -> list[RunSpec]:
+        """Those of our runs that are to end early."""
+        ...
+
+    def ended(self, spec: RunSpec, code: int) -> tuple[int, str]:
+        """Take note of the end of a run; returns the exit code that counts, and a text to show."""
+        ...
+
+
 @dataclass
 class Batch:
     """Runs that are to do, and how; see `carry_out`."""
@@ -61,6 +95,7 @@ class Batch:
     max_hours: float | None = None
     tables: list[str] = field(default_factory=list)
     ended: Callable[[RunSpec], str] | None = None
+    source: Source | None = None  # of further runs
 
 
 _MAKER: ContextVar[Callable[[Batch], Outcome] | None] = ContextVar("maker", default=None)
@@ -116,9 +151,21 @@ def carry_out(
     todo = [p for p in planned if p.todo]
     if not todo:
         return Outcome()
+    return _made(Batch(todo, _machine(jobs), force, max_hours, tables or [], ended))
+
+
+def carry_out_from(source: Source, *, jobs: int | None, max_hours: float | None = None) -> Outcome:
+    """Make the runs of a source until it has no more; otherwise as `carry_out`."""
+    return _made(Batch([], _machine(jobs), max_hours=max_hours, source=source))
+
+
+def _machine(jobs: int | None) -> Machine:
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    batch = Batch(todo, Machine(jobs), force, max_hours, tables or [], ended)
+    return Machine(jobs)
+
+
+def _made(batch: Batch) -> Outcome:
     make = _MAKER.get()
     return Scheduler(batch).work() if make is None else make(batch)
 
@@ -128,17 +175,16 @@ class Scheduler:
 
     def __init__(self, batch: Batch) -> None:
         self.todo, self.machine, self.force = list(batch.todo), batch.machine, batch.force
-        self.tables, self.ended = batch.tables, batch.ended
+        self.tables, self.ended, self.source = batch.tables, batch.ended, batch.source
         self.needs: dict[str, Resources] = {}
         self.deadline = time.monotonic() + batch.max_hours * 3600 if batch.max_hours else None
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
-        self.server = (
-            ForkServer([one.spec for one in self.todo]) if len(self.todo) > 1 and can_fork() else None
-        )
+        alike = [one.spec for one in self.todo] if self.source is None else [self.source.first] * 2
+        self.server = ForkServer(alike) if len(alike) > 1 and can_fork() else None
         self.outcome = Outcome()
         self.interrupted = False  # by a signal
         self.stopping = False
-        self.view = many(len(self.todo))
+        self.view = many(len(self.todo) if self.source is None else self.source.left())
 
     def work(self) -> Outcome:
         with handled(SIGNALS, self._interrupt):
@@ -146,6 +192,7 @@ class Scheduler:
                 self._measure()
                 while self._more():
                     self._stop_if_due()
+                    self._feed()
                     self._start()
                     self._collect()
                     running = {label: progress(spec) for label, (_, spec, _) in self.running.items()}
@@ -159,7 +206,21 @@ class Scheduler:
         return self.outcome
 
     def _more(self) -> bool:
-        return bool(self.todo or self.running)
+        to_come = self.source is not None and not self.stopping and self.source.more()
+        return bool(self.todo or self.running) or to_come
+
+    def _feed(self) -> None:
+        """Take a run from the source when there is room for one; end those that it wants ended."""
+        if self.source is None or self.stopping or self.interrupted:
+            return
+        for one in self.source.to_stop([spec for _, spec, _ in self.running.values()]):
+            self.running[one.label][0].send_signal(signal.SIGTERM)
+        taken = [slot for _, _, slot in self.running.values()]
+        if self.todo or not self.machine.slot(self.needs[self.source.first.label], taken):
+            return
+        if spec := self.source.next():
+            self.needs[spec.label] = self.needs[self.source.first.label]
+            self.todo.append(Planned(spec, "missing"))
 
     def _interrupt(self, _number: int, _frame: object) -> None:
         self.interrupted = True
@@ -208,10 +269,11 @@ class Scheduler:
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
-        wanted = self.machine.needs_estimate and len(self.todo) > 1
+        todo = self.todo if self.source is None else [Planned(self.source.first, "missing")]
+        wanted = self.machine.needs_estimate and (len(todo) > 1 or self.source is not None)
         sizes: dict[str, Resources] = {}
         unknown = []
-        for one in self.todo:
+        for one in todo:
             found = estimate(one.spec, one.cost) if wanted else Resources(1, 0)
             if found is None:
                 unknown.append(one.spec)
@@ -239,9 +301,14 @@ class Scheduler:
             del self.running[label]
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
-            if self._ended(spec, code):
+            why = _why(spec, code)
+            if self.source is not None:
+                counts, more = self.source.ended(spec, code)
+                self._ended(spec, counts)
+                self.view.note(f"{label}: {'' if code in (75, -15) and not counts else f'{why}; '}{more}")
+            elif self._ended(spec, code):
                 more = f"; {self.ended(spec)}" if self.ended else ""
-                self.view.note(f"{label}: {_why(spec, code)}{more}")
+                self.view.note(f"{label}: {why}{more}")
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """Take note of an exit code; whether it is to be shown."""

@@ -32,7 +32,7 @@ class Tried:
 
 def random_points(space: Space, number: int, seed: int) -> list[Point]:
     """All at once, from the seed alone: a search that was stopped goes on with the same ones."""
-    optuna = _optuna()
+    optuna = optuna_module()
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
     return _asked(study, space, number)
 
@@ -48,7 +48,7 @@ def guided_points(
         earlier: Points with their values; None, which is worse than every number, for a run that diverged.
         better: lower or higher.
     """
-    optuna = _optuna()
+    optuna = optuna_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
@@ -64,16 +64,19 @@ def keep(name: str, better: str, trials: Iterable[Tried]) -> Path:
     path = work_root() / "search" / f"{name}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    study = _optuna().create_study(storage=f"sqlite:///{path}", study_name=name, direction=_direction(better))
+    study = optuna_module().create_study(
+        storage=f"sqlite:///{path}", study_name=name, direction=_direction(better)
+    )
     for one in trials:
         study.add_trial(_trial(one))
     return path
 
 
-def _optuna() -> Any:
+def optuna_module() -> Any:
+    """Optuna without its messages on standard error."""
     with needed_by("a search"):
         import optuna
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
@@ -82,12 +85,12 @@ def _direction(better: str) -> str:
 
 
 def _asked(study: Any, space: Space, number: int) -> list[Point]:
-    """Values with three significant digits: what a study can state."""
-    trials = [study.ask(_distributions(space)) for _ in range(number)]
-    return [
-        {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in trial.params.items()}
-        for trial in trials
-    ]
+    return [rounded(study.ask(distributions(space)).params) for _ in range(number)]
+
+
+def rounded(point: Point) -> Point:
+    """With three significant digits: what a study can state."""
+    return {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in point.items()}
 
 
 def _trial(one: Tried) -> Any:
@@ -98,12 +101,13 @@ def _trial(one: Tried) -> Any:
         state={"finished": states.COMPLETE, "pruned": states.PRUNED, "diverged": states.FAIL}[one.status],
         value=one.value,
         params=one.point,
-        distributions=_distributions(one.space),
+        distributions=distributions(one.space),
         intermediate_values={i: mean for i, mean in enumerate(one.means) if mean is not None},
     )
 
 
-def _distributions(space: Space) -> dict[str, Any]:
+def distributions(space: Space) -> dict[str, Any]:
+    """Of Optuna, for each key of a space."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     spans = {key: range_of(space, key) for key in space}
