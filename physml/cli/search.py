@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, count, each
 from physml.config.studies import PRUNERS, SAMPLERS
+from physml.paths import display_path
 
 if TYPE_CHECKING:
+    from physml.execution.search import SearchSpec
     from physml.execution.shared_search import SharedSearch
 
 
@@ -16,6 +18,11 @@ def add(commands: Any) -> None:
         "ids", nargs="+", metavar="ID", help="experiments that name a search, e.g. lem/fitzhugh_nagumo-cornn"
     )
     search.add_argument("--plan", action="store_true", help="show stages, trials and hours, and stop")
+    search.add_argument(
+        "--picture",
+        action="store_true",
+        help="draw its trials so far, print what each setting matters, and stop",
+    )
     search.add_argument(
         "--sampler-seed",
         type=int,
@@ -48,7 +55,13 @@ def _run(options: argparse.Namespace) -> int:
 
     code = each(options.ids, lambda name: _one(name, options))
     # A later search may have granted extra trials to an earlier one; each is granted them twice at most.
-    whole = (options.plan, options.per_split, options.sampler_seed is not None, _chosen(options))
+    whole = (
+        options.plan,
+        options.picture,
+        options.per_split,
+        options.sampler_seed is not None,
+        _chosen(options),
+    )
     while code == 0 and not any(whole):
         again = [name for name in options.ids if behind(name)]
         if not again:
@@ -77,6 +90,8 @@ def _one(name: str, options: argparse.Namespace) -> int:
         raise ConfigError("--per-split stands alone: it has no plan, and no other sampler or seed.")
     if options.storage and not shared:
         raise ConfigError("--storage is for a search with --sampler or --pruner.")
+    if options.picture:
+        return _picture(name, spec)
     budget = {"jobs": options.jobs, "max_hours": options.max_hours}
     if shared:
         made = shared_search.SharedSearch(spec, options.storage, verify)
@@ -91,6 +106,17 @@ def _one(name: str, options: argparse.Namespace) -> int:
     if staged:
         return staged_search.carry_out(name, **budget, sampler_seed=seed)
     return search.search(name, **budget)
+
+
+def _picture(name: str, spec: "SearchSpec") -> int:
+    from physml.execution.search_overview import picture, state_text
+
+    path, parts = picture(name, spec)
+    print(f"{spec.id}: {state_text(spec.id)}")
+    for key, part in sorted(parts.items(), key=lambda one: -one[1]):
+        print(f"  {key}: {part:.0%} of the variance")
+    print(f"written: {display_path(path)}")
+    return 0
 
 
 def _plan_shared(made: "SharedSearch") -> int:

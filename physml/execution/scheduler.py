@@ -53,7 +53,7 @@ class Outcome:
 
 
 class Source(Protocol):
-    """Runs that are found one by one, such as the trials of a search."""
+    """Runs that are found one by one, by several workers, such as the trials of a search."""
 
     @property
     def first(self) -> RunSpec:
@@ -95,7 +95,7 @@ class Batch:
     max_hours: float | None = None
     tables: list[str] = field(default_factory=list)
     ended: Callable[[RunSpec], str] | None = None
-    source: Source | None = None  # of further runs
+    source: Source | None = None  # of runs beside todo
 
 
 _MAKER: ContextVar[Callable[[Batch], Outcome] | None] = ContextVar("maker", default=None)
@@ -151,23 +151,21 @@ def carry_out(
     todo = [p for p in planned if p.todo]
     if not todo:
         return Outcome()
-    return _made(Batch(todo, _machine(jobs), force, max_hours, tables or [], ended))
+    batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended)
+    make = maker()
+    return Scheduler(batch).work() if make is None else make(batch)
 
 
-def carry_out_from(source: Source, *, jobs: int | None, max_hours: float | None = None) -> Outcome:
-    """Make the runs of a source until it has no more; otherwise as `carry_out`."""
-    return _made(Batch([], _machine(jobs), max_hours=max_hours, source=source))
-
-
-def _machine(jobs: int | None) -> Machine:
+def machine(jobs: int | None) -> Machine:
+    """This machine, for so many runs side by side; None: as many as fit."""
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
     return Machine(jobs)
 
 
-def _made(batch: Batch) -> Outcome:
-    make = _MAKER.get()
-    return Scheduler(batch).work() if make is None else make(batch)
+def maker() -> Callable[[Batch], Outcome] | None:
+    """What `made_by` has set."""
+    return _MAKER.get()
 
 
 class Scheduler:
@@ -175,16 +173,17 @@ class Scheduler:
 
     def __init__(self, batch: Batch) -> None:
         self.todo, self.machine, self.force = list(batch.todo), batch.machine, batch.force
-        self.tables, self.ended, self.source = batch.tables, batch.ended, batch.source
+        self.tables, self.ended = batch.tables, batch.ended
         self.needs: dict[str, Resources] = {}
         self.deadline = time.monotonic() + batch.max_hours * 3600 if batch.max_hours else None
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
-        alike = [one.spec for one in self.todo] if self.source is None else [self.source.first] * 2
-        self.server = ForkServer(alike) if len(alike) > 1 and can_fork() else None
+        self.server = (
+            ForkServer([one.spec for one in self.todo]) if len(self.todo) > 1 and can_fork() else None
+        )
         self.outcome = Outcome()
         self.interrupted = False  # by a signal
         self.stopping = False
-        self.view = many(len(self.todo) if self.source is None else self.source.left())
+        self.view = many(len(self.todo))
 
     def work(self) -> Outcome:
         with handled(SIGNALS, self._interrupt):
@@ -192,7 +191,6 @@ class Scheduler:
                 self._measure()
                 while self._more():
                     self._stop_if_due()
-                    self._feed()
                     self._start()
                     self._collect()
                     running = {label: progress(spec) for label, (_, spec, _) in self.running.items()}
@@ -206,21 +204,7 @@ class Scheduler:
         return self.outcome
 
     def _more(self) -> bool:
-        to_come = self.source is not None and not self.stopping and self.source.more()
-        return bool(self.todo or self.running) or to_come
-
-    def _feed(self) -> None:
-        """Take a run from the source when there is room for one; end those that it wants ended."""
-        if self.source is None or self.stopping or self.interrupted:
-            return
-        for one in self.source.to_stop([spec for _, spec, _ in self.running.values()]):
-            self.running[one.label][0].send_signal(signal.SIGTERM)
-        taken = [slot for _, _, slot in self.running.values()]
-        if self.todo or not self.machine.slot(self.needs[self.source.first.label], taken):
-            return
-        if spec := self.source.next():
-            self.needs[spec.label] = self.needs[self.source.first.label]
-            self.todo.append(Planned(spec, "missing"))
+        return bool(self.todo or self.running)
 
     def _interrupt(self, _number: int, _frame: object) -> None:
         self.interrupted = True
@@ -269,11 +253,10 @@ class Scheduler:
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
-        todo = self.todo if self.source is None else [Planned(self.source.first, "missing")]
-        wanted = self.machine.needs_estimate and (len(todo) > 1 or self.source is not None)
+        wanted = self.machine.needs_estimate and len(self.todo) > 1
         sizes: dict[str, Resources] = {}
         unknown = []
-        for one in todo:
+        for one in self.todo:
             found = estimate(one.spec, one.cost) if wanted else Resources(1, 0)
             if found is None:
                 unknown.append(one.spec)
@@ -301,14 +284,12 @@ class Scheduler:
             del self.running[label]
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
-            why = _why(spec, code)
-            if self.source is not None:
-                counts, more = self.source.ended(spec, code)
-                self._ended(spec, counts)
-                self.view.note(f"{label}: {'' if code in (75, -15) and not counts else f'{why}; '}{more}")
-            elif self._ended(spec, code):
-                more = f"; {self.ended(spec)}" if self.ended else ""
-                self.view.note(f"{label}: {why}{more}")
+            self._note_end(spec, code)
+
+    def _note_end(self, spec: RunSpec, code: int) -> None:
+        if self._ended(spec, code):
+            more = f"; {self.ended(spec)}" if self.ended else ""
+            self.view.note(f"{spec.label}: {why(spec, code)}{more}")
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """Take note of an exit code; whether it is to be shown."""
@@ -316,7 +297,8 @@ class Scheduler:
         return True
 
 
-def _why(spec: RunSpec, code: int) -> str:
+def why(spec: RunSpec, code: int) -> str:
+    """An exit code of a run, in words."""
     if code == 0:
         return "finished"
     if code == 75:

@@ -1,5 +1,6 @@
 """The points of a search, drawn by Optuna, and its trials kept as an Optuna study."""
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -70,6 +71,24 @@ def keep(name: str, better: str, trials: Iterable[Tried]) -> Path:
     for one in trials:
         study.add_trial(_trial(one))
     return path
+
+
+def importances(space: Space, tried: Sequence[tuple[Point, float]], better: str) -> dict[str, float]:
+    """The part of the values' variance that each key explains, by fANOVA; empty for too few trials.
+
+    Values that are all positive count by their logarithm.
+    """
+    optuna = optuna_module()
+    values = [value for _, value in tried]
+    if len(set(values)) < max(4, len(space)):
+        return {}
+    if min(values) > 0:
+        values = [math.log(value) for value in values]
+    study = optuna.create_study(direction=_direction(better))
+    for (point, _), value in zip(tried, values, strict=True):
+        study.add_trial(_trial(Tried(point, space, "finished", value)))
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
 
 
 def optuna_module() -> Any:

@@ -13,13 +13,14 @@ from typing import Any
 
 from physml import files
 from physml.errors import ConfigError, PhysmlError, RunFailed
-from physml.execution import attempts, run_state, scheduler, search
+from physml.execution import attempts, pilot, run_state, search
 from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
 from physml.execution.search import SearchSpec
-from physml.execution.search_results import results_path
-from physml.execution.trial_store import END, OWNER, Budget, TrialStore, point_of
+from physml.execution.search_points import rounded
+from physml.execution.search_results import results_path, unfinished_path
+from physml.execution.trial_store import END, OWNER, Budget, TrialStore
 from physml.paths import display_path
 from physml.training import checkpoint
 
@@ -61,7 +62,7 @@ def carry_out(
     print(f"{spec.id}: {made.left()} of {spec.trials} trials to do, best valid/{spec.metric} counts")
     print(f"trials: {made.store.place}, study {made.store.name}", flush=True)
     with made.store.working():
-        scheduler.carry_out_from(made, jobs=jobs, max_hours=max_hours)
+        pilot.carry_out_from(made, jobs=jobs, max_hours=max_hours)
     if left := made.left():
         print(f"{spec.id}: {left} of {spec.trials} trials have not ended. The same command goes on.")
         return 75
@@ -95,7 +96,7 @@ class SharedSearch:
         return replace(one, place=replace(one.place, folder=folder))
 
     def run_of(self, trial: Any) -> RunSpec:
-        return self._run(trial.number, point_of(trial, self.spec.space))
+        return self._run(trial.number, rounded(trial.params))
 
     def _due(self, what: str) -> bool:
         if time.monotonic() - self.looked_at[what] < LOOK:
@@ -135,7 +136,7 @@ class SharedSearch:
     def running(self) -> Iterator[RunSpec]:
         """The runs of all workers."""
         for trial in self.store.all():
-            if not trial.state.is_finished():
+            if not trial.state.is_finished() and {*trial.params} == {*self.spec.space}:
                 yield self.run_of(trial)
 
     def to_stop(self, running: Iterable[RunSpec]) -> list[RunSpec]:
@@ -198,9 +199,14 @@ class SharedSearch:
 
     # ------------------------------------------------------------------ results
 
+    def _content(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"search": search.described(self.spec), "best": self._best(rows), "trials": rows}
+
     def best_text(self) -> str:
-        """The best trial so far."""
-        best = self._best(self.rows())
+        """The best trial so far. Writes what there is, for a look at the search while it goes on."""
+        rows = self.rows()
+        best = self._best(rows)
+        files.write_json(unfinished_path(self.spec.id), self._content(rows))
         if best is None:
             return "no value so far"
         return f"best so far: trial {best['trial']}, valid/{self.spec.metric} {best['value']:.4g}"
@@ -218,7 +224,7 @@ class SharedSearch:
         status = trial.user_attrs.get(END, "running")
         return {
             "trial": trial.number,
-            "point": point_of(trial, self.spec.space),
+            "point": rounded(trial.params),
             "value": trial.value if status == "finished" else None,
             "status": status,
             "epochs": max(trial.intermediate_values, default=None),
@@ -230,7 +236,8 @@ class SharedSearch:
         rows, spec = self.rows(), self.spec
         best = self._best(rows)
         path = results_path(spec.id)
-        files.write_json(path, {"search": search.described(spec), "best": best, "trials": rows})
+        files.write_json(path, self._content(rows))
+        unfinished_path(spec.id).unlink(missing_ok=True)
         if best is None:
             raise RunFailed(f"no trial of {spec.id} gave a number; see {display_path(path)}.")
         ends = Counter(row["status"] for row in rows)

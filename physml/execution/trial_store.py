@@ -16,11 +16,13 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from physml.errors import Busy, ConfigError, DataError, needed_by
-from physml.execution.search_points import Point, Space, distributions, optuna_module, rounded
+from physml.errors import Busy, ConfigError, DataError, MissingExtra, needed_by
+from physml.execution.search_points import Space, optuna_module
+from physml.execution.search_space import Range, range_of
 from physml.lock import held, is_held
 from physml.paths import display_path, results_root, work_root
 
@@ -99,8 +101,14 @@ class TrialStore:
                 raise ConfigError(
                     f"--storage takes a URL such as postgresql+psycopg://user@host/base; got {storage!r}."
                 ) from error
-            with _reached(shown):
-                return shown, storages.RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
+            try:
+                with _reached(shown):
+                    return shown, storages.RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
+            except ImportError as error:
+                raise MissingExtra(
+                    f"{shown} needs a driver that is not installed. "
+                    "That of PostgreSQL: pip install 'physml[postgresql]'"
+                ) from error
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -133,14 +141,30 @@ class TrialStore:
         with self._alone(), _reached(self.place):
             trials = list(self.study.get_trials(deepcopy=False))
             for one in trials:
-                if not one.state.is_finished() and not self._has_owner(one) and not settle(one):
-                    return self._own(self._optuna.trial.Trial(self.study, one._trial_id))
+                if one.state.is_finished() or self._has_owner(one):
+                    continue
+                if {*one.params} < {
+                    *self.budget.space
+                }:  # its worker was killed before it had drawn the point
+                    return self._drawn(one.number, partial(self._trial, one))
+                if not settle(one):
+                    return self._own(self._trial(one))
             if len(trials) >= self.budget.trials:
                 return None
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-                self.study.sampler = _sampler(self._optuna, self.budget, len(trials))
-                return self._own(self.study.ask(distributions(self.budget.space)))
+            return self._drawn(len(trials), self.study.ask)
+
+    def _drawn(self, number: int, begun: Callable[[], Any]) -> Any:
+        """A trial of ours with a point."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            self.study.sampler = _sampler(self._optuna, self.budget, number)
+            trial = self._own(begun())
+            for key in self.budget.space:
+                _suggest(trial, key, range_of(self.budget.space, key), self.budget.space[key])
+        return trial
+
+    def _trial(self, frozen: Any) -> Any:
+        return self._optuna.trial.Trial(self.study, frozen._trial_id)
 
     def _has_owner(self, trial: Any) -> bool:
         name = trial.user_attrs.get(OWNER, "")
@@ -153,7 +177,7 @@ class TrialStore:
     def give_back(self, trial: Any) -> None:
         """Let another worker go on with a trial."""
         with _reached(self.place):
-            self._optuna.trial.Trial(self.study, trial._trial_id).set_user_attr(OWNER, "")
+            self._trial(trial).set_user_attr(OWNER, "")
 
     def tell(self, trial: Any, value: float | None, status: str) -> None:
         """The end of a trial: finished, with a value; diverged, refused, pruned or failed, without."""
@@ -163,7 +187,7 @@ class TrialStore:
         with _reached(self.place), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if not self.study.get_trials(deepcopy=False)[trial.number].state.is_finished():
-                self._optuna.trial.Trial(self.study, trial._trial_id).set_user_attr(END, status)
+                self._trial(trial).set_user_attr(END, status)
                 self.study.tell(trial.number, value, state)
 
     def report(self, trial: Any, epoch: int, value: float) -> bool:
@@ -172,11 +196,6 @@ class TrialStore:
             warnings.simplefilter("ignore")
             trial.report(value, epoch)
             return self.budget.pruner != "none" and bool(trial.should_prune())
-
-
-def point_of(trial: Any, space: Space) -> Point:
-    """The values of a trial, with three significant digits."""
-    return rounded({key: trial.params[key] for key in space})
 
 
 def _sampler(optuna: Any, budget: Budget, number: int) -> Any:
@@ -202,14 +221,22 @@ def _pruner(optuna: Any, budget: Budget) -> Any:
     return pruners.NopPruner()
 
 
+def _suggest(trial: Any, key: str, span: Range | None, offered: Any) -> None:
+    if span is None:
+        trial.suggest_categorical(key, offered)
+    else:
+        trial.suggest_float(key, span.low, span.high, log=span.log)
+
+
 @contextlib.contextmanager
 def _reached(place: str) -> Iterator[None]:
     """DataError, with the place, where a store does not answer."""
     with needed_by("a search"):
         import optuna
+        import sqlalchemy
     try:
         yield
-    except optuna.exceptions.StorageInternalError as error:
+    except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.DBAPIError) as error:
         said = str(error.__cause__ or error).strip().partition("\n")[0]
         raise DataError(
             f"{place} does not answer: {said}. Once it does, the same command goes on."
