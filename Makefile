@@ -98,9 +98,11 @@ check: lint ## before each commit: style, types, layers, and the quick tests
 test: $(READY) ## run all tests, on all cores
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
-integration: $(READY) ## install a one-node Slurm (Debian, root) and run the tests with real servers
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v slurmctld >/dev/null; then \
-		scripts/cluster/one_node_slurm.sh install; fi
+integration: $(READY) ## install Slurm, PostgreSQL (Debian, root) and run the tests with real servers
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		command -v slurmctld >/dev/null || scripts/cluster/one_node_slurm.sh install; \
+		[ -d /usr/lib/postgresql ] || scripts/cluster/local_postgresql.sh install; fi
+	@$(PY) -m pip install --quiet -c constraints.txt -e '.[postgresql]'
 	@$(PY) -m pytest --integration tests/integration $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter

@@ -135,6 +135,7 @@ def _plan_shared(made: "SharedSearch") -> int:
 def _plan(name: str, staged: bool, verify: str, seed: int | None) -> int:
     from physml.cli.console import Line, aligned, show_plan
     from physml.execution import planning, search, search_plan
+    from physml.execution.engines import session
 
     if not staged:
         spec = search.load_search(name)
@@ -148,4 +149,7 @@ def _plan(name: str, staged: bool, verify: str, seed: int | None) -> int:
         hours = "" if stage.hours is None else f"{stage.hours:.2f}"
         rows.append(Line((number, str(stage.runs), str(stage.done), hours, stage.text)))
     print(aligned(rows))
+    if elsewhere := session.current():
+        todo = next((stage.todo for stage in planned if stage.todo), [])
+        print(f"\n{elsewhere.describe(todo)}")
     return 0

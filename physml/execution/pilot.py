@@ -148,7 +148,7 @@ class Feeder(Pilot):
             self.needed = estimate(first.spec, planning.plan([first.spec])[0].cost) or self._tried(first.spec)
 
     def _more(self) -> bool:
-        return super()._more() or (not self.stopping and self.source.more())
+        return super()._more() or (not self.stopping and self.source.more(self.how.wait))
 
     def _start(self) -> None:
         if not (self.stopping or self.interrupted):
@@ -169,6 +169,12 @@ class Feeder(Pilot):
         if not admitted and one not in self.held:
             self.source.ended(one.spec, self.outcome.codes.get(one.spec.label, 0))
         return admitted
+
+    def _start_one(self, one: Planned, slot: Slot) -> None:
+        super()._start_one(one, slot)
+        label = one.spec.label
+        if label not in self.running and one not in self.held and self.outcome.codes.get(label) == 1:
+            self.stopping = True  # no process can be started here; another worker may do better
 
     def _note_end(self, spec: RunSpec, code: int) -> None:
         counts, text = self.source.ended(spec, code)

@@ -64,8 +64,8 @@ class Source(Protocol):
         """A run to begin; None: there is none now."""
         ...
 
-    def more(self) -> bool:
-        """Whether runs may still come."""
+    def more(self, wait: bool) -> bool:
+        """Whether runs may still come; without `wait`, only as long as others have not taken them all."""
         ...
 
     def left(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from physml.execution import planning, search
+from physml.execution.planning import Cost, Planned
 from physml.execution.run_spec import RunSpec
 from physml.execution.search_report import stage_text
 from physml.execution.staged_search import Lacking, StagedSearch
@@ -14,12 +15,26 @@ from physml.records.schema import Record
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage takes. hours_each: of one run; None: unknown."""
+    """What a stage takes.
+
+    Args:
+        text: Its trials and changes.
+        runs: How many it has.
+        done: Of them.
+        hours_each: Of one run; None: unknown.
+        like: One of its runs.
+    """
 
     text: str
     runs: int
     done: int
     hours_each: float | None
+    like: RunSpec
+
+    @property
+    def todo(self) -> list[Planned]:
+        """As many runs as are to do, for the packing of pilots; their points are not known yet."""
+        return [Planned(self.like, "missing", Cost(hours=self.hours_each))] * (self.runs - self.done)
 
     @property
     def hours(self) -> float | None:
@@ -47,16 +62,17 @@ def plan(name: str, *, verify: str = "bytes", sampler_seed: int | None = None) -
         each = len(made.seeds(stage)) * len(stage.splits)
         records = [made.record(one) for trial in reached for one in made.specs(i, trial)]
         done = [one for one in records if one]
-        hours = _hours_each(made.specs(i, 0)[0], done)
+        like = made.specs(i, 0)[0]
+        hours = _hours_each(like, done)
         about = {"trials": trials, "set": stage.set, "seeds": made.seeds(stage), "splits": stage.splits}
-        planned.append(StagePlan(stage_text(about), trials * each, len(done), hours))
+        planned.append(StagePlan(stage_text(about), trials * each, len(done), hours, like))
         if made.spec.widen:
             runs = left * min(made.spec.widen.trials, most) * each
             extra, extra_hours = extra + runs, extra_hours + runs * (hours or 0.0)
         most = stage.keep or most
     if extra:
         text = f"up to {left} times {made.spec.widen.trials} extra trials" if made.spec.widen else ""
-        planned.append(StagePlan(text, extra, 0, extra_hours / extra))
+        planned.append(StagePlan(text, extra, 0, extra_hours / extra, made.specs(0, 0)[0]))
     return planned
 
 

@@ -79,7 +79,7 @@ class SharedSearch:
         self.pruned: set[str] = set()
         self.told: dict[str, int] = {}  # the last epoch that was reported
         self.looked_at = {"store": 0.0, "values": 0.0}
-        self.finished = False
+        self.finished = self.idle = False
         epochs = search.trial_spec(spec, 0, {}, verify).config["trainer"]["epochs"]
         budget = Budget(spec.space, spec.better, spec.sampler, spec.pruner, spec.trials, spec.seed, epochs)
         about = {key: value for key, value in search.described(spec).items() if key != "trials"}
@@ -111,6 +111,7 @@ class SharedSearch:
         if self.finished or not self._due("store"):
             return None
         trial = self.store.take(self._settle)
+        self.idle = trial is None
         if trial is None:
             self.finished = self.store.open() == 0
             return None
@@ -126,9 +127,9 @@ class SharedSearch:
         self.mine[spec.label] = trial
         return spec
 
-    def more(self) -> bool:
-        """Whether trials may still come."""
-        return not self.finished
+    def more(self, wait: bool) -> bool:
+        """Whether trials may still come; without `wait`, only as long as others have not taken them all."""
+        return not self.finished and (wait or not self.idle)
 
     def left(self) -> int:
         return self.store.open()

@@ -199,8 +199,6 @@ def test_a_database(tmp_path):
     assert made.place == f"sqlite:///{tmp_path}/x.db"
 
 
-
-
 def test_a_driver_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"u:\*\*\*@host/x needs a driver .*physml\[postgresql\]"):
