@@ -34,7 +34,7 @@ _TINY = (
 # Settings of the person, or of a `make` around this one, that would change what the commands do.
 _FOREIGN = (
     *("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "SEEDS", "RUN", "FORCE", "SMOKE", "PLAN", "JOBS"),
-    *("MAX_HOURS", "DEVICE", "VERIFY", "ARGS", "PAPER", "PHYSML_DATA"),
+    *("MAX_HOURS", "DEVICE", "VERIFY", "ARGS", "PAPER", "PHYSML_DATA", "PHYSML_CONF"),
 )
 
 

@@ -502,9 +502,10 @@ def test_an_unknown_table_gets_near_names(name: str, hint: str) -> None:
 
 
 def test_ids_are_sorted_by_number(tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
     for name in ("lem-10", "lem-4", "cornn-2"):
-        (tmp_path / f"{name}.yaml").touch()
-    assert tables.table_ids(tmp_path) == ["cornn-2", "lem-4", "lem-10"]
+        (tmp_path / "table" / f"{name}.yaml").touch()
+    assert tables.table_ids(conf=tmp_path) == ["cornn-2", "lem-4", "lem-10"]
 
 
 def test_seeds_and_rows_from_the_command_line() -> None:
