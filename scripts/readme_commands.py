@@ -126,6 +126,7 @@ def run(document: Path) -> int:
         outside = scratch / "outside"
         outside.mkdir()
         for name, content in files(text).items():
+            (outside / name).parent.mkdir(parents=True, exist_ok=True)
             (outside / name).write_text(content, encoding="utf-8")
         for command in commands(text):
             where = f"{document.relative_to(ROOT)}:{command.line}"

@@ -99,6 +99,7 @@ def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str], list[
         elif bare != key:
             raise ConfigError(f"{text}: a config of a group is chosen by {bare}=NAME. Leave out {key[0]}.")
         else:
+            value = value.replace("\\:", ":")  # as Hydra's grammar writes the values of a list
             _refuse_unknown(key, value)
             chosen[key] = value
     return chosen, left_out, typed

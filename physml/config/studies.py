@@ -384,6 +384,8 @@ def search_named(name: str, conf: Path = CONF) -> tuple[str, str]:
     """
     if is_path(name):
         search_of(name, conf)
+        if not is_own(name, conf):
+            raise ConfigError(f"{name} is of physml. Name it as an experiment: lem/fitzhugh_nagumo-cornn.")
         return f"adhoc-{conf_files.flat(name)}", absolute(name)  # no id of a shipped search
     ids = searches(conf)
     experiment = ids.get(name, name)

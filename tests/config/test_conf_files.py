@@ -208,6 +208,14 @@ def test_a_study_at_a_path_has_no_search_of_a_shipped_one(folder: Path) -> None:
     mine = studies.search_named(f"./{stem}.yaml:{row}")
     assert mine == (f"adhoc-{ident}", f"{path}:{row}") and mine[0] not in studies.searches()
     assert studies.search_named(ident) == (ident, experiment)
+    study, row = studies.row_of(experiment)
+    with pytest.raises(ConfigError, match="is of physml"):
+        studies.search_named(f"{studies.file_of(study)}:{row}")
+
+
+def test_no_shipped_config_names_a_plugin() -> None:
+    for path in conf_files.CONF.rglob("*.yaml"):
+        assert not conf_files.content(path).get("plugins"), path
 
 
 @pytest.mark.parametrize(
