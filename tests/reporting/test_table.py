@@ -512,7 +512,8 @@ def test_seeds_and_rows_from_the_command_line() -> None:
     assert tables.parse_seeds("n3") == (0, 1, 2)
     assert tables.parse_seeds("0, 5,5") == (0, 5)
     assert tables.parse_row("label=Mine, dt=2,experiment=./mine.yaml").label == "Mine, dt=2"
-    for wrong in ("n0", "1-3", "", "a"):
+    assert tables.parse_seeds("1-3,7") == (1, 2, 3, 7)
+    for wrong in ("n0", "3-1", "1-", "0-999999999", "", "a"):
         with pytest.raises(ConfigError, match="seeds must look like"):
             tables.parse_seeds(wrong)
     with pytest.raises(ConfigError, match="a row must look like"):
