@@ -61,6 +61,12 @@ def data_root() -> Path | None:
     return expanded(data) if data else None
 
 
+def own_conf() -> Path | None:
+    """A folder of configs of one's own, with the groups of conf/: $PHYSML_CONF, else none."""
+    own = os.environ.get("PHYSML_CONF")
+    return expanded(own).absolute() if own else None
+
+
 def display_path(path: Path) -> str:
     """The path as a person in the working folder would type it."""
     try:

@@ -34,7 +34,7 @@ _TINY = (
 # Settings of the person, or of a `make` around this one, that would change what the commands do.
 _FOREIGN = (
     *("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "SEEDS", "RUN", "FORCE", "SMOKE", "PLAN", "JOBS"),
-    *("MAX_HOURS", "DEVICE", "VERIFY", "ARGS", "PAPER", "PHYSML_DATA"),
+    *("MAX_HOURS", "DEVICE", "VERIFY", "ARGS", "PAPER", "PHYSML_DATA", "PHYSML_CONF"),
 )
 
 
@@ -126,6 +126,7 @@ def run(document: Path) -> int:
         outside = scratch / "outside"
         outside.mkdir()
         for name, content in files(text).items():
+            (outside / name).parent.mkdir(parents=True, exist_ok=True)
             (outside / name).write_text(content, encoding="utf-8")
         for command in commands(text):
             where = f"{document.relative_to(ROOT)}:{command.line}"

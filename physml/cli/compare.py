@@ -88,7 +88,7 @@ def _of_table(options: argparse.Namespace) -> "Rows":
         return Side(row.label, Runs.find(name, identity, records, spec.seeds_of(name), spec.splits))
 
     sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
-    hint = f"Train what is missing with physml table {spec.id}, or choose other rows."
+    hint = f"Train what is missing with physml table {options.table}, or choose other rows."
     return compared(spec.id, columns, sides, cells, spec.spread, hint)
 
 

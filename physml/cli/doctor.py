@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import physml
 from physml.cli.console import Line, aligned
-from physml.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, results_root, work_root
+from physml.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, own_conf, results_root, work_root
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
@@ -104,6 +104,10 @@ def _code() -> Iterator[Row]:
     n_configs = len(list(CONF.rglob("*.yaml")))
     if (CONF / "run.yaml").is_file():
         yield Row("configs", f"{n_configs} in {CONF}")
+        if own := own_conf():
+            n_configs = len(list(own.rglob("*.yaml")))
+            hint = "" if n_configs else "PHYSML_CONF must name a folder with study, table and so on."
+            yield Row("own configs", f"{n_configs} in {own}", "ok" if n_configs else "missing", hint)
     else:
         yield Row("configs", f"{CONF / 'run.yaml'} is not there", "missing", f"To mend it: {MEND}")
     if INSTALLED:

@@ -10,7 +10,7 @@ from physml.paths import display_path
 
 def add(commands: Any) -> None:
     figure = commands.add_parser("figure", help="train what is missing and draw a figure of a paper")
-    figure.add_argument("ids", nargs="+", metavar="ID", help="lem-fig-4")
+    figure.add_argument("ids", nargs="+", metavar="ID", help="lem-fig-4, ./mine.yaml")
     add_options(figure, PUBLISHED)
     figure.set_defaults(command=_run)
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from physml.cli import task_facts
 from physml.cli.console import Line, aligned, terminal_width
-from physml.config import studies
-from physml.config.class_source import read_class
-from physml.config.load import read_yaml
+from physml.config import conf_files, studies
+from physml.config.identity import class_source
 from physml.errors import ConfigError, suggest
 from physml.paths import CONF
 
@@ -67,7 +66,8 @@ def experiments(named: str | None = None) -> list[Entry]:
         provenance, source = made.settings["provenance"], made.settings["provenance"].get("source")
         about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
         about += f"; {source}" if source else ""
-        listed.append(Entry(name, about, provenance.get("kind") or ""))
+        of = conf_files.folder_mark(studies.file_of(studies.row_of(name, CONF)[0], CONF), CONF)
+        listed.append(Entry(name, about, _joined(provenance.get("kind"), of)))
     return listed
 
 
@@ -115,12 +115,15 @@ def text(found: list[Entry], width: int | None = None) -> str:
 
 
 def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
-    """Name and content of every file of a group; the first comment line stands under the key `_comment`."""
-    folder = CONF / group
-    files = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.yaml")}
+    """Name and content of every file of a group; `_comment` is its first line, `_folder` one's own folder."""
+    files = conf_files.files(group, CONF)
     if not files:
-        raise ConfigError(f"there are no configs in {folder}: physml is not whole. Install it again.")
+        raise ConfigError(f"there are no configs in {CONF / group}: physml is not whole. Install it again.")
     return [(name, _read(files[name])) for name in sorted(files, key=_natural)]
+
+
+def _joined(*facts: str | None) -> str:
+    return ", ".join(filter(None, facts))
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -129,10 +132,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = read_yaml(path)
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     comment = first.removeprefix("#").strip() if first.startswith("#") else ""
-    return content | {"_comment": "" if comment.startswith("@package") else comment}
+    comment = "" if comment.startswith("@package") else comment
+    return conf_files.content(path) | {"_comment": comment, "_folder": conf_files.folder_mark(path, CONF)}
 
 
 def _all_built(group: str) -> list[Entry]:
@@ -145,8 +148,9 @@ def _all_built(group: str) -> list[Entry]:
         if not isinstance(target, str):
             raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
         if target != _OPEN and (users[target] == 1 or not about):
-            about = " ".join((read_class(target).doc.partition("\n\n")[0] or about).split())
-        made.append(Entry(name, about, target=None if target == _OPEN else target))
+            source = class_source(content, [Path(plugin) for plugin in content.get("plugins") or ()])
+            about = " ".join(((source.doc if source else "").partition("\n\n")[0] or about).split())
+        made.append(Entry(name, about, content["_folder"], target=None if target == _OPEN else target))
     return made
 
 
@@ -155,7 +159,7 @@ def _published(group: str) -> list[Entry]:
     for name, content in _configs(group):
         if not (about := content.get("title") or content["_comment"]):
             raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
-        made.append(Entry(name, about, ", ".join(map(str, content.get("aliases") or []))))
+        made.append(Entry(name, about, _joined(*map(str, content.get("aliases") or []), content["_folder"])))
     return made
 
 

@@ -17,7 +17,8 @@ from physml.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.training.interrupt import handled
 
 EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
-environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders)"""
+environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders),
+PHYSML_CONF (configs of your own)"""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -108,7 +108,7 @@ _ON = "local (default), slurm, slurm/SITE, ray; pilot: share the runs with other
 _VERIFY = "how files of data sets are compared with the published ones; default: by their bytes"
 OPTIONS: dict[str, dict[str, Any]] = {
     "--paper": {"default": "lem", "help": "the paper that a bare number belongs to"},
-    "--seeds": {"help": "0,1,2, or n5 for the first five; default: those of the config"},
+    "--seeds": {"help": "0,1,2, 0-4, or n5 for the first five; default: those of the config"},
     "--no-run": {"action": "store_true", "help": "print or draw existing records, train nothing"},
     "--smoke": {"action": "store_true", "help": "tiny sizes, records in a temporary folder"},
     "--device": {"type": _device, "help": "auto, cpu or cuda"},

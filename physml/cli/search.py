@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     search = commands.add_parser("search", help="random search on validation data for a row of a study")
     search.add_argument(
-        "ids", nargs="+", metavar="ID", help="experiments that name a search, e.g. lem/fitzhugh_nagumo-cornn"
+        "ids",
+        nargs="+",
+        metavar="ID",
+        help="experiments that name a search: lem/fitzhugh_nagumo-cornn, ./study.yaml:ROW",
     )
     search.add_argument("--plan", action="store_true", help="show stages, trials and hours, and stop")
     search.add_argument(

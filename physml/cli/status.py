@@ -3,6 +3,7 @@
 import argparse
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.cli.options import add_options
@@ -20,7 +21,7 @@ COMMON = ("--paper", "--seeds", "--smoke", "--device", "--verify")
 NAMES = {
     "nargs": "*",
     "metavar": "ID",
-    "help": "tables, figures or experiments, such as lem-4; none: all that was started here",
+    "help": "tables, figures or experiments, such as lem-4 or ./mine.yaml; none: all that was started here",
 }
 
 
@@ -66,17 +67,20 @@ def _started() -> "list[Planned]":
 
 def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     from physml.config import studies
+    from physml.config.conf_files import YAML, absolute
+    from physml.config.load import read_yaml
     from physml.execution.requested_runs import RequestedRuns, RunOptions
     from physml.execution.search_results import final_runs
     from physml.reporting import figure_spec, table_spec
 
     seeds = table_spec.parse_seeds(options.seeds) if options.seeds else None
-    if studies.is_name(name):
+    content = read_yaml(Path(absolute(name))) if name.endswith(YAML) else {}
+    if studies.is_name(name) or (content and not {"rows", "title"} & content.keys()):
         of = final_runs(name) or {(0, 0)}
         splits = sorted({split for split, _ in of})
         wanted = seeds or sorted({seed for _, seed in of})
         runs = [(name, split, seed) for split in splits for seed in wanted]
-    elif name in figure_spec.figure_ids():
+    elif name in figure_spec.figure_ids() or (content and "rows" not in content):
         figure = figure_spec.load_figure(figure_spec.find_figure(name, options.paper))
         runs = (figure.with_seeds(seeds) if seeds else figure).runs
     else:

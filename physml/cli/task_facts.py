@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from physml import files
-from physml.config import studies
-from physml.config.class_source import read_class
-from physml.config.load import read_yaml
+from physml.config import conf_files, studies
+from physml.config.identity import class_source
 from physml.data.datasets import Places
 from physml.data.locate import blocked
 from physml.errors import DataError
@@ -29,7 +28,7 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 
     Where experiments of the same protocol differ, the first by name stands for them.
     """
-    found: dict[str, dict[str, Any]] = {str(read_yaml(CONF / "task" / f"{task}.yaml").get("protocol")): {}}
+    found: dict[str, dict[str, Any]] = {str(_content(task).get("protocol")): {}}
     for chosen, changes in _of_experiments():
         if task == chosen and "protocol" in changes:
             found.setdefault(str(changes["protocol"]), changes)
@@ -79,7 +78,8 @@ def lines(task: str) -> list[str]:
     absent = blocked(reads, Places(data_root(), cache_root()))
     told = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
     again = f"physml list tasks --measure {task}"
-    version = read_class(str(content["_target_"])).version
+    source = class_source(content, [Path(plugin) for plugin in _content(task).get("plugins") or ()])
+    version = source.version if source else None
     if found is None:
         unknown = [] if absent else [f"not measured yet: {again}"]
     elif found["config"] != content or any(one["version"] != version for one in found["measured"]):
@@ -104,7 +104,11 @@ def _number(value: float) -> str:
 
 def _plain(task: str) -> dict[str, Any]:
     """The settings of conf/task, without those that move no number at full size."""
-    return {key: v for key, v in read_yaml(CONF / "task" / f"{task}.yaml").items() if key != "smoke"}
+    return {key: v for key, v in _content(task).items() if key not in ("smoke", "plugins")}
+
+
+def _content(task: str) -> dict[str, Any]:
+    return conf_files.content(conf_files.find("task", task, CONF) or CONF / "task" / f"{task}.yaml")
 
 
 def _read(task: str) -> dict[str, Any] | None:

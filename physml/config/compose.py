@@ -3,23 +3,19 @@
 import copy
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from physml.config import studies
+from physml.config import conf_files, studies
+from physml.config.conf_files import YAML, absolute, is_file, is_path
 from physml.config.load import read_yaml
 from physml.config.overrides import GROUPS, PARTS, SEED_OR_SPLIT, first_line, with_overrides
 from physml.config.studies import Experiment, merge
 from physml.errors import ConfigError, suggest
-from physml.files import cached_by_file
 from physml.paths import CONF, expanded
 
 HEADER = "# @package _global_"
-YAML = (".yaml", ".yml")
-
-_read = cached_by_file(read_yaml)
 
 
 @dataclass(frozen=True)
@@ -35,18 +31,14 @@ def names(group: str) -> list[str]:
     """The config names of a group: conf/model/lem.yaml is `lem`, a row of conf/study an experiment."""
     if group == "experiment":
         return studies.names(CONF)
-    folder = CONF / group
-    return sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml"))
+    return sorted(conf_files.files(group, CONF))
 
 
 def is_name(group: str, name: str) -> bool:
     """Whether `name` is one of `names(group)`, without a look at all files."""
-    with suppress(OSError):  # a name too long for a file
-        if group == "experiment":
-            return studies.is_name(name, CONF)
-        parts = name.split("/")
-        return not {"", ".", ".."} & set(parts) and (CONF / group / f"{name}.yaml").is_file()
-    return False
+    if group == "experiment":
+        return studies.is_name(name, CONF)
+    return conf_files.find(group, name, CONF) is not None
 
 
 def compose(overrides: list[str]) -> Composed:
@@ -79,7 +71,7 @@ def compose(overrides: list[str]) -> Composed:
         raise
     base = outside.parent if outside else Path.cwd()
     config, datasets = _finish(raw, base, {text.partition("=")[0].lstrip("+") for text in typed})
-    config["experiment"] = f"./{outside.name}" if outside else None if name == "null" else name
+    config["experiment"] = None if name == "null" else conf_files.shown(name)
     return Composed(config, {**choices, "experiment": config["experiment"]}, datasets)
 
 
@@ -107,6 +99,7 @@ def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str], list[
         elif bare != key:
             raise ConfigError(f"{text}: a config of a group is chosen by {bare}=NAME. Leave out {key[0]}.")
         else:
+            value = value.replace("\\:", ":")  # as Hydra's grammar writes the values of a list
             _refuse_unknown(key, value)
             chosen[key] = value
     return chosen, left_out, typed
@@ -114,7 +107,7 @@ def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str], list[
 
 def _refuse_unknown(group: str, name: str) -> None:
     of_experiment = group == "experiment"
-    if is_name(group, name) or (of_experiment and (name == "null" or name.endswith(YAML))):
+    if (of_experiment and (name == "null" or is_path(name))) or is_name(group, name):
         return
     if "," in name:
         raise ConfigError(f"{group}={name}: a list of configs needs -m: physml run -m {group}={name}.")
@@ -124,11 +117,13 @@ def _refuse_unknown(group: str, name: str) -> None:
 
 def _outside_experiment(text: str) -> Path:
     path = expanded(text.strip("'\"")).absolute()
-    if not path.is_file():
+    if not is_file(path):
         name = text.removesuffix(".yaml")
         hint = f" Did you mean experiment={name}?" if is_name("experiment", name) else ""
         raise ConfigError(f"there is no experiment file {path}.{hint}")
-    read_yaml(path)  # says what is wrong with the file by its own name, equal keys too
+    content = read_yaml(path)  # says what is wrong with the file by its own name, equal keys too
+    if "rows" in content:
+        raise ConfigError(f"{path} is a study or a table. Name a row of a study: {text}:ROW.")
     first = path.read_text(encoding="utf-8").partition("\n")[0].rstrip()
     if first != HEADER:
         raise ConfigError(
@@ -142,7 +137,7 @@ def _outside_experiment(text: str) -> Path:
 
 def _merged(experiment: Experiment, chosen: dict[str, str]) -> tuple[dict[str, Any], dict[str, str | None]]:
     """The settings of the chosen files, one over the other, and which files these are."""
-    run = _read(CONF / "run.yaml")
+    run = conf_files.content(CONF / "run.yaml")
     choices: dict[str, str] = {}
     for default in run["defaults"]:
         choices |= default if isinstance(default, dict) else {}
@@ -150,15 +145,19 @@ def _merged(experiment: Experiment, chosen: dict[str, str]) -> tuple[dict[str, A
     above = experiment.choices | _overridden(profile) | chosen
     task = _file("task", (choices | above)["task"])
     choices |= _overridden(task) | above
-    merged = _settings(run) | {group: _settings(_file(group, choices[group])) for group in PARTS}
-    merged = merge(merge(merged, experiment.settings), _settings(profile))
+    parts = {group: _settings(_file(group, choices[group])) for group in PARTS}
+    of_parts = [plugin for part in parts.values() for plugin in part.pop("plugins", ())]
+    merged = merge(merge(_settings(run) | parts, experiment.settings), _settings(profile))
+    if of_parts and isinstance(merged["plugins"], list):
+        merged["plugins"] = list(dict.fromkeys([*of_parts, *merged["plugins"]]))
     return merged, {group: choices[group] for group in GROUPS}
 
 
 def _file(group: str, name: str) -> dict[str, Any]:
-    if not is_name(group, name):
+    path = conf_files.find(group, name, CONF)
+    if path is None:
         raise ConfigError(f"there is no config {group}/{name}. {suggest(name, names(group))}")
-    return _read(CONF / group / f"{name}.yaml")
+    return conf_files.content(path)
 
 
 def _settings(content: dict[str, Any]) -> dict[str, Any]:
@@ -187,12 +186,17 @@ def _from_file(path: Path) -> Experiment:
         raise ConfigError(f"defaults must be a list; got {defaults!r}.")
     choices: dict[str, str] = {}
     settings: dict[str, Any] = {}
+    plugins: list[str] = []  # of the experiments that it starts from
     for default in defaults if "_self_" in defaults else [*defaults, "_self_"]:
         if default == "_self_":
             settings = merge(settings, content)
         elif not isinstance(default, dict):
-            base = studies.experiment(str(default), CONF)
+            base = studies.experiment(absolute(str(default), path.parent), CONF)
             choices, settings = choices | base.choices, merge(settings, base.settings)
+            plugins += base.settings.get("plugins", ())
+    own = content.get("plugins") or []
+    if plugins and isinstance(own, list):
+        settings["plugins"] = [*plugins, *own]
     return Experiment(choices | _overridden({"defaults": defaults}), settings)
 
 
@@ -231,7 +235,8 @@ def _unresolved(error: Exception, choices: Mapping[str, str | None]) -> str:
     """The message for a key that takes its value from one that is not there."""
     message = f"{getattr(error, 'full_key', None)}: {first_line(error)}."
     lacking = re.search(r"Interpolation key 'net\.(\w+)' not found", message)
-    having = [n for n in names("net") if lacking and lacking[1] in read_yaml(CONF / "net" / f"{n}.yaml")]
+    nets = conf_files.files("net", CONF)
+    having = [n for n in sorted(nets) if lacking and lacking[1] in read_yaml(nets[n])]
     if lacking is None or not having:
         return message
     model, task, net = (choices.get(group) for group in ("model", "task", "net"))
@@ -292,9 +297,8 @@ def _plugins(given: Any, base: Path) -> list[str]:
         raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {given!r}.")
     paths: dict[str, Path] = {}
     for path in [_plugin(name, base) for name in given]:
-        if path.stem in paths:
+        if not paths.setdefault(path.stem, path).samefile(path):
             raise ConfigError(f"two plugins are named {path.name}. Rename one.")
-        paths[path.stem] = path
     return list(map(str, paths.values()))
 
 

@@ -1,20 +1,24 @@
 """Studies: the experiments of one paper on one task, as rows of conf/study/<paper>/<task>.yaml.
 
-The row `g2_gcn` of g2/texas is the experiment g2/texas-g2_gcn. Its settings are the study's `common` ones, or
+The row `g2_gcn` of g2/texas is the experiment g2/texas-g2_gcn; the row `mine` of a study at a path is the
+experiment ./study.yaml:mine. Its settings are the study's `common` ones, or
 those of the row in `base`; then its own in `set`; then what a search found, in <task>.searched.yaml beside
 the study, which only `physml search` writes. Reads YAML alone: no torch, no hydra.
 """
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from physml.config import conf_files
+from physml.config.conf_files import absolute, is_file, is_path
 from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError, InputError, suggest
 from physml.files import cached_by_file
-from physml.paths import CONF
+from physml.paths import CONF, display_path, own_conf
 
 SEARCHED = ".searched.yaml"
 SETTINGS = (
@@ -186,6 +190,7 @@ class Study(Chosen):
     search: dict[str, Any] = field(default_factory=dict)  # keys that all searches share
     searches: dict[str, dict[str, Any]] = field(default_factory=dict)
     searches_of: str | None = None  # another study, whose searches are made here too
+    plugins: list[str] = field(default_factory=list)  # Python files, of a study of one's own
 
 
 @dataclass(frozen=True)
@@ -197,39 +202,83 @@ class Experiment:
 
 
 def names(conf: Path = CONF) -> list[str]:
-    """All experiments of conf/study, sorted."""
+    """All experiments of conf/study, and of one's own folder, sorted."""
     return sorted(f"{study}-{row}" for study in studies(conf) for row in load(study, conf).rows)
 
 
 def is_name(name: str, conf: Path = CONF) -> bool:
     """Whether an experiment is there, without a look at the other studies."""
-    match = _NAME.fullmatch(name)
-    if match is None or not (conf / "study" / f"{match[1]}.yaml").is_file():
+    study, row = _split(name)
+    if study is None or not (is_file(Path(study)) if is_path(study) else _file(study, conf)):
         return False
-    return match[2] in load(match[1], conf).rows
+    return row in load(study, conf).rows
+
+
+def _split(name: str) -> tuple[str, str] | tuple[None, None]:
+    """Study and row by the name's form alone."""
+    if at := conf_files.row_at(name):
+        return absolute(at[0]), at[1]
+    match = _NAME.fullmatch(name)
+    return (match[1], match[2]) if match else (None, None)
+
+
+def _file(study: str, conf: Path) -> Path | None:
+    return conf_files.find("study", study, conf)
 
 
 def studies(conf: Path = CONF) -> list[str]:
     """All studies, g2/texas and so on."""
-    found = (path.relative_to(conf / "study") for path in (conf / "study").rglob("*.yaml"))
-    return sorted(path.with_suffix("").as_posix() for path in found if not path.name.endswith(SEARCHED))
+    return sorted(name for name in conf_files.files("study", conf) if not f"{name}.yaml".endswith(SEARCHED))
 
 
 def load(study: str, conf: Path = CONF) -> Study:
     """A study, checked. ConfigError names the file, and the key with near names."""
-    path = conf / "study" / f"{study}.yaml"
-    if not _STUDY.fullmatch(study):
+    path = file_of(study, conf)
+    if not _STUDY.fullmatch(study) and not is_path(study):
         raise ConfigError(f"{path}: a study is <paper>/<task>, of letters, digits and `_`. Rename the file.")
-    return _study(path)
+    return _reader(conf, own_conf())(path)
 
 
-@cached_by_file
-def _study(path: Path) -> Study:
+def file_of(study: str, conf: Path = CONF) -> Path:
+    """The file of a study by its name or path, which need not be there."""
+    if not is_path(study):
+        return _file(study, conf) or conf / "study" / f"{study}.yaml"
+    path = Path(absolute(study))
+    if not re.fullmatch(r"\w[\w.-]*", path.stem, re.ASCII):
+        raise ConfigError(f"{path}: a study's name has letters, digits and `_.-` alone. Rename the file.")
+    return path
+
+
+def searched_file(study: str, conf: Path = CONF) -> Path:
+    """The file beside a study of what searches have found for its rows."""
+    return file_of(study, conf).with_suffix(SEARCHED)
+
+
+def is_own(name: str, conf: Path = CONF) -> bool:
+    """Whether an experiment is of a study of one's own, not of conf/."""
+    return conf_files.is_own(file_of(row_of(name, conf)[0], conf), conf)
+
+
+def named(one: str, study: str, conf: Path = CONF) -> str:
+    """The experiment that a study means: by a row of its own, by a path from its folder, or by a name."""
+    if is_path(one):
+        return absolute(one, file_of(study, conf).parent)
+    if "/" in one:
+        return one
+    return f"{study}:{one}" if is_path(study) else f"{study}-{one}"
+
+
+@functools.cache
+def _reader(conf: Path, _own: Path | None) -> Callable[[Path], Study]:
+    return cached_by_file(lambda path: _study(path, conf))
+
+
+def _study(path: Path, conf: Path) -> Study:
     made = structure(Study, read_yaml(path), str(path))
     _known(made.common, SETTINGS, f"{path}: common: there is no setting")
     if made.searches_of and made.searches:
         raise ConfigError(f"{path}: searches are those of {made.searches_of}, or its own. Leave out one.")
-    searched = load(made.searches_of, path.parents[2]) if made.searches_of else made
+    searched = _searched(made, path, conf)
     for name, own in made.searches.items():
         structure(Search, made.search | own, f"{path}: searches.{name}")
     for name, row in made.rows.items():
@@ -242,16 +291,25 @@ def _study(path: Path) -> Study:
     choosing |= {f"rows.{name}: ": row for name, row in made.rows.items()}
     for where, one in choosing.items():
         for group, chosen in one.choices.items():
-            folder = path.parents[2] / group
-            if not (folder / f"{chosen}.yaml").is_file():
-                known = [file.stem for file in folder.glob("*.yaml")]
+            if not conf_files.find(group, chosen, conf):
+                known = conf_files.files(group, conf)
                 raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {suggest(chosen, known)}")
     return made
 
 
+def _searched(made: Study, path: Path, conf: Path) -> Study:
+    """The study whose searches its rows name."""
+    if made.searches_of is None:
+        return made
+    other = absolute(made.searches_of, path.parent)
+    if further := conf_files.content(file_of(other, conf)).get("searches_of"):
+        raise ConfigError(f"{path}: searches_of names a study whose own searches are those of {further}.")
+    return load(other, conf)
+
+
 def found(study: str, conf: Path = CONF) -> dict[str, Found]:
     """The best trials of the searches that rows of a study have."""
-    path = conf / "study" / f"{study}{SEARCHED}"
+    path = searched_file(study, conf)
     if not path.is_file():
         return {}
     made = _found(path)
@@ -272,8 +330,9 @@ def _found(path: Path) -> dict[str, Found]:
 
 def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Experiment:
     """An experiment by its name; `above` are those that start from it."""
+    name = absolute(name)
     study, row = row_of(name, conf)
-    path = conf / "study" / f"{study}.yaml"
+    path = file_of(study, conf)
     if name in above:
         raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a cycle. Change a `base`.")
     content = load(study, conf)
@@ -281,9 +340,9 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
     if made.base is None:
         below = Experiment(content.choices, merge({"provenance": content.provenance}, content.common))
     else:
-        base = made.base if "/" in made.base else f"{study}-{made.base}"
+        base = named(made.base, study, conf)
         if not is_name(base, conf):
-            known = [*content.rows, *(names(conf) if "/" in base else ())]
+            known = [*content.rows, *(names(conf) if "/" in base and not is_path(base) else ())]
             raise ConfigError(
                 f"{path}: rows.{row}.base: there is no {made.base}. {suggest(made.base, known)}"
             )
@@ -298,15 +357,24 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
         provenance |= {"kind": "searched-here", "note": best.note, "search": best.search}
         facts = {"trials": best.trials, "seeds": best.seeds, "stages": best.stages}
         provenance |= {key: value for key, value in facts.items() if value is not None}
-    return Experiment(below.choices | made.choices, settings | {"provenance": provenance})
+    settings |= {"provenance": provenance}
+    if plugins := [*settings.get("plugins", ()), *conf_files.plugins(vars(content), path)]:
+        settings |= {"plugins": list(dict.fromkeys(plugins))}
+    return Experiment(below.choices | made.choices, settings)
 
 
 def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
     """Study and row of an experiment."""
-    match = _NAME.fullmatch(name)
-    if match is None or not is_name(name, conf):
+    study, row = _split(name)
+    if study and row and is_name(name, conf):
+        return study, row
+    if study is None and is_path(name):
+        raise ConfigError(f"{name} names no row of a study. Write it as ./study.yaml:ROW.")
+    if study is None or not is_path(study):
         raise ConfigError(f"there is no experiment {name}. {suggest(name, names(conf))}")
-    return match[1], match[2]
+    if not is_file(Path(study)):
+        raise ConfigError(f"there is no study file {study}. Give its path as ./study.yaml:ROW.")
+    raise ConfigError(f"{study} has no row {row!r}. {suggest(row or '', load(study, conf).rows)}")
 
 
 def searches(conf: Path = CONF) -> dict[str, str]:
@@ -321,14 +389,33 @@ def searches(conf: Path = CONF) -> dict[str, str]:
     return made
 
 
+def search_named(name: str, conf: Path = CONF) -> tuple[str, str]:
+    """Id and experiment of the search that a person means by either; of a study at a path by its row.
+
+    Errors: ConfigError for an unknown name, with near names.
+    """
+    if is_path(name):
+        search_of(name, conf)
+        if not is_own(name, conf):
+            raise ConfigError(f"{name} is of physml. Name it as an experiment: lem/fitzhugh_nagumo-cornn.")
+        return f"adhoc-{conf_files.flat(name)}", absolute(name)  # no id of a shipped search
+    ids = searches(conf)
+    experiment = ids.get(name, name)
+    if experiment not in ids.values():
+        if is_name(experiment, conf):
+            search_of(experiment, conf)  # it has none: the error names what to do
+        raise ConfigError(f"there is no search {name}. {suggest(name, [*ids, *ids.values()])}")
+    return next(ident for ident, of in ids.items() if of == experiment), experiment
+
+
 def search_of(name: str, conf: Path = CONF) -> Search:
     """The search of an experiment."""
     study, row = row_of(name, conf)
-    content = load(study, conf)
+    content, path = load(study, conf), file_of(study, conf)
     search = content.rows[row].search
     if search is None:
-        raise ConfigError(f"{name} has no search. Name one in its row of conf/study/{study}.yaml.")
-    searched = load(content.searches_of, conf) if content.searches_of else content
+        raise ConfigError(f"{name} has no search. Name one in its row of {display_path(path)}.")
+    searched = _searched(content, path, conf)
     keys = searched.search | content.search | searched.searches[search]
     return structure(Search, keys, f"searches.{search}")
 

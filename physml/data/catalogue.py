@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from physml.config import conf_files
 from physml.config.load import read_yaml
 from physml.data import download, mirror, verify
 from physml.data.cache import asked_of, read_arrays
@@ -18,7 +19,6 @@ from physml.data.locate import find, half, missing, other_root
 from physml.data.readers import reader
 from physml.data.store import Store
 from physml.errors import ConfigError, DataError, MissingExtra, suggest
-from physml.paths import CONF
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,8 @@ def choose(names: Sequence[str]) -> Chosen:
 
 def task_datasets() -> dict[str, list[str]]:
     """The data sets that each task of conf/task reads; own.yaml, which names no class, is left out."""
-    paths = sorted((CONF / "task").glob("*.yaml"))
-    return {p.stem: read_yaml(p).get("datasets") or [] for p in paths if p.stem != "own"}
+    tasks = conf_files.files("task")
+    return {name: read_yaml(tasks[name]).get("datasets") or [] for name in sorted(tasks) if name != "own"}
 
 
 # ---------------------------------------------------------------------------- list

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
+from physml.config import conf_files
 from physml.config.load import load
 from physml.errors import ConfigError, suggest
-from physml.paths import CONF
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from physml.data.archives import Tree
 
 Arrays = dict[str, "np.ndarray"]
-FOLDER = CONF / "dataset"
 
 
 @dataclass(frozen=True)
@@ -123,24 +122,22 @@ class Upstream:
 
 
 def dataset_names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(conf_files.files("dataset"))
 
 
 @cache
 def upstream(name: str) -> Upstream:
     """The contents of conf/dataset/<name>.yaml. ConfigError, with near names, where there is no such file."""
-    path = FOLDER / f"{name}.yaml"
-    if not path.is_file():
+    path = conf_files.find("dataset", name)
+    if path is None:
         raise ConfigError(f"there is no data set {name}. {suggest(name, dataset_names())}")
     found = load(Upstream, path, name=name)
     names = [file.name for file in found.files]
     for file in found.files:
         if names.count(file.name) > 1:
-            raise ConfigError(f"conf/dataset/{name}.yaml: the file {file.name} appears twice.")
+            raise ConfigError(f"{path}: the file {file.name} appears twice.")
         if file.inside is not None and file.inside not in names:
-            raise ConfigError(
-                f"conf/dataset/{name}.yaml: {file.inside}, which {file.name} is inside of, is no file of it."
-            )
+            raise ConfigError(f"{path}: {file.inside}, which {file.name} is inside of, is no file of it.")
     return found
 
 

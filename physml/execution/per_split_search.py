@@ -29,8 +29,8 @@ def carry_out(name: str, *, jobs: int | None, max_hours: float | None = None, ve
 
     Writes results/search/<id>-per_split.json. Returns the exit code, as for a search in stages.
     """
-    search.in_this_checkout()
     spec = search.load_search(name)
+    search.in_this_checkout(spec.experiment)
     runs = _finals(spec)
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     finals: dict[int, list[RunSpec]] = {}

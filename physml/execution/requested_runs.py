@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from physml.config.compose import Composed, compose
+from physml.config.conf_files import shown
 from physml.config.identity import identity
 from physml.errors import PhysmlError
 from physml.execution import planning, run_state, scheduler
@@ -128,9 +129,12 @@ class RequestedRuns:
         found: list[Record] = []
         for experiment in self.identities:
             with self._noting_errors(experiment):
+                wanted = (shown(experiment), self.identities[experiment])
                 every = record.records(folder_of(experiment))
                 of_profile = (r for r in every if r["config"]["profile"] == self.options.profile)
-                found += [{**r, "experiment": experiment} for r in of_profile]
+                # A folder of ad hoc runs may have those of another file with the same name.
+                own = (r for r in of_profile if r["experiment"] == wanted[0] or r["identity"] == wanted[1])
+                found += [{**r, "experiment": experiment} for r in own]
         return found
 
     def running(self) -> set[Run]:

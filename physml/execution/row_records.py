@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from physml.config import studies
+from physml.config.conf_files import is_path
 from physml.errors import ConfigError, InputError, suggest
 from physml.execution.requested_runs import RequestedRuns, RunOptions
-from physml.execution.run_spec import outside
 from physml.paths import results_roots
 from physml.records import record
 from physml.records.export import ADHOC
@@ -45,7 +45,7 @@ def side_of(name: str) -> Side:
         made = record.read(Path(name))
         beside = [record.read(path) for path in sorted(Path(name).parent.glob(record.RUNS))]
         return Side(_labelled(made), _runs(made["experiment"], made["identity"], beside))
-    if outside(name) or studies.is_name(name):
+    if is_path(name) or studies.is_name(name):
         requested = RequestedRuns([(name, 0, 0)], RunOptions(), name)
         if name in requested.broken:
             raise ConfigError(f"{name}: {requested.broken[name]}")

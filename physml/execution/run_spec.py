@@ -7,7 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.config import conf_files
 from physml.config.compose import Composed, compose
+from physml.config.conf_files import is_path
 from physml.config.identity import identity
 from physml.paths import OWN_RESULTS, results_root, work_root
 from physml.records.record import Place
@@ -66,7 +68,7 @@ def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
     config = composed.config
     key = identity(config)
     name = config["experiment"]
-    if name and not outside(name):
+    if name and not is_path(name):
         folder = f"adhoc/{name}" if adhoc or not _counts(config, key) else str(name)
     elif name:
         folder = folder_of(str(name))
@@ -86,14 +88,9 @@ def _counts(config: dict[str, Any], key: str) -> bool:
     return key == identity(published) and all(config[told] == published[told] for told in TOLD)
 
 
-def outside(experiment: str) -> bool:
-    """An experiment file that a user keeps, not one of conf/."""
-    return experiment.endswith((".yaml", ".yml"))
-
-
 def folder_of(experiment: str) -> str:
     """Where the records of an experiment lie below runs/."""
-    return f"adhoc/{Path(experiment).stem}" if outside(experiment) else experiment
+    return f"adhoc/{conf_files.flat(experiment)}" if is_path(experiment) else experiment
 
 
 def _name(composed: Composed, group: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from physml import files
-from physml.config import studies
+from physml.config import conf_files, studies
 from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.studies import Found, Search
@@ -52,16 +52,10 @@ def load_search(name: str) -> SearchSpec:
 
     Errors: ConfigError for an unknown name, with near names, and for a space that cannot be drawn from.
     """
-    ids = studies.searches(CONF)
-    experiment = ids.get(name, name)
-    if experiment not in ids.values():
-        if studies.is_name(experiment, CONF):
-            studies.search_of(experiment, CONF)  # it has none: the error names what to do
-        raise ConfigError(f"there is no search {name}. {suggest(name, [*ids, *ids.values()])}")
-    ident = next(ident for ident, of in ids.items() if of == experiment)
+    ident, experiment = studies.search_named(name, CONF)
     study, _ = studies.row_of(experiment, CONF)
     content = vars(studies.search_of(experiment, CONF))
-    content["equal"] = [one if "/" in one else f"{study}-{one}" for one in content["equal"]]
+    content["equal"] = [studies.named(one, study, CONF) for one in content["equal"]]
     spec = SearchSpec(**content, id=ident, experiment=experiment)
     if spec.better not in ("lower", "higher"):
         raise ConfigError(f"search {ident}: better must be lower or higher; got {spec.better!r}.")
@@ -79,16 +73,16 @@ def load_search(name: str) -> SearchSpec:
 
 def described(spec: SearchSpec) -> dict[str, Any]:
     """The search as its study has it, for the file of its results. What is not used is left out."""
-    made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in KEYS}
+    made = {"experiment": conf_files.shown(spec.experiment)} | {key: getattr(spec, key) for key in KEYS}
     return {key: value for key, value in made.items() if key not in UNUSED or value != UNUSED[key]}
 
 
-def in_this_checkout() -> None:
-    """ConfigError where conf/ is part of an installed package, which a search must not change."""
-    if INSTALLED:
+def in_this_checkout(experiment: str) -> None:
+    """ConfigError where its study is part of an installed package, which a search must not change."""
+    if INSTALLED and not studies.is_own(experiment, CONF):
         raise ConfigError(
             "a search writes its best settings into conf/, which an installed physml does not change. "
-            "Clone the repository and search there."
+            "Copy the study to a folder of yours and name it: physml search ./study.yaml:ROW."
         )
 
 
@@ -97,8 +91,8 @@ def search(name: str, *, jobs: int | None, max_hours: float | None = None, verif
 
     Returns the exit code: 1 if a trial failed, 2 for bad input, 75 if trials lack one otherwise.
     """
-    in_this_checkout()
     spec = load_search(name)
+    in_this_checkout(spec.experiment)
     name = spec.id
     points = draw(spec)
     specs = [trial_spec(spec, i, point, verify) for i, point in enumerate(points)]
@@ -194,8 +188,10 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
 def write_row(experiment: str, found: Found) -> Path:
     """What was found for one row; the other rows of the file stay as they are."""
     study, row = studies.row_of(experiment, CONF)
-    path = CONF / "study" / f"{study}{studies.SEARCHED}"
-    with held(work_root() / "search" / study):  # another row's search may end at the same time
+    path = studies.searched_file(study, CONF)
+    with held(
+        work_root() / "search" / conf_files.shown(study)
+    ):  # another row's search may end at the same time
         rows = read_yaml(path) if path.exists() else {}
         rows[row] = {key: value for key, value in vars(found).items() if value is not None}
         body = [

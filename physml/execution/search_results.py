@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from physml.config.conf_files import shown
 from physml.execution import search
 from physml.execution.search import SearchSpec
 from physml.paths import results_root
@@ -27,7 +28,7 @@ def described(spec: SearchSpec) -> dict[str, Any]:
         return made
     guided, widen = (asdict(one) if one else None for one in (spec.tpe, spec.widen))
     stages = [asdict(one) for one in spec.stages]
-    return made | {"stages": stages, "tpe": guided, "widen": widen, "equal": spec.equal}
+    return made | {"stages": stages, "tpe": guided, "widen": widen, "equal": [*map(shown, spec.equal)]}
 
 
 def results(spec: SearchSpec) -> dict[str, Any] | None:
@@ -62,7 +63,7 @@ def final_runs(experiment: str) -> set[tuple[int, int]]:
     """Split and seed of the runs that tables train of an experiment."""
     runs: set[tuple[int, int]] = set()
     for ident in tables.table_ids(kind="runs"):
-        path = tables.CONF / "table" / f"{ident}.yaml"
+        path = tables.find_table(ident)
         if experiment in path.read_text(encoding="utf-8"):
             runs |= {(split, seed) for of, split, seed in tables.load_table(path).runs if of == experiment}
     return runs

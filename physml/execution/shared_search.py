@@ -56,7 +56,7 @@ def carry_out(
     """
     spec = made.spec
     if own:
-        search.in_this_checkout()
+        search.in_this_checkout(spec.experiment)
     search.check_metric(spec, made.first)
     run_state.refuse_blocked(made.first)
     print(f"{spec.id}: {made.left()} of {spec.trials} trials to do, best valid/{spec.metric} counts")

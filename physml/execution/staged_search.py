@@ -72,8 +72,8 @@ def carry_out(
     and the settings of the row stay.
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
     """
-    search.in_this_checkout()
     made = StagedSearch(search.load_search(name), verify, sampler_seed)
+    search.in_this_checkout(made.spec.experiment)
     made.check()
     made.refuse_blocked()
     try:

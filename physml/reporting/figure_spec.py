@@ -11,11 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from physml.config import conf_files
 from physml.config.load import load
 from physml.errors import ConfigError
 from physml.paths import CONF
 from physml.reporting import table_spec
-from physml.reporting.table_spec import Run, TableSpec, find_id, load_table, natural, only_ranked
+from physml.reporting.table_spec import (
+    Run,
+    TableSpec,
+    find_file,
+    find_table,
+    load_table,
+    natural,
+    only_ranked,
+)
 
 Kind = Literal["curves", "points", "histogram", "ranks", "trajectories", "simulation"]
 WITHOUT_RUNS = ("trajectories", "simulation")
@@ -146,7 +155,7 @@ class FigureSpec:
 
     def ranked_table(self) -> TableSpec:
         """Of ranks: the part of the table that is ranked, with the figure's seeds if it has some."""
-        found = load_table(CONF / "table" / f"{self.table}.yaml")
+        found = load_table(find_table(self.table or ""))
         if not found.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
         return only_ranked(dataclasses.replace(found, seeds=self.seeds or found.seeds))
@@ -182,22 +191,17 @@ class FigureSpec:
 def load_figure(path: Path | str) -> FigureSpec:
     """The config of one figure. ConfigError names file and key of whatever is wrong in it."""
     path = Path(path)
-    return load(FigureSpec, path, id=path.stem)
+    return conf_files.placed(load(FigureSpec, path, id=path.stem), path.parent)
 
 
-def figure_ids(folder: Path | None = None) -> list[str]:
-    return sorted((p.stem for p in (folder or CONF / "figure").glob("*.yaml")), key=natural)
+def figure_ids() -> list[str]:
+    return sorted(conf_files.files("figure"), key=natural)
 
 
-def find_figure(name: str, paper: str = "lem", folder: Path | None = None) -> Path:
-    """The config of the figure a person means by `lem-fig-1`, `fig-1`, `1`, `thesis-fig-5.1` or `fig-5.1`."""
-    folder = folder or CONF / "figure"
-    known = figure_ids(folder)
-    if name in known:
-        return folder / f"{name}.yaml"
-    aliases = {alias: i for i in known for alias in load_figure(folder / f"{i}.yaml").aliases}
-    numbered = f"fig-{name}" if name[:1].isdigit() else name
-    return folder / f"{find_id(numbered, known, aliases, paper, 'figure')}.yaml"
+def find_figure(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
+    """The config of the figure a person means by `./mine.yaml`, `lem-fig-1`, `fig-1`, `1` or `fig-5.1`."""
+    path = conf_files.is_path(name)
+    return find_file(f"fig-{name}" if name[:1].isdigit() and not path else name, paper, "figure", conf)
 
 
 def experiments_of(spec: FigureSpec) -> list[str]:

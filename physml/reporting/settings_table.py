@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.config import studies
+from physml.config import conf_files, studies
 from physml.config.load import load, read_yaml
 from physml.errors import ConfigError, suggest
 from physml.paths import CONF
@@ -144,7 +144,7 @@ def load_settings(path: Path | str) -> SettingsSpec:
     path = Path(path)
     if (kind := read_yaml(path).get("kind", "runs")) != "settings":
         raise ConfigError(f"{path.name}: kind must be settings; got {kind}.")
-    return load(SettingsSpec, path, ignore=("kind",), id=path.stem)
+    return conf_files.placed(load(SettingsSpec, path, ignore=("kind",), id=path.stem), path.parent)
 
 
 def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
@@ -173,7 +173,7 @@ class Files:
         group, *inner = key.split(".")
         found = _at(made.settings, [group, *inner])
         if found is _ABSENT and (chosen := made.choices.get(group) or self._default(group)):
-            found = _at(read_yaml(self.conf / group / f"{chosen}.yaml"), inner)
+            found = _at(read_yaml(self._file(group, chosen)), inner)
         if found is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
         if isinstance(found, str) and "${" in found:
@@ -183,6 +183,9 @@ class Files:
     def provenance(self, experiment: str) -> str | None:
         kind = studies.experiment(experiment, self.conf).settings["provenance"].get("kind")
         return None if kind is None else str(kind)
+
+    def _file(self, group: str, chosen: str) -> Path:
+        return conf_files.find(group, chosen, self.conf) or self.conf / group / f"{chosen}.yaml"
 
     def _default(self, group: str) -> str | None:
         """The file that every run takes for a group."""
@@ -242,7 +245,7 @@ def _of_experiment(
         return None, None, None
     value = files.setting(cell.experiment, cell.setting)
     ours = value_text(_use(value) if column.reads == "use" else value)
-    return ours, f"{cell.experiment}: {cell.setting}", files.provenance(cell.experiment)
+    return ours, f"{conf_files.shown(cell.experiment)}: {cell.setting}", files.provenance(cell.experiment)
 
 
 def _of_searches(

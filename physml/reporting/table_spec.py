@@ -3,12 +3,13 @@
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from physml.check import non_negative
+from physml.config import conf_files
 from physml.config.load import coerce, load, read_yaml
 from physml.errors import ConfigError, suggest
 from physml.paths import CONF
@@ -18,6 +19,7 @@ from physml.reporting.stats import Bounds, Published
 
 Run = tuple[str, int, int]  # experiment, split, seed
 Kind = Literal["runs", "settings"]
+MOST_SEEDS = 100_000  # of one range
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ def load_table(path: Path | str) -> TableSpec:
     path = Path(path)
     if kind_of(path) != "runs":
         raise ConfigError(f"{path.name} is a table of settings: it has no runs.")
-    return load(TableSpec, path, ignore=("kind",), id=path.stem)
+    return conf_files.placed(load(TableSpec, path, ignore=("kind",), id=path.stem), path.parent)
 
 
 def kind_of(path: Path) -> Kind:
@@ -205,10 +207,10 @@ def kind_of(path: Path) -> Kind:
     return kind
 
 
-def table_ids(folder: Path | None = None, kind: Kind | None = None) -> list[str]:
+def table_ids(kind: Kind | None = None, conf: Path = CONF) -> list[str]:
     """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
-    found = (folder or CONF / "table").glob("*.yaml")
-    return sorted((p.stem for p in found if kind is None or kind_of(p) == kind), key=natural)
+    found = conf_files.files("table", conf)
+    return sorted((i for i, path in found.items() if kind is None or kind_of(path) == kind), key=natural)
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -218,30 +220,36 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def find_id(name: str, known: Sequence[str], aliases: Mapping[str, str], paper: str, what: str) -> str:
-    """The id a person means: `lem-4`, `4` with the paper's name, or an alias such as thesis-5.4 or 5.4."""
+def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Path = CONF) -> Path:
+    """The config a person means: `./mine.yaml`, `lem-4`, `4` with the paper's name, or an alias as 5.4."""
+    if conf_files.is_path(name):
+        return conf_files.at_path(what, name, conf)
+    known = conf_files.files(what, conf)
+    if name in known:
+        return known[name]
+    aliases: dict[str, str] = {}
+    for ident, path in known.items():
+        for alias in _aliases(path):
+            if other := aliases.get(alias):
+                raise ConfigError(f"{path}: the alias {alias} is one of {other} too. Remove one.")
+            aliases[alias] = ident
     bare = name.strip().removeprefix(f"{what}-")
     for option in (bare, f"{paper}-{bare}"):
         if option in known:
-            return option
+            return known[option]
     for option in (bare, f"thesis-{bare}"):
         if option in aliases:
-            return aliases[option]
+            return known[aliases[option]]
     raise ConfigError(f"there is no {what} {name!r}. {suggest(bare, [*known, *aliases])}")
 
 
-def find_table(name: str, paper: str = "lem", folder: Path | None = None) -> Path:
-    """The config of the table a person means by `4`, `lem-4`, `thesis-5.4` or `5.4`."""
-    folder = folder or CONF / "table"
-    known = table_ids(folder)
-    if name in known:
-        return folder / f"{name}.yaml"
-    aliases = {alias: i for i in known for alias in _aliases(folder / f"{i}.yaml")}
-    return folder / f"{find_id(name, known, aliases, paper, 'table')}.yaml"
+def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
+    """The config of the table a person means by `./mine.yaml`, `4`, `lem-4`, `thesis-5.4` or `5.4`."""
+    return find_file(name, paper, "table", conf)
 
 
 def _aliases(path: Path) -> tuple[str, ...]:
-    """Of a table of any kind."""
+    """Of a table or figure of any kind."""
     found: tuple[str, ...] = coerce(
         read_yaml(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"
     )
@@ -255,30 +263,39 @@ def experiments_of(spec: TableSpec) -> list[str]:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`0,1,2`, or `n5` for the first five.
+    """`0,1,2`, `0-4`, or `n5` for the first five.
 
     Example:
-        >>> parse_seeds("n3"), parse_seeds("4,7")
-        ((0, 1, 2), (4, 7))
+        >>> parse_seeds("n3"), parse_seeds("4,7-9")
+        ((0, 1, 2), (4, 7, 8, 9))
     """
-    if match := re.fullmatch(r"n([1-9]\d*)", text.strip()):
+    if match := re.fullmatch(r"n([1-9]\d{0,4})", text.strip()):
         return tuple(range(int(match[1])))
-    if not re.fullmatch(r"\d+(\s*,\s*\d+)*", text.strip()):
-        raise ConfigError(f"seeds must look like 0,1,2 or n5; got {text!r}.")
-    return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if not 0 <= last - first < MOST_SEEDS:
+            raise ConfigError(f"seeds must look like 0,1,2, 0-4 or n5; got {text!r}.")
+        found |= dict.fromkeys(range(first, last + 1))
+    return tuple(found)
 
 
 def parse_row(text: str) -> Row:
     """An extra row from the command line: one experiment for all columns, or one for each by its key.
 
+    `seeds` are those of this row; else it has those of the table.
+
     Example:
-        >>> parse_row("label=Mine,experiment=./mine.yaml").experiment
-        './mine.yaml'
+        >>> made = parse_row("label=Mine,experiment=./mine.yaml,seeds=0-2")
+        >>> made.experiment, made.seeds
+        ('./mine.yaml', (0, 1, 2))
         >>> sorted(parse_row("label=Mine,texas=./a.yaml,cornell=./b.yaml").cells)
         ['cornell', 'texas']
     """
     label, *parts = re.split(r",(?=\w+=)", text.strip())
     cells = dict(part.split("=", 1) for part in parts)
+    seeds = cells.pop("seeds", None)
     named = label.removeprefix("label=").strip()
     if not (label.startswith("label=") and named and cells and all(cells.values())):
         raise ConfigError(
@@ -290,6 +307,7 @@ def parse_row(text: str) -> Row:
         named,
         experiment=None if whole is None else whole.strip(),
         cells={key: Cell(experiment=value.strip()) for key, value in cells.items()},
+        seeds=() if seeds is None else parse_seeds(seeds),
         extra=True,
     )
 

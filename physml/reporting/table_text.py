@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
+from physml.config.conf_files import shown
 from physml.reporting import ranks_text
 from physml.reporting.claims import Gain
 from physml.reporting.comparison import BEST_OF, LEVELS, Margin
@@ -386,7 +387,7 @@ def _values(table: Table) -> Iterator[tuple[object, ...]]:
             within = cell.within or (None, None)
             yield line(
                 cell.row, column,
-                experiment=table.spec.cell(rows[cell.row], column).experiment,
+                experiment=shown(table.spec.cell(rows[cell.row], column).experiment or "") or None,
                 published=p and p.value, published_sd=p and p.sd, published_n=p and p.n,
                 published_statistic=p and p.statistic,
                 mean=s and s.mean, sd=s and s.sd, n=s and s.n, low=s and s.low, high=s and s.high,

@@ -155,7 +155,7 @@ WRONG = [
     (("table",), "name a table, e.g. physml table lem-4"),
     (("table", "lem-44"), "there is no table 'lem-44'. Did you mean lem-4"),
     (("table", "77"), "there is no table '77'"),
-    (("table", "lem-4", "--seeds", "a,b", "--no-run"), "seeds must look like 0,1,2 or n5; got 'a,b'"),
+    (("table", "lem-4", "--seeds", "a,b", "--no-run"), "seeds must look like 0,1,2, 0-4 or n5; got 'a,b'"),
     (("table", "lem-4", "--jobs", "two", "--no-run"), "must be a whole number from 1 on"),
     (("table", "lem-4", "--max-hours", "-1", "--no-run"), "must be a positive number of hours"),
     (("table", "lem-4", "--no-run", "--row", "mine.yaml"), "a row must look like label=Mine,experiment="),

@@ -137,6 +137,103 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     )
 
 
+STUDY = """
+task: fitzhugh_nagumo
+provenance: {kind: own, source: my paper}
+plugins: [../my_rnn.py]
+rows:
+  mine:
+    model: own
+    set: {model: {_target_: my_rnn.MyRNN, d_hidden: 16, smoke: {d_hidden: 3}}, trainer: {batch_size: 32}}
+  leaky: {base: mine, set: {model: {leak: 0.5}}}
+"""
+OWN_TABLE = """
+title: My table
+source: my paper, Table 1
+seeds: [0, 1]
+columns: [{key: rmse, metric: test/rmse, better: lower, protocol: clean}]
+claim: {text: mine beats leaky, order: [{better: mine, than: [leaky], column: rmse}]}
+rows:
+  - label: mine
+    experiment: studies/fitzhugh_nagumo.yaml:mine
+    cells: {rmse: {published: {value: 0.2, digits: 1}}}
+  - {label: leaky, experiment: "studies/fitzhugh_nagumo.yaml:leaky"}
+  - {label: LEM, experiment: lem/fitzhugh_nagumo-lem}
+"""
+OWN_FIGURE = """
+title: My figure
+source: my paper, Figure 1
+kind: curves
+x_label: step
+y_label: RMSE
+metric: valid/rmse
+seeds: [0]
+panels:
+  - title: Mine
+    series: [{label: mine, experiment: "./studies/fitzhugh_nagumo.yaml:mine"}]
+"""
+
+
+@pytest.fixture
+def papers(folder: Path) -> Path:
+    """A study, a table and a figure of one's own."""
+    (folder / "studies").mkdir()
+    (folder / "studies" / "fitzhugh_nagumo.yaml").write_text(STUDY)
+    (folder / "mytable.yaml").write_text(OWN_TABLE)
+    (folder / "myfig.yaml").write_text(OWN_FIGURE)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_table_and_a_figure_of_ones_own(physml: Physml, papers: Path, inside: Path) -> None:
+    code, said = physml("table", "./mytable.yaml", "--smoke", "--plan")
+    assert code == 0 and "6 runs, 6 to do" in said
+    code, said = physml("table", "./mytable.yaml", "--smoke", "--on", "pilot")
+    assert code == 0, said
+    code, said = physml("table", "./mytable.yaml", "--smoke", "--no-run")
+    assert code == 0 and all("2/2" in row_of(said, label) for label in ("mine", "leaky", "LEM"))
+    assert "Claim: mine beats leaky" in said and "0.2" in row_of(said, "mine")
+    assert sorted(path.name for path in (inside / "runs" / "adhoc").iterdir()) == [
+        "fitzhugh_nagumo-leaky",
+        "fitzhugh_nagumo-mine",
+    ]
+    written = inside / "smoke" / "tables" / "mytable.csv"
+    assert ",./fitzhugh_nagumo.yaml:leaky," in written.read_text() and str(papers) not in written.read_text()
+    code, said = physml("figure", "./myfig.yaml", "--smoke")
+    assert code == 0 and "Mine, mine: 1/1" in said and (inside / "smoke" / "figures" / "myfig.png").is_file()
+    code, said = physml("status", "./mytable.yaml", "--smoke")
+    assert code == 0 and "6 runs: 6 done" in said
+    assert not list(papers.rglob("*.json"))
+
+
+@pytest.mark.slow
+def test_a_row_of_ones_own_with_several_seeds(physml: Physml, folder: Path) -> None:
+    row = "label=Mine,experiment=./mine.yaml,seeds=0-2"
+    code, said = physml("table", "lem-4", "--smoke", "--row", row)
+    assert code == 0 and "3/3" in row_of(said, "Mine"), said
+    code, said = physml(
+        "table", "lem-4", "--smoke", "--seeds", "n5", "--plan", "--row", row.partition(",s")[0]
+    )
+    assert code == 0 and "5 runs, 2 to do" in said
+
+
+def test_lists_name_the_folder_of_ones_own_configs(
+    papers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind, name, text in (
+        ("table", "mine-1", OWN_TABLE),
+        ("study/my", "fitzhugh_nagumo", STUDY),
+        ("model", "leaky", "plugins: [../../my_rnn.py]\n_target_: my_rnn.MyRNN\nd_hidden: 4\n"),
+    ):
+        (papers / "conf" / kind).mkdir(parents=True)
+        (papers / "conf" / kind / f"{name}.yaml").write_text(text)
+    monkeypatch.setenv("PHYSML_CONF", "conf")
+    monkeypatch.chdir(papers)
+    for kind, name in (("tables", "mine-1"), ("experiments", "my/fitzhugh_nagumo-mine"), ("models", "leaky")):
+        assert main.main(["list", kind, name]) == 0
+        assert re.search(rf"^{name} .*\[.*conf\]$", capsys.readouterr().out, re.M)
+
+
 def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,11 +64,12 @@ def changed(content: dict[str, Any], place: tuple[Any, ...], value: Any) -> str:
 def test_a_value_of_any_kind_is_read_or_refused(name: str, data: st.DataObject, tmp_path: Path) -> None:
     content = read_yaml(CONF / name)
     place = data.draw(st.sampled_from(places(content)))
-    path = tmp_path / Path(name).name
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
     path.write_text(changed(content, place, data.draw(VALUES)), encoding="utf-8")
     for read in (READERS[name], find_table, find_figure):
         try:
-            read(path) if read is READERS[name] else read("9", folder=tmp_path)
+            read(path) if read is READERS[name] else read("9", conf=tmp_path)
         except InputError as error:
             assert str(error)
 

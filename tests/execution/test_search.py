@@ -205,7 +205,7 @@ def test_other_rows_of_the_searched_file_stay(conf):
         ({"row": {"search": "tini"}}, r"rows\.lstm: there is no search tini\. Did you mean tiny"),
         (
             {"row": {"search": None}},
-            r"lstm has no search\. Name one in its row of conf/study/lem/fitzhugh_nagumo\.yaml",
+            r"lstm has no search\. Name one in its row of /.*/conf/study/lem/fitzhugh_nagumo\.yaml",
         ),
     ],
 )
@@ -213,6 +213,31 @@ def test_mistakes_are_refused_before_anything_is_trained(changes, says, conf):
     write(conf, **changes)
     with pytest.raises(ConfigError, match=says):
         search.search(EXPERIMENT, jobs=1)
+
+
+@pytest.mark.slow
+def test_a_study_of_ones_own_is_searched_where_it_lies(tmp_path, forked, monkeypatch, capsys):
+    """An installed package refuses its own studies alone."""
+    monkeypatch.setattr(search, "INSTALLED", True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"physml search \./study\.yaml:ROW"):
+        search.search("lem/fitzhugh_nagumo-lem-searched", jobs=1)
+    content = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "a paper"}}
+    content |= {"searches": {"tiny": TINY}, "rows": {"lstm": {"model": "lstm", "search": "tiny"}}}
+    (tmp_path / "mystudy.yaml").write_text(yaml.safe_dump(content))
+    assert main.main(["search", "./mystudy.yaml:lstm", "--jobs", "2"]) == 0
+    assert len(forked) == 3 and "written: mystudy.searched.yaml" in capsys.readouterr().out
+    result = json.loads((tmp_path / "results" / "search" / "adhoc-mystudy-lstm.json").read_text())
+    assert result["search"]["experiment"] == "./mystudy.yaml:lstm"
+    best = min(result["trials"], key=lambda row: row["value"])
+    config = compose.compose(["experiment=./mystudy.yaml:lstm"]).config
+    assert config["optim"]["lr"] == best["point"]["optim.lr"]
+    assert config["provenance"]["kind"] == "searched-here"
+    (tmp_path / "moved").mkdir()
+    for path in tmp_path.glob("mystudy*.yaml"):
+        path.rename(tmp_path / "moved" / path.name)
+    assert main.main(["search", "./moved/mystudy.yaml:lstm", "--jobs", "2"]) == 0
+    assert len(forked) == 3, "no trial is made again"
 
 
 @pytest.mark.parametrize("name", ["lem/fitzhugh_nagumo-lsmt", "lem-fitzhugh_nagumo-lsmt"])

@@ -502,16 +502,18 @@ def test_an_unknown_table_gets_near_names(name: str, hint: str) -> None:
 
 
 def test_ids_are_sorted_by_number(tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
     for name in ("lem-10", "lem-4", "cornn-2"):
-        (tmp_path / f"{name}.yaml").touch()
-    assert tables.table_ids(tmp_path) == ["cornn-2", "lem-4", "lem-10"]
+        (tmp_path / "table" / f"{name}.yaml").touch()
+    assert tables.table_ids(conf=tmp_path) == ["cornn-2", "lem-4", "lem-10"]
 
 
 def test_seeds_and_rows_from_the_command_line() -> None:
     assert tables.parse_seeds("n3") == (0, 1, 2)
     assert tables.parse_seeds("0, 5,5") == (0, 5)
     assert tables.parse_row("label=Mine, dt=2,experiment=./mine.yaml").label == "Mine, dt=2"
-    for wrong in ("n0", "1-3", "", "a"):
+    assert tables.parse_seeds("1-3,7") == (1, 2, 3, 7)
+    for wrong in ("n0", "3-1", "1-", "0-999999999", "", "a"):
         with pytest.raises(ConfigError, match="seeds must look like"):
             tables.parse_seeds(wrong)
     with pytest.raises(ConfigError, match="a row must look like"):

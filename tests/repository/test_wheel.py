@@ -115,10 +115,28 @@ def test_it_holds_one_package_with_configs_tasks_and_sources_of_c(wheel: Path) -
     assert "Provides-Extra: graph" in metadata and "Classifier: Typing :: Typed" in metadata
 
 
+STUDY = """
+task: adding
+provenance: {kind: own, source: my paper}
+search: {metric: mse, better: lower, trials: 1, seed: 1000, trial: {profile: smoke}}
+searches: {rate: {space: {optim.lr: [0.01]}}}
+rows: {lem: {model: lem, search: rate}}
+"""
+TABLE = """
+title: My table
+source: my paper
+seeds: [0]
+columns: [{key: mse, metric: test/mse, better: lower, protocol: clean}]
+rows: [{label: mine, experiment: "./mystudy.yaml:lem"}]
+"""
+
+
 def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
     before = {path for path in site_packages(python).rglob("*") if path.suffix != ".pyc"}
     load = "import physml; print(type(physml.load({!r})).__name__)"
-    models, tasks, tables, config, table, doctor, run, _ = printed(
+    (elsewhere / "mystudy.yaml").write_text(STUDY, encoding="utf-8")
+    (elsewhere / "mytable.yaml").write_text(TABLE, encoding="utf-8")
+    models, tasks, tables, config, table, doctor, run, search, own, _ = printed(
         python,
         elsewhere,
         ("list", "models"),
@@ -128,6 +146,8 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
         ("table", "lem-4", "--no-run"),
         ("doctor",),
         ("run", "model=lem", "task=adding", "profile=smoke", "runtime.save_model=true"),
+        ("search", "./mystudy.yaml:lem"),
+        ("table", "./mytable.yaml", "--no-run"),
     )
     assert "lem" in models
     assert "fitzhugh_nagumo" in tasks
@@ -135,6 +155,8 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
     assert "experiment: lem/fitzhugh_nagumo-lem" in config
     assert "missing" in table and "0/10" in table
     assert "Nothing is missing." in doctor
+    assert "written: mystudy.searched.yaml, results/search/adhoc-mystudy-lem.json" in search
+    assert "mine" in own and "written: results/tables/mytable.md" in own
     assert "finished: results/runs/adhoc/adding-lem/" in run
     (weights,) = (elsewhere / "runs").rglob("model.safetensors")
     loaded = physml(python, elsewhere, "-c", load.format(str(weights)))

@@ -8,12 +8,13 @@ from typing import Protocol, TypeVar
 
 import yaml
 
+from physml.config import conf_files
 from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError, suggest
 from physml.execution.planning import Planned
 from physml.execution.processes import threads
 from physml.execution.resources import GROWTH, SMOKE
-from physml.paths import CONF, cache_root, data_root, results_root, work_root
+from physml.paths import cache_root, data_root, own_conf, results_root, work_root
 
 SPARE_HOURS = 0.25  # for the start of a pilot
 UNKNOWN = 4096  # MiB of a run of which no record tells: a cluster may hold a job to what it asked for
@@ -135,6 +136,8 @@ def shared_environment() -> dict[str, str]:
     made = {"PHYSML_RESULTS": results_root(), "PHYSML_RUNS": work_root(), "PHYSML_CACHE": cache_root()}
     if data := data_root():
         made["PHYSML_DATA"] = data
+    if own := own_conf():
+        made["PHYSML_CONF"] = own
     given = {name: value for name, value in os.environ.items() if name in ("WANDB_MODE", "WANDB_PROJECT")}
     return {name: str(path) for name, path in made.items()} | given
 
@@ -144,10 +147,9 @@ def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
 
     Errors: ConfigError for an unknown site or key, and for a value of the wrong type.
     """
-    path = CONF / "engine" / f"{name}.yaml"
-    if not path.is_file():
-        folder = CONF / "engine"
-        known = [file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.yaml")]
+    path = conf_files.find("engine", name)
+    if path is None:
+        known = conf_files.files("engine")
         raise ConfigError(f"there is no engine {name}. {suggest(name, ['local', 'pilot', *known])}")
     content = read_yaml(path)
     for change in changes:

@@ -1,0 +1,174 @@
+"""The file that a name of a config means: of conf/, of a folder of one's own, or at a path. YAML alone.
+
+A name, `lem`, means the file of its group in conf/ or in $PHYSML_CONF, a folder with the same groups. A path
+means a file, `./mine.yaml`, or a row of a study, `./study.yaml:row`. Inside a file it counts from its folder.
+"""
+
+import dataclasses
+import os
+import re
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from physml.config.load import read_yaml
+from physml.errors import ConfigError, suggest
+from physml.files import cached_by_file
+from physml.paths import CONF, display_path, expanded, own_conf
+
+T = TypeVar("T")
+YAML = (".yaml", ".yml")
+_ROW = re.compile(r"(.+\.ya?ml):([^/:]*)", re.DOTALL)
+_NAMING = ("experiment", "table")  # fields of tables and figures that hold a name
+
+
+# ---------------------------------------------------------------------------- names
+
+
+def folders(conf: Path = CONF) -> tuple[Path, ...]:
+    """conf/, and the folder of one's own before it."""
+    own = own_conf()
+    return (conf,) if own is None else _with_own(own, conf)
+
+
+@cache
+def _with_own(own: Path, conf: Path) -> tuple[Path, ...]:
+    if not own.is_dir():
+        raise ConfigError(f"PHYSML_CONF={own} is no folder. Make it, or unset PHYSML_CONF.")
+    groups = sorted(path.name for path in conf.iterdir() if path.is_dir())
+    if not any((own / group).is_dir() for group in groups):
+        raise ConfigError(f"PHYSML_CONF={own} needs a folder such as study or table; it may have {groups}.")
+    return (conf,) if own.samefile(conf) else (own, conf)
+
+
+def files(group: str, conf: Path = CONF) -> dict[str, Path]:
+    """Every file of a group by its name. ConfigError for one of one's own with the name of a shipped one."""
+    found: dict[str, Path] = {}
+    for folder in (root / group for root in folders(conf)):
+        for path in sorted(folder.rglob("*.yaml")):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            if name in found:
+                raise _taken(group, name, found[name])
+            found[name] = path
+    return found
+
+
+def find(group: str, name: str, conf: Path = CONF) -> Path | None:
+    """The file of a name, without a look at all files; None where there is none."""
+    if {"", ".", ".."} & set(name.split("/")):
+        return None
+    found = [path for root in folders(conf) if is_file(path := root / group / f"{name}.yaml")]
+    if len(found) > 1:
+        raise _taken(group, name, found[0])
+    return found[0] if found else None
+
+
+def _taken(group: str, name: str, own: Path) -> ConfigError:
+    return ConfigError(f"{own}: physml has a {group} named {name} already. Rename the file.")
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; False for a name that no file can have."""
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False
+
+
+def is_own(path: Path, conf: Path = CONF) -> bool:
+    """Whether a file is not one of conf/."""
+    return conf not in path.parents
+
+
+# ---------------------------------------------------------------------------- paths
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a path, `./mine.yaml` or `./study.yaml:row`."""
+    return name.endswith(YAML) or _ROW.fullmatch(name) is not None
+
+
+def row_at(name: str) -> tuple[str, str] | None:
+    """Study and row of `./study.yaml:row`; None for anything else."""
+    match = _ROW.fullmatch(name)
+    return (match[1], match[2]) if match else None
+
+
+def absolute(name: str, folder: Path | None = None) -> str:
+    """A path as it counts from a folder, by default the working folder; any other name as it is."""
+    if not is_path(name):
+        return name
+    return _spelled((folder or Path.cwd()) / expanded(name.strip("'\"")))
+
+
+def _spelled(path: Path) -> str:
+    """A path in one spelling, so that a file is known again; the name of the file itself is kept."""
+    if not str(path).isprintable():
+        raise ConfigError(f"a path must be of printable characters; got {str(path)!r}.")
+    return str(Path(os.path.realpath(path.parent)) / path.name)
+
+
+def shown(name: str) -> str:
+    """A path without its folder, as records have it: a moved file stays the same setting."""
+    return f"./{Path(name).name}" if is_path(name) else name
+
+
+def flat(name: str) -> str:
+    """A name as part of a file's name: of a path the stem, `study-row` for a row."""
+    if row := row_at(name):
+        return f"{Path(row[0]).stem}-{row[1]}"
+    return Path(name).stem if is_path(name) else name.replace("/", "-")
+
+
+def at_path(group: str, name: str, conf: Path = CONF) -> Path:
+    """The table or figure at a path. ConfigError where there is none, or where its id is taken."""
+    path = Path(absolute(name))
+    if not is_file(path):
+        known = sorted(str(file.name) for file in path.parent.glob("*.yaml"))
+        raise ConfigError(f"there is no {group} file {path}. {suggest(path.name, known)}")
+    same = find(group, path.stem, conf)
+    if same and not same.samefile(path):
+        raise _taken(group, path.stem, path)
+    return path
+
+
+def placed(spec: T, folder: Path) -> T:
+    """A table or figure whose paths of experiments count from its folder."""
+    if isinstance(spec, tuple):
+        return tuple(placed(one, folder) for one in spec)  # type: ignore[return-value]
+    if isinstance(spec, dict):
+        return {key: placed(one, folder) for key, one in spec.items()}  # type: ignore[return-value]
+    if not dataclasses.is_dataclass(spec) or isinstance(spec, type):
+        return spec
+    changed = {}
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        is_name = field.name in _NAMING and isinstance(value, str)
+        other = absolute(value, folder) if is_name else placed(value, folder)
+        if other != value:
+            changed[field.name] = other
+    return dataclasses.replace(spec, **changed) if changed else spec
+
+
+# ---------------------------------------------------------------------------- contents
+
+
+@cached_by_file
+def content(path: Path) -> dict[str, Any]:
+    """The keys of a file, with absolute paths of plugins. Shared: not to be altered."""
+    found = read_yaml(path)
+    return found | {"plugins": plugins(found, path)} if "plugins" in found else found
+
+
+def plugins(found: dict[str, Any], path: Path) -> list[str]:
+    """The absolute paths of the Python files that a config names in `plugins`."""
+    given = found["plugins"]
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise ConfigError(f"{path}: plugins must be a list of files, as [my_rnn.py]; got {given!r}.")
+    return [_spelled(path.parent / expanded(name)) for name in given]
+
+
+def folder_mark(path: Path, conf: Path = CONF) -> str:
+    """The folder of a config of one's own, for lists; empty for one of conf/."""
+    own = own_conf()
+    return display_path(own) if own and is_own(path, conf) else ""
