@@ -23,6 +23,8 @@ def add(commands: Any) -> None:
         action="store_true",
         help="search, train and test on each split for itself; the settings stay",
     )
+    search.add_argument("--export", choices=("wandb",), help="write a sweep for `wandb sweep`, and stop")
+    search.add_argument("--to", metavar="FILE", help="of --export; default: <id>.sweep.yaml, here")
     add_options(search, JOBS, VERIFY, ENGINE)
     search.set_defaults(command=_run)
 
@@ -33,6 +35,8 @@ def _run(options: argparse.Namespace) -> int:
     from physml.execution.search import search
     from physml.execution.search_results import behind
 
+    if options.export or options.to:
+        return _export(options)
     verify, seed = options.verify or "bytes", options.sampler_seed
 
     def one(name: str) -> int:
@@ -58,6 +62,21 @@ def _run(options: argparse.Namespace) -> int:
             break
         code = each(again, one)
     return code
+
+
+def _export(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from physml.errors import ConfigError
+    from physml.execution import sweep_export
+    from physml.paths import display_path
+
+    if not options.export or (options.to and len(options.ids) > 1):
+        raise ConfigError("--to names the file of one search, with --export wandb.")
+    for name in options.ids:
+        path = sweep_export.export(name, Path(options.to) if options.to else None, options.verify or "bytes")
+        print(f"written: {display_path(path)}; next: wandb sweep {display_path(path)}")
+    return 0
 
 
 def _plan(name: str, staged: bool, verify: str, seed: int | None) -> int:
