@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from physml.paths import results_root, work_root
 
 if TYPE_CHECKING:
+    from physml.execution.trackers.tracker import TrackedRun
     from physml.execution.trackers.upload import Upload
     from physml.records.schema import Record
 
@@ -32,34 +33,44 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.execution.progress import tracked
+    from physml.execution.trackers.registry import SERVICES
     from physml.execution.trackers.upload import Upload
 
     if not options.plan:
-        from physml.execution.trackers.registry import SERVICES
-
         SERVICES[options.tracker].refuse()
-    folders = (
-        [Path(name) for name in options.names if Path(name).is_dir()] if options.names else [work_root()]
-    )
-    records = _records(options.names, options.paper)
-    upload = Upload(options.tracker, options.project, records, folders)
-    if options.plan:
-        return _plan(upload)
+    names = options.names
+    folders = [Path(name) for name in names if Path(name).is_dir()] if names else [work_root()]
+    upload = Upload(options.tracker, options.project, _records(names, options.paper), folders)
+    return _plan(upload) if options.plan else _send(upload)
+
+
+def _send(upload: "Upload") -> int:
+    """Exit code 1 where something could not be sent."""
     waiting = upload.waiting()
-    unsent = upload.service.send_waiting(waiting)
-    lacking, failed = upload.lacking(), 0
+    stuck = upload.service.send_waiting(waiting)
+    lacking = upload.lacking()
+    sent = _send_records(upload, lacking)
+    print(
+        f"{sent + len(waiting) - len(stuck)} runs sent to {upload.service.address()}; "
+        f"{len(lacking) - sent} of {len(upload.runs)} records are not there"
+    )
+    return int(bool(stuck) or sent < len(lacking))
+
+
+def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") -> int:
+    """How many were sent. If the first is not taken, the others are not tried."""
+    from physml.execution.progress import tracked
+
+    sent = 0
     for run, made in tracked(lacking, f"sending records to {upload.service.name}"):
-        if not upload.send(run, made):
-            failed += 1
-            print(f"{run.name}: not sent")
-            if failed == 1 and run is lacking[0][0]:
-                print(f"{upload.service.address()} took nothing; the others were not tried.")
-                failed = len(lacking)
-                break
-    sent = len(lacking) - failed + len(waiting) - len(unsent)
-    print(f"{sent} runs sent to {upload.service.address()}, {len(upload.runs) - len(lacking)} were there")
-    return int(bool(failed or unsent))
+        if upload.send(run, made):
+            sent += 1
+            continue
+        print(f"{run.name}: not sent")
+        if not sent:
+            print(f"{upload.service.address()} took nothing; the others were not tried.")
+            break
+    return sent
 
 
 def _plan(upload: "Upload") -> int:

@@ -87,7 +87,7 @@ class Server:
             "eventsTail": "[]",
             "config": run.bucket.get("config"),
             "tags": run.bucket.get("tags"),
-            "wandbConfig": "{}",
+            "wandbConfig": json.dumps({"t": 1}),  # a client has begun it
         }
 
     def on_UpsertBucket(self, given: dict[str, Any]) -> dict[str, Any]:
