@@ -57,6 +57,8 @@ EXTRAS = {
     "torch_geometric": "graph",
     "networkx": "graph",
     "optuna": "search",
+    "cmaes": "search",
+    "psycopg": "postgresql",
     "wandb": "track",
     "mlflow": "mlflow",
 }

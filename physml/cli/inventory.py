@@ -71,8 +71,16 @@ def experiments(named: str | None = None) -> list[Entry]:
     return listed
 
 
+def searches() -> list[Entry]:
+    """Each experiment that names a search; about: how far it is, and its best trial."""
+    from physml.execution.search_overview import state_text
+
+    found = [(experiment, ident) for ident, experiment in studies.searches(CONF).items()]
+    return [Entry(name, state_text(ident)) for name, ident in sorted(found, key=lambda one: _natural(one[0]))]
+
+
 KINDS: dict[str, Callable[..., list[Entry]]] = {
-    kind.__name__: kind for kind in (models, tasks, tables, experiments, figures)
+    kind.__name__: kind for kind in (models, tasks, tables, experiments, figures, searches)
 }
 
 

@@ -1,4 +1,4 @@
-"""`physml list`: models, tasks, tables, figures or experiments."""
+"""`physml list`: models, tasks, tables, figures, experiments or searches."""
 
 import argparse
 import sys
@@ -9,8 +9,8 @@ from physml.errors import ConfigError, DataError, suggest
 
 
 def add(commands: Any) -> None:
-    listing = commands.add_parser("list", help="models, tasks, tables, figures or experiments")
-    listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments"))
+    listing = commands.add_parser("list", help="models, tasks, tables, figures, experiments or searches")
+    listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments", "searches"))
     listing.add_argument(
         "named", nargs="?", metavar="PART", help="only those with this in their name: g2/texas, 'lem/*-short'"
     )

@@ -78,7 +78,8 @@ def _jobs(text: str) -> int | None:
     return int(text)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A whole number from 1 on, as a type of argparse."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
     return int(text)
@@ -117,7 +118,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--jobs": {"type": _jobs, "help": _JOBS},
     "--max-hours": {"type": _hours, "help": "stop, with checkpoints, after so many hours"},
     "--on": {"default": "local", "metavar": "ENGINE", "help": _ON},
-    "--workers": {"type": _count, "metavar": "N", "help": "pilots of an engine; default: in conf/engine"},
+    "--workers": {"type": count, "metavar": "N", "help": "pilots of an engine; default: in conf/engine"},
     "--engine": {
         "action": "append",
         "metavar": "KEY=VALUE",

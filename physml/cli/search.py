@@ -1,9 +1,15 @@
 """`physml search`: random search on validation data."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, each
+from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, count, each
+from physml.config.studies import PRUNERS, SAMPLERS
+from physml.paths import display_path
+
+if TYPE_CHECKING:
+    from physml.execution.search import SearchSpec
+    from physml.execution.shared_search import SharedSearch
 
 
 def add(commands: Any) -> None:
@@ -12,6 +18,11 @@ def add(commands: Any) -> None:
         "ids", nargs="+", metavar="ID", help="experiments that name a search, e.g. lem/fitzhugh_nagumo-cornn"
     )
     search.add_argument("--plan", action="store_true", help="show stages, trials and hours, and stop")
+    search.add_argument(
+        "--picture",
+        action="store_true",
+        help="draw its trials so far, print what each setting matters, and stop",
+    )
     search.add_argument(
         "--sampler-seed",
         type=int,
@@ -25,57 +36,117 @@ def add(commands: Any) -> None:
     )
     search.add_argument("--export", choices=("wandb",), help="write a sweep for `wandb sweep`, and stop")
     search.add_argument("--to", metavar="FILE", help="of --export; default: <id>.sweep.yaml, here")
+    for name, choices in (("--sampler", SAMPLERS), ("--pruner", PRUNERS)):
+        search.add_argument(
+            name,
+            choices=choices,
+            help="search with this one, by workers that share a store; the settings stay",
+        )
+    search.add_argument(
+        "--trials", type=count, metavar="N", help="with --sampler or --pruner: at most so many"
+    )
+    search.add_argument(
+        "--storage", metavar="URL", help="a database for the trials; default: a journal in the results folder"
+    )
     add_options(search, JOBS, VERIFY, ENGINE)
     search.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.errors import ConfigError
-    from physml.execution import per_split_search, staged_search
-    from physml.execution.search import search
     from physml.execution.search_results import behind
 
-    if options.export or options.to:
-        return _export(options)
-    verify, seed = options.verify or "bytes", options.sampler_seed
-
-    def one(name: str) -> int:
-        staged = staged_search.staged(name)
-        if seed is not None and (not staged or seed < 0):
-            raise ConfigError("--sampler-seed takes a number from 0 on, for a search with stages.")
-        if options.per_split and (options.plan or seed is not None):
-            raise ConfigError("--per-split stands alone: it has no plan and no other sampler seed.")
-        if options.plan:
-            return _plan(name, staged, verify, seed)
-        budget = {"jobs": options.jobs, "max_hours": options.max_hours, "verify": verify}
-        if options.per_split:
-            return per_split_search.carry_out(name, **budget)
-        if staged:
-            return staged_search.carry_out(name, **budget, sampler_seed=seed)
-        return search(name, **budget)
-
-    code = each(options.ids, one)
+    code = each(options.ids, lambda name: _one(name, options))
     # A later search may have granted extra trials to an earlier one; each is granted them twice at most.
-    while code == 0 and not (options.plan or options.per_split) and seed is None:
+    whole = (
+        options.plan,
+        options.picture,
+        options.per_split,
+        options.sampler_seed is not None,
+        options.export,
+        _chosen(options),
+    )
+    while code == 0 and not any(whole):
         again = [name for name in options.ids if behind(name)]
         if not again:
             break
-        code = each(again, one)
+        code = each(again, lambda name: _one(name, options))
     return code
 
 
-def _export(options: argparse.Namespace) -> int:
+def _chosen(options: argparse.Namespace) -> dict[str, Any]:
+    """What the command line changes of a shared search."""
+    chosen = {"sampler": options.sampler, "pruner": options.pruner, "trials": options.trials}
+    return {key: value for key, value in chosen.items() if value is not None}
+
+
+def _one(name: str, options: argparse.Namespace) -> int:
+    from physml.errors import ConfigError
+    from physml.execution import per_split_search, search, shared_search, staged_search
+
+    declared = search.load_search(name)
+    spec = shared_search.adapted(declared, **_chosen(options))
+    shared, staged = spec.shared or bool(_chosen(options)), declared.stages is not None
+    seed, verify = options.sampler_seed, options.verify or "bytes"
+    if seed is not None and (shared or not staged or seed < 0):
+        raise ConfigError("--sampler-seed takes a number from 0 on, for a search with stages.")
+    if options.per_split and (shared or options.plan or seed is not None):
+        raise ConfigError("--per-split stands alone: it has no plan, and no other sampler or seed.")
+    if options.storage and not shared:
+        raise ConfigError("--storage is for a search with --sampler or --pruner.")
+    if options.picture:
+        return _picture(name, spec)
+    if options.export or options.to:
+        return _export(spec, options)
+    budget = {"jobs": options.jobs, "max_hours": options.max_hours}
+    if shared:
+        made = shared_search.SharedSearch(spec, options.storage, verify)
+        if options.plan:
+            return _plan_shared(made)
+        return shared_search.carry_out(made, own=spec == declared, **budget)
+    budget["verify"] = verify
+    if options.plan:
+        return _plan(name, staged, verify, seed)
+    if options.per_split:
+        return per_split_search.carry_out(name, **budget)
+    if staged:
+        return staged_search.carry_out(name, **budget, sampler_seed=seed)
+    return search.search(name, **budget)
+
+
+def _picture(name: str, spec: "SearchSpec") -> int:
+    from physml.execution.search_overview import picture, state_text
+
+    path, parts = picture(name, spec)
+    print(f"{spec.id}: {state_text(spec.id)}")
+    for key, part in sorted(parts.items(), key=lambda one: -one[1]):
+        print(f"  {key}: {part:.0%} of the variance")
+    print(f"written: {display_path(path)}")
+    return 0
+
+
+def _plan_shared(made: "SharedSearch") -> int:
+    from physml.execution import planning
+    from physml.execution.engines import session
+
+    (first,) = planning.plan([made.first], probe=True)
+    left = made.left()
+    hours = f"about {first.cost.hours:.2g} hours each" if first.cost.hours else "of unknown time"
+    print(f"{made.spec.id}: {left} of {made.spec.trials} trials to do, {hours}; trials: {made.store.place}")
+    if running := session.current():
+        print(running.describe([first] * left))
+    return 0
+
+
+def _export(spec: "SearchSpec", options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from physml.errors import ConfigError
     from physml.execution import sweep_export
-    from physml.paths import display_path
 
     if not options.export or (options.to and len(options.ids) > 1):
         raise ConfigError("--to names the file of one search, with --export wandb.")
-    for name in options.ids:
-        path = sweep_export.export(name, Path(options.to) if options.to else None, options.verify or "bytes")
-        print(f"written: {display_path(path)}; next: wandb sweep {display_path(path)}")
+    path = sweep_export.export(spec, Path(options.to) if options.to else None, options.verify or "bytes")
+    print(f"written: {display_path(path)}; next: wandb sweep {display_path(path)}")
     return 0
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from physml.config.load import read_yaml, structure
 from physml.errors import ConfigError, InputError, suggest
@@ -21,6 +21,9 @@ SETTINGS = (
     *("model", "net", "task", "trainer", "optim", "runtime", "data", "precision", "arrays"),
     *("n_parameters_printed", "short"),
 )
+Sampler = Literal["random", "tpe", "gp", "cmaes"]
+Pruner = Literal["none", "median", "hyperband"]
+SAMPLERS, PRUNERS = get_args(Sampler), get_args(Pruner)
 _STUDY = re.compile(r"\w+/\w+", re.ASCII)
 _NAME = re.compile(r"(\w+/\w+)-(\w[\w.-]*)", re.ASCII)
 
@@ -103,6 +106,8 @@ class Search:
     set: dict[str, Any] = field(default_factory=dict)  # changes of trials and final runs, config key -> value
     trial: dict[str, Any] = field(default_factory=dict)  # changes of a trial, e.g. trainer.epochs: 60
     points: list[dict[str, Any]] = field(default_factory=list)  # the first trials; the others are drawn
+    sampler: Sampler = "random"  # other than random: workers share the trials
+    pruner: Pruner = "none"  # other than none: likewise
     stages: list[Stage] | None = None
     tpe: Tpe | None = None  # only with stages, as are the next two
     widen: Widen | None = None
@@ -116,6 +121,8 @@ class Search:
             raise InputError(f"points must be at most trials, {self.trials}; got {len(self.points)}.")
         if self.tpe and len(self.points) > self.tpe.first:
             raise InputError(f"points must be at most tpe.first, {self.tpe.first}; got {len(self.points)}.")
+        if self.shared and (self.stages or self.points):
+            raise InputError("a search with a sampler or a pruner has neither stages nor points.")
         if self.stages is None:
             if self.tpe or self.widen or self.equal:
                 raise InputError("tpe, widen and equal need stages.")
@@ -126,6 +133,11 @@ class Search:
             raise InputError("every stage but the last needs keep, and the last has none.")
         if before != sorted(before, reverse=True):
             raise InputError(f"no stage may keep more trials than it has; got {before[1:]} of {before[0]}.")
+
+    @property
+    def shared(self) -> bool:
+        """Whether trials are asked for one by one, from a store that workers share."""
+        return self.sampler != "random" or self.pruner != "none"
 
 
 @dataclass(frozen=True)

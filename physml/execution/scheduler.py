@@ -5,9 +5,10 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from physml.errors import InputError
 from physml.execution.planning import Cost, Planned, _of_probe
@@ -51,6 +52,39 @@ class Outcome:
         return 2 if codes <= {0, 2} else 1
 
 
+class Source(Protocol):
+    """Runs that are found one by one, by several workers, such as the trials of a search."""
+
+    @property
+    def first(self) -> RunSpec:
+        """A run like all of them, for memory and modules."""
+        ...
+
+    def next(self) -> RunSpec | None:
+        """A run to begin; None: there is none now."""
+        ...
+
+    def more(self) -> bool:
+        """Whether runs may still come."""
+        ...
+
+    def left(self) -> int:
+        """Runs that have not ended, of all workers."""
+        ...
+
+    def running(self) -> Iterable[RunSpec]:
+        """Runs that have begun, of all workers."""
+        ...
+
+    def to_stop(self, running: Iterable[RunSpec]) -> list[RunSpec]:
+        """Those of our runs that are to end early."""
+        ...
+
+    def ended(self, spec: RunSpec, code: int) -> tuple[int, str]:
+        """Take note of the end of a run; returns the exit code that counts, and a text to show."""
+        ...
+
+
 @dataclass
 class Batch:
     """Runs that are to do, and how; see `carry_out`."""
@@ -61,6 +95,7 @@ class Batch:
     max_hours: float | None = None
     tables: list[str] = field(default_factory=list)
     ended: Callable[[RunSpec], str] | None = None
+    source: Source | None = None  # of runs beside todo
 
 
 _MAKER: ContextVar[Callable[[Batch], Outcome] | None] = ContextVar("maker", default=None)
@@ -116,11 +151,21 @@ def carry_out(
     todo = [p for p in planned if p.todo]
     if not todo:
         return Outcome()
+    batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended)
+    make = maker()
+    return Scheduler(batch).work() if make is None else make(batch)
+
+
+def machine(jobs: int | None) -> Machine:
+    """This machine, for so many runs side by side; None: as many as fit."""
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    batch = Batch(todo, Machine(jobs), force, max_hours, tables or [], ended)
-    make = _MAKER.get()
-    return Scheduler(batch).work() if make is None else make(batch)
+    return Machine(jobs)
+
+
+def maker() -> Callable[[Batch], Outcome] | None:
+    """What `made_by` has set."""
+    return _MAKER.get()
 
 
 class Scheduler:
@@ -239,9 +284,12 @@ class Scheduler:
             del self.running[label]
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
-            if self._ended(spec, code):
-                more = f"; {self.ended(spec)}" if self.ended else ""
-                self.view.note(f"{label}: {_why(spec, code)}{more}")
+            self._note_end(spec, code)
+
+    def _note_end(self, spec: RunSpec, code: int) -> None:
+        if self._ended(spec, code):
+            more = f"; {self.ended(spec)}" if self.ended else ""
+            self.view.note(f"{spec.label}: {why(spec, code)}{more}")
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """Take note of an exit code; whether it is to be shown."""
@@ -249,7 +297,8 @@ class Scheduler:
         return True
 
 
-def _why(spec: RunSpec, code: int) -> str:
+def why(spec: RunSpec, code: int) -> str:
+    """An exit code of a run, in words."""
     if code == 0:
         return "finished"
     if code == 75:

@@ -29,7 +29,9 @@ from physml.lock import held
 from physml.paths import CONF, INSTALLED, display_path, results_root, work_root
 from physml.reporting.table_spec import natural
 
-KEYS = ("metric", "better", "trials", "seed", "set", "trial", "points", "space")
+KEYS = ("metric", "better", "trials", "seed", "set", "trial", "points", "space", "sampler", "pruner")
+UNUSED = {"set": {}, "points": [], "sampler": "random", "pruner": "none"}
+KINDS = {"random": "Random", "tpe": "TPE", "gp": "Gaussian process", "cmaes": "CMA-ES"}
 WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."
 
 
@@ -78,7 +80,7 @@ def load_search(name: str) -> SearchSpec:
 def described(spec: SearchSpec) -> dict[str, Any]:
     """The search as its study has it, for the file of its results. What is not used is left out."""
     made = {"experiment": spec.experiment} | {key: getattr(spec, key) for key in KEYS}
-    return {key: value for key, value in made.items() if value or key not in ("set", "points")}
+    return {key: value for key, value in made.items() if key not in UNUSED or value != UNUSED[key]}
 
 
 def in_this_checkout() -> None:
@@ -182,7 +184,7 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
     """The best trial in the file of searched rows beside the study."""
     budget = ", ".join(f"{key} {value}" for key, value in spec.trial.items()) or "the full budget"
     note = (
-        f"Random search: {spec.trials} trials ({scored} finished), {budget}, "
+        f"{KINDS[spec.sampler]} search: {spec.trials} trials ({scored} finished), {budget}, "
         f"sampler seed {spec.seed}; best valid/{spec.metric} {best['value']:.3g} (trial {best['trial']})."
     )
     settings = spec.set | best["point"]

@@ -1,5 +1,6 @@
 """The points of a search, drawn by Optuna, and its trials kept as an Optuna study."""
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ class Tried:
 
 def random_points(space: Space, number: int, seed: int) -> list[Point]:
     """All at once, from the seed alone: a search that was stopped goes on with the same ones."""
-    optuna = _optuna()
+    optuna = optuna_module()
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
     return _asked(study, space, number)
 
@@ -48,7 +49,7 @@ def guided_points(
         earlier: Points with their values; None, which is worse than every number, for a run that diverged.
         better: lower or higher.
     """
-    optuna = _optuna()
+    optuna = optuna_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
@@ -64,16 +65,37 @@ def keep(name: str, better: str, trials: Iterable[Tried]) -> Path:
     path = work_root() / "search" / f"{name}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    study = _optuna().create_study(storage=f"sqlite:///{path}", study_name=name, direction=_direction(better))
+    study = optuna_module().create_study(
+        storage=f"sqlite:///{path}", study_name=name, direction=_direction(better)
+    )
     for one in trials:
         study.add_trial(_trial(one))
     return path
 
 
-def _optuna() -> Any:
+def importances(space: Space, tried: Sequence[tuple[Point, float]], better: str) -> dict[str, float]:
+    """The part of the values' variance that each key explains, by fANOVA; empty for too few trials.
+
+    Values that are all positive count by their logarithm.
+    """
+    optuna = optuna_module()
+    values = [value for _, value in tried]
+    if len(set(values)) < max(4, len(space)):
+        return {}
+    if min(values) > 0:
+        values = [math.log(value) for value in values]
+    study = optuna.create_study(direction=_direction(better))
+    for (point, _), value in zip(tried, values, strict=True):
+        study.add_trial(_trial(Tried(point, space, "finished", value)))
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def optuna_module() -> Any:
+    """Optuna without its messages on standard error."""
     with needed_by("a search"):
         import optuna
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
@@ -82,12 +104,12 @@ def _direction(better: str) -> str:
 
 
 def _asked(study: Any, space: Space, number: int) -> list[Point]:
-    """Values with three significant digits: what a study can state."""
-    trials = [study.ask(_distributions(space)) for _ in range(number)]
-    return [
-        {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in trial.params.items()}
-        for trial in trials
-    ]
+    return [rounded(study.ask(distributions(space)).params) for _ in range(number)]
+
+
+def rounded(point: Point) -> Point:
+    """With three significant digits: what a study can state."""
+    return {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in point.items()}
 
 
 def _trial(one: Tried) -> Any:
@@ -98,12 +120,13 @@ def _trial(one: Tried) -> Any:
         state={"finished": states.COMPLETE, "pruned": states.PRUNED, "diverged": states.FAIL}[one.status],
         value=one.value,
         params=one.point,
-        distributions=_distributions(one.space),
+        distributions=distributions(one.space),
         intermediate_values={i: mean for i, mean in enumerate(one.means) if mean is not None},
     )
 
 
-def _distributions(space: Space) -> dict[str, Any]:
+def distributions(space: Space) -> dict[str, Any]:
+    """Of Optuna, for each key of a space."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     spans = {key: range_of(space, key) for key in space}

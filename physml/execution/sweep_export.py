@@ -24,9 +24,8 @@ HEAD = """# Written by `physml search {experiment} --export wandb`. With the env
 """
 
 
-def export(name: str, path: Path | None = None, verify: str = "bytes") -> Path:
+def export(spec: SearchSpec, path: Path | None = None, verify: str = "bytes") -> Path:
     """Write the sweep of a search; by default to <id>.sweep.yaml in the working folder."""
-    spec = search.load_search(name)
     search.check_metric(spec, search.trial_spec(spec, 0, search.draw(spec)[0], verify))
     path = path or Path(f"{spec.id.replace('/', '-')}.sweep.yaml")
     body = yaml.safe_dump(sweep_of(spec, verify), sort_keys=False, allow_unicode=True, width=10_000)
@@ -54,9 +53,8 @@ def sweep_of(spec: SearchSpec, verify: str = "bytes") -> dict[str, Any]:
 
 
 def method_of(spec: SearchSpec) -> str:
-    """random, grid, or bayes for every search that is guided by earlier trials."""
-    sampler = getattr(spec, "sampler", None) or ("tpe" if spec.tpe else "random")
-    return {"random": "random", "grid": "grid"}.get(str(sampler), "bayes")
+    """random, or bayes for every search that is guided by earlier trials."""
+    return "bayes" if spec.tpe or spec.sampler != "random" else "random"
 
 
 def _fixed(spec: SearchSpec, verify: str) -> list[str]:
@@ -93,6 +91,8 @@ def _notes(spec: SearchSpec, head: str) -> list[str]:
         notes.append("The first stage alone, on one seed and split: train the best trials longer.")
     if method_of(spec) == "bayes":
         notes.append("bayes is a Gaussian process of W&B; the search here uses another estimator.")
+    if spec.pruner != "none":
+        notes.append("No run is stopped early: the metric is known at its end.")
     if spec.points:
         notes.append("The points that the search begins with are not in it.")
     return [head.rstrip("\n"), *(f"# {note}" for note in notes)]

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 import run_harness as h
-import wandb
 import wandb_server
 import yaml
 from wandb.apis.public.sweeps import _validate_config_and_fill_distribution
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 from wandb.sdk.sweeps.scheduler.optuna import sweep_parameter_to_distribution
 
+import wandb
 from physml.cli.main import main
-from physml.errors import ConfigError
 from physml.execution import search, sweep_export
 from physml.execution.search import SearchSpec
 from physml.paths import ROOT
@@ -119,8 +118,17 @@ def test_a_file_for_several_searches_is_refused(tmp_path, capsys, monkeypatch):
     assert main(["search", many[0], "--to", "x.yaml"]) == 2
     assert main(["search", *many, "--export", "wandb"]) == 0
     assert {path.name for path in tmp_path.glob("*.yaml")} == {f"{name}.sweep.yaml" for name in many}
-    with pytest.raises(ConfigError, match="Did you mean"):
-        sweep_export.export("fitzhugh_nagumo-corn")
+
+
+@pytest.mark.parametrize(("sampler", "method"), [("random", "random"), ("tpe", "bayes"), ("gp", "bayes")])
+def test_the_method_is_that_of_the_sampler(sampler, method, tmp_path):
+    path = tmp_path / "sweep.yaml"
+    words = ["--sampler", sampler, "--pruner", "median", "--trials", "7", "--export", "wandb"]
+    assert main(["search", "fitzhugh_nagumo-cornn", *words, "--to", str(path)]) == 0
+    sweep = yaml.safe_load(path.read_text())
+    assert sweep["method"] == method and sweep["run_cap"] == 7
+    assert not any(word.startswith("trainer.epochs") for word in sweep["command"])  # it has no stages
+    assert "No run is stopped early" in path.read_text()
 
 
 # ---------------------------------------------------------------------------- runs of an agent

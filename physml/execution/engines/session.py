@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 
 from physml.errors import ConfigError, Preempted
-from physml.execution import attempts
+from physml.execution import attempts, planning
 from physml.execution.engines.job import Engine, Submission, job_of
 from physml.execution.planning import Planned
 from physml.execution.progress import many
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import state_of
-from physml.execution.scheduler import Batch, Outcome, made_by, progress
+from physml.execution.scheduler import Batch, Outcome, Source, made_by, progress
 
 LOOK = 5.0  # seconds between two looks at the folder
 _SESSION: ContextVar["Session | None"] = ContextVar("session", default=None)
@@ -66,11 +66,16 @@ class Session:
             Preempted: Ctrl-C, or --detach; the pilots go on.
         """
         if self.submission is None or not self.submission.alive():
-            self.submission = self.engine.submit(job_of(self.engine.settings, self.command, batch.todo))
+            todo = batch.todo
+            if batch.source is not None:
+                todo = planning.plan([batch.source.first]) * batch.source.left()
+            self.submission = self.engine.submit(job_of(self.engine.settings, self.command, todo))
             print(self.submission.text, flush=True)
         if self.detach:
             raise Detached("submitted; physml status shows how far the runs are.")
         try:
+            if batch.source is not None:
+                return self._watched_source(batch.source, self.submission)
             return self._watched([one.spec for one in batch.todo], self.submission, batch.ended)
         except KeyboardInterrupt as error:
             raise Preempted(f"the runs go on: {self.submission.text}.") from error
@@ -102,6 +107,20 @@ class Session:
             view.close()
         outcome.left = list(left)
         return outcome
+
+    def _watched_source(self, source: Source, submission: Submission) -> Outcome:
+        view, total = many(source.left()), source.left()
+        try:
+            while left := source.left():
+                alive = submission.alive()
+                running = {spec.label: progress(spec) for spec in source.running()}
+                view.show(running, total - left)
+                if not alive:
+                    break
+                time.sleep(LOOK)
+        finally:
+            view.close()
+        return Outcome()
 
 
 class Detached(Preempted):
