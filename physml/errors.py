@@ -60,6 +60,7 @@ EXTRAS = {
     "cmaes": "search",
     "psycopg": "postgresql",
     "wandb": "track",
+    "mlflow": "mlflow",
 }
 
 

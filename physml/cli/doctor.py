@@ -285,7 +285,7 @@ def _disk() -> Iterator[Row]:
 
 def _tracker() -> Iterator[Row]:
     """The mode of a run's tracker, without the client of W&B: it is slow to import, and may ask."""
-    from physml.execution.tracker import mode_of
+    from physml.execution.trackers.wandb import mode_of
 
     name = "W&B"
     mode = mode_of("auto")

@@ -10,7 +10,20 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from physml import __version__
-from physml.cli import compare, data, diff, doctor, figure, listing, records, run, search, status, table
+from physml.cli import (
+    compare,
+    data,
+    diff,
+    doctor,
+    figure,
+    listing,
+    records,
+    run,
+    search,
+    status,
+    table,
+    track,
+)
 from physml.cli.console import write_what_the_terminal_can
 from physml.cli.distribution import add_pilot, distributed, pilot_command
 from physml.errors import ConfigError, InputError, PhysmlError, suggest
@@ -78,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in (run, table, figure, search, status, listing, data, records, doctor, diff, compare):
+    for command in (run, table, figure, search, status, listing, data, records, track, doctor, diff, compare):
         command.add(commands)
     add_pilot(commands)
     return top

@@ -37,6 +37,8 @@ def add(commands: Any) -> None:
         action="store_true",
         help="search, train and test on each split for itself; the settings stay",
     )
+    search.add_argument("--export", choices=("wandb",), help="write a sweep for `wandb sweep`, and stop")
+    search.add_argument("--to", metavar="FILE", help="of --export; default: <id>.sweep.yaml, here")
     for name, choices in (("--sampler", SAMPLERS), ("--pruner", PRUNERS)):
         search.add_argument(
             name,
@@ -63,6 +65,7 @@ def _run(options: argparse.Namespace) -> int:
         options.picture,
         options.per_split,
         options.sampler_seed is not None,
+        options.export,
         _chosen(options),
     )
     while code == 0 and not any(whole):
@@ -95,6 +98,8 @@ def _one(name: str, options: argparse.Namespace) -> int:
         raise ConfigError("--storage is for a search with --sampler or --pruner.")
     if options.picture:
         return _picture(name, spec)
+    if options.export or options.to:
+        return _export(spec, options)
     budget = {"jobs": options.jobs, "max_hours": options.max_hours}
     if shared:
         made = shared_search.SharedSearch(spec, options.storage, verify)
@@ -132,6 +137,19 @@ def _plan_shared(made: "SharedSearch") -> int:
     print(f"{made.spec.id}: {left} of {made.spec.trials} trials to do, {hours}; trials: {made.store.place}")
     if running := session.current():
         print(running.describe([first] * left))
+    return 0
+
+
+def _export(spec: "SearchSpec", options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from physml.errors import ConfigError
+    from physml.execution import sweep_export
+
+    if not options.export or (options.to and len(options.ids) > 1):
+        raise ConfigError("--to names the file of one search, with --export wandb.")
+    path = sweep_export.export(spec, Path(options.to) if options.to else None, options.verify or "bytes")
+    print(f"written: {display_path(path)}; next: wandb sweep {display_path(path)}")
     return 0
 
 

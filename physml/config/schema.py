@@ -37,7 +37,7 @@ class DataKeys(TypedDict):
 
 
 class TrackerKeys(TypedDict):
-    kind: Literal["wandb", "none"]
+    kind: Literal["wandb", "mlflow", "none"]
     project: str
     mode: Literal["auto", "online", "offline"]
     tags: list[str]

@@ -11,9 +11,11 @@ import numpy as np
 
 from physml import files
 from physml.errors import DataError, PhysmlError, Preempted, RunFailed
-from physml.execution import run_record, saved_model, tracker
+from physml.execution import run_record, saved_model
 from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec
+from physml.execution.trackers import registry
+from physml.execution.trackers.tracker import TrackedRun, Tracker
 from physml.paths import display_path
 from physml.records import curves, record
 from physml.records.provenance import now
@@ -39,7 +41,7 @@ class Attempt:
         self.trainer: Trainer | None = None  # once there are data and a network
         self.scores: dict[str, Any] = {}  # of the record, once the run is trained
         self.reporting = False  # from the first step on
-        self.tracker = tracker.Tracker()
+        self.tracker = Tracker()
 
     def carry_out(self) -> dict[str, Any]:
         try:
@@ -74,7 +76,7 @@ class Attempt:
             with self.interrupt.at_once():
                 trainer = self._prepare()
             self._resume(trainer)
-            self.tracker = tracker.start(self.spec, self.tables)
+            self.tracker = registry.start(TrackedRun.of_spec(self.spec, self.tables))
             self.reporting = True
             self.report.start(self.spec.label, trainer.total_steps, trainer.step)
             status, reason = "finished", None

@@ -13,6 +13,7 @@ from physml.errors import DataError, RunFailed
 from physml.execution import attempts
 from physml.execution.attempt import DONE, Attempt
 from physml.execution.run_spec import RunSpec
+from physml.execution.trackers.upload import show_again
 from physml.lock import held
 from physml.paths import display_path, results_roots
 from physml.records import record
@@ -57,6 +58,7 @@ def perform(
         if done and done["status"] in DONE and not force:
             if not forced.exists():  # left by a process that was killed after it had written the record
                 checkpoint.remove(spec.work_folder)
+            show_again(spec, done)
             return {**done, "skipped": True}
         writable(spec)
         for path in (spec.record_path, spec.work_folder / checkpoint.NAMES[0]):

@@ -38,7 +38,7 @@ def of_run(
         "packages": packages(),
         "started": started,
         "ended": now(),
-        "wandb": tracker_id,
+        "wandb": tracker_id if config["tracker"]["kind"] == "wandb" else None,
         "choices": spec.choices,
         "hashed": payload(config),
         "config": config,

@@ -11,7 +11,7 @@ def roots(tmp_path, monkeypatch):
     """Records, work folders and caches of a test, all in its temporary folder."""
     for name in ("results", "runs", "cache"):
         monkeypatch.setenv(f"PHYSML_{name.upper()}", str(tmp_path / name))
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"):
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "WANDB_SWEEP_ID", "WANDB_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PHYSML_FORK", "0")  # the harness makes the workers; tests of forks ask for them
     return tmp_path

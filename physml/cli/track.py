@@ -1,0 +1,117 @@
+"""The command `physml track`: finished runs for a tracker, from offline copies and from records."""
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physml.paths import results_root, work_root
+
+if TYPE_CHECKING:
+    from physml.execution.trackers.tracker import TrackedRun
+    from physml.execution.trackers.upload import Upload
+    from physml.records.schema import Record
+
+DESCRIPTION = """sync: send what a tracker has not got yet: offline runs of W&B in the work folders, and
+finished records with their curves. Sending twice sends nothing new."""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("track", help="send finished runs to W&B or MLflow", description=DESCRIPTION)
+    parser.add_argument("action", choices=("sync",))
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="RECORD|FOLDER|TABLE",
+        help="records, folders of records, ids of tables; default: all records of tables",
+    )
+    parser.add_argument("--plan", action="store_true", help="show what would be sent, and stop")
+    parser.add_argument("--tracker", choices=("wandb", "mlflow"), default="wandb", help="default: wandb")
+    parser.add_argument("--project", help="default: that of conf/tracker")
+    parser.add_argument("--paper", default="lem", help="the paper that a bare number of a table belongs to")
+    parser.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.execution.trackers.registry import SERVICES
+    from physml.execution.trackers.upload import Upload
+
+    if not options.plan:
+        SERVICES[options.tracker].refuse()
+    names = options.names
+    folders = [Path(name) for name in names if Path(name).is_dir()] if names else [work_root()]
+    upload = Upload(options.tracker, options.project, _records(names, options.paper), folders)
+    return _plan(upload) if options.plan else _send(upload)
+
+
+def _send(upload: "Upload") -> int:
+    """Exit code 1 where something could not be sent."""
+    waiting = upload.waiting()
+    stuck = upload.service.send_waiting(waiting)
+    lacking = upload.lacking()
+    sent = _send_records(upload, lacking)
+    print(
+        f"{sent + len(waiting) - len(stuck)} runs sent to {upload.service.address()}; "
+        f"{len(lacking) - sent} of {len(upload.runs)} records are not there"
+    )
+    return int(bool(stuck) or sent < len(lacking))
+
+
+def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") -> int:
+    """How many were sent. If the first is not taken, the others are not tried."""
+    from physml.execution.progress import tracked
+
+    sent = 0
+    for run, made in tracked(lacking, f"sending records to {upload.service.name}"):
+        if upload.send(run, made):
+            sent += 1
+            continue
+        print(f"{run.name}: not sent")
+        if not sent:
+            print(f"{upload.service.address()} took nothing; the others were not tried.")
+            break
+    return sent
+
+
+def _plan(upload: "Upload") -> int:
+    from physml.cli.console import Line, aligned
+
+    waiting, lacking = upload.waiting(), upload.lacking()
+    every = Counter(run.place.folder for run, _ in upload.runs)
+    new = Counter(run.place.folder for run, _ in lacking)
+    rows = [Line(("experiment", "records", "to send"))]
+    rows += [Line((folder, str(number), str(new[folder]))) for folder, number in sorted(every.items())]
+    print(aligned(rows))
+    print(
+        f"{len(waiting)} offline runs and {len(lacking)} of {len(upload.runs)} records "
+        f"to send to {upload.service.name}: {upload.service.address()}, project {upload.keys['project']}"
+    )
+    return 0
+
+
+def _records(names: list[str], paper: str) -> "list[Record]":
+    from physml.execution.progress import tracked
+    from physml.records import export, record
+
+    if not names:
+        paths = export.run_files(results_root())
+        return [{**record.read(path), "path": str(path)} for path in tracked(paths, "reading records")]
+    found: dict[str, Record] = {}
+    for name in names:
+        for made in _named(name, paper):
+            found.setdefault(made["path"], made)
+    return list(found.values())
+
+
+def _named(name: str, paper: str) -> "list[Record]":
+    """A record, the records below a folder, or those of a table."""
+    from physml.execution.run_spec import folder_of
+    from physml.records import record
+    from physml.reporting.table_spec import experiments_of, find_table, load_table
+
+    path = Path(name)
+    if path.exists():
+        paths = sorted(path.rglob(record.RUNS)) if path.is_dir() else [path]
+        return [{**record.read(one), "path": str(one.absolute())} for one in paths]
+    experiments = experiments_of(load_table(find_table(name, paper)))
+    return [made for experiment in experiments for made in record.records(folder_of(experiment))]

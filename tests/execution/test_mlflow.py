@@ -1,0 +1,141 @@
+"""The copy of a run in MLflow: made with the real client, in a local database, and read back from it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import run_harness as h
+
+from physml.errors import Preempted
+from physml.execution.run_spec import RunSpec
+from physml.execution.trackers import mlflow as tracker
+from physml.execution.trackers.tracker import TrackedRun
+from physml.paths import work_root
+from physml.records import record
+
+mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed: pip install 'physml[mlflow]'")
+
+# Of MLflow's own: options of SQLAlchemy that are to go, connections that are left to the collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+TRACKED = "tracker=mlflow"
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A database with MLflow's tables, which take it long to make."""
+    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
+    mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+    return path.read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def database(empty, monkeypatch):
+    """The one that is used without an address."""
+    for name in ("MLFLOW_TRACKING_URI", *tracker.DEFAULTS):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    path = work_root() / "mlflow.db"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(empty)
+    return path
+
+
+class Copy:
+    """What MLflow has of one run."""
+
+    def __init__(self, spec: RunSpec, database: Path) -> None:
+        client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{database}")
+        project = client.get_experiment_by_name("physml")
+        found = client.search_runs([project.experiment_id])
+        self.runs = [run for run in found if spec.place.stem in run.info.run_name]
+        (run,) = self.runs
+        self.status, self.tags, self.params = run.info.status, run.data.tags, run.data.params
+        self.metrics, self.id = run.data.metrics, run.info.run_id
+        self.history = {
+            name: [(one.step, one.value) for one in client.get_metric_history(self.id, name)]
+            for name in self.metrics
+        }
+
+
+def test_a_run_is_copied_whole(database):
+    spec = h.spec_of(h.odd(TRACKED, "tracker.tags=[own]", "trainer.test_every=2"))
+    made = h.make(spec, tables=["lem-4"])
+    copy = Copy(spec, database)
+    assert copy.status == "FINISHED" and copy.tags["status"] == "finished"
+    assert copy.tags["group"] == f"adhoc/odd-lstm@{spec.place.identity}"
+    assert copy.tags["tag.lem-4"] == copy.tags["tag.own"] == "true"
+    assert copy.params["model.d_hidden"] == "5" and copy.params["optim.betas"] == "[0.9, 0.999]"
+    assert [step for step, _ in copy.history["valid/mse"]] == [4, 8, 12]
+    assert len(copy.history["test/mse"]) == 2
+    assert copy.metrics["best/test/mse"] == made["metrics"]["best"]["test"]["mse"]
+    assert made["wandb"] is None  # the id of another tracker
+
+
+def test_a_stopped_run_goes_on_in_its_first_copy(database, monkeypatch):
+    spec = h.spec_of(h.odd(TRACKED))
+    real = tracker.MlflowTracker._log
+
+    def stopping(self, row):
+        real(self, row)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tracker.MlflowTracker, "_log", stopping)
+        with pytest.raises(Preempted):
+            h.make(spec)
+    first = Copy(spec, database)
+    assert first.status == "KILLED" and first.tags["status"] == "preempted"
+    h.make(spec)
+    second = Copy(spec, database)
+    assert second.id == first.id and second.status == "FINISHED"
+    assert [step for step, _ in second.history["valid/mse"]] == [4, 8, 12]
+
+
+def test_rows_that_the_copy_has_are_not_sent_again(database):
+    spec = h.spec_of(h.odd(TRACKED))
+    for rows in ([4, 8], [4, 8, 12]):
+        copy = tracker.Mlflow().start(TrackedRun.of_spec(spec, []))
+        for step in rows:
+            copy.row({"step": step, "valid/mse": 1.0 / step})
+        copy.finish({"status": "finished", "best/valid/mse": 0.1}, [], 0)
+    assert Copy(spec, database).history["valid/mse"] == [(4, 0.25), (8, 0.125), (12, 1 / 12)]
+
+
+def test_what_is_no_number_is_left_out(database):
+    spec = h.spec_of(h.odd(TRACKED))
+    copy = tracker.Mlflow().start(TrackedRun.of_spec(spec, []))
+    copy.row({"step": 4, "train/loss": float("nan"), "valid/mse": None, "epoch": 1})
+    copy.finish({"status": "diverged", "best/valid/mse": None}, [], 1)
+    found = Copy(spec, database)
+    assert not copy.failed and found.status == "FAILED"
+    assert found.metrics == {"step": 4.0, "epoch": 1.0}
+
+
+@pytest.mark.parametrize("moment", ["create_run", "log_batch", "set_terminated"])
+def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
+    want = h.make(h.spec_of(h.odd()))
+    monkeypatch.setenv("PHYSML_RESULTS", str(Path(want["path"]).parents[3] / "tracked"))
+
+    def away(*_, **__):
+        raise ConnectionError("no server")
+
+    monkeypatch.setattr(mlflow.MlflowClient, moment, away)
+    caplog.set_level(logging.WARNING)
+    made = h.make(h.spec_of(h.odd(TRACKED)))
+    assert h.numbers(made) == h.numbers(want)
+    assert record.read(Path(made["path"]))["status"] == "finished"
+    warned = [r.message for r in caplog.records if r.name == "physml.execution.trackers.tracker"]
+    assert warned and all(text.startswith("MLflow") for text in warned)
+    assert all(text.endswith("The run goes on.") for text in warned)
+
+
+def test_a_server_that_is_away_hurts_nothing(monkeypatch, caplog):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert h.make(h.spec_of(h.odd(TRACKED)))["status"] == "finished"
+    assert "MLflow init failed" in caplog.text

@@ -1,0 +1,170 @@
+"""`physml track sync`: records and offline runs reach a tracker once."""
+
+import json
+import shutil
+
+import pytest
+import run_harness as h
+import wandb
+import wandb_server
+
+from physml.cli.main import main
+from physml.execution.trackers import upload
+from physml.execution.trackers.tracker import TrackedRun
+from physml.execution.trackers.wandb import WandbTracker
+from physml.paths import results_root, work_root
+from physml.records import record
+
+pytestmark = pytest.mark.usefixtures("nobody")
+KEYS = {"kind": "wandb", "project": "physml", "mode": "auto", "tags": []}
+
+
+@pytest.fixture(autouse=True)
+def no_tables(monkeypatch):
+    """Tables of experiments, without reading all of conf/table."""
+    monkeypatch.setattr(upload, "tables_of_experiments", lambda: {"adhoc/odd-lstm": ["lem-4", "lem-9"]})
+
+
+@pytest.fixture
+def nobody(monkeypatch, tmp_path):
+    """Not logged in."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE", "WANDB_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    wandb.teardown()
+
+
+@pytest.fixture
+def server(nobody, monkeypatch):
+    """A stand-in for the server of W&B, where this process is logged in."""
+    with wandb_server.served() as state:
+        monkeypatch.setenv("WANDB_BASE_URL", state.url)
+        monkeypatch.setenv("WANDB_API_KEY", wandb_server.KEY)
+        monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+        wandb.teardown()
+        yield state
+        wandb.teardown()
+
+
+@pytest.fixture
+def made():
+    """The record of a run that no tracker followed."""
+    return h.make(h.spec_of(h.odd()))
+
+
+def sync(*words):
+    code = main(["track", "sync", *map(str, words)])
+    wandb.teardown()  # as at the end of the command
+    return code
+
+
+def sent(server):
+    return {name: len(run.history) for name, run in server.runs.items()}
+
+
+def test_a_record_becomes_the_run_that_live_tracking_would_have_made(server, made, capsys):
+    assert sync(made["path"]) == 0
+    assert "1 runs sent" in capsys.readouterr().out
+    (run,) = server.runs.values()
+    spec = h.spec_of(h.odd())
+    live = TrackedRun.of_spec(spec, [])
+    assert run.name == live.id and run.bucket["groupName"] == live.group
+    assert run.bucket["tags"] == ["lem-4", "lem-9"]
+    assert run.config == json.loads(json.dumps(spec.config))
+    rows = [json.loads(line) for line in (spec.work_folder / "metrics.jsonl").read_text().splitlines()]
+    for logged, row in zip(run.history, rows, strict=True):
+        assert {key: logged[key] for key in row} == pytest.approx(row, rel=1e-5)
+    assert run.summary["best/test/mse"] == pytest.approx(made["metrics"]["best"]["test"]["mse"])
+    assert run.summary["status"] == "finished" and run.exit_code == 0
+
+
+def test_twice_is_not_double(server, made, capsys):
+    assert sync(made["path"]) == 0
+    before = sent(server)
+    capsys.readouterr()
+    assert sync() == sync(results_root() / "runs" / "adhoc") == 0
+    assert "0 runs sent" in capsys.readouterr().out
+    shutil.rmtree(work_root() / "tracked")  # as on another machine
+    assert sync(made["path"]) == 0
+    assert sent(server) == before == {next(iter(before)): 3}
+
+
+def test_what_was_stopped_midway_is_completed(server, made, monkeypatch):
+    real, taken = WandbTracker.row, []
+
+    def stopping(self, row):
+        if len(taken) == 2:
+            raise KeyboardInterrupt
+        taken.append(row)
+        real(self, row)
+
+    monkeypatch.setattr(WandbTracker, "row", stopping)
+    assert sync(made["path"]) == 75
+    (run,) = server.runs.values()
+    assert [row["step"] for row in run.history] == [4, 8] and run.summary["status"] == "partial"
+    monkeypatch.setattr(WandbTracker, "row", real)
+    assert sync(made["path"]) == 0
+    assert [row["step"] for row in run.history] == [4, 8, 12]
+    assert run.summary["status"] == "finished" and run.exit_code == 0
+
+
+def test_offline_runs_are_sent_as_they_are(server, monkeypatch, capfd):
+    """By wandb's own command; a run that was stopped has two of them."""
+    spec = h.spec_of(h.odd("tracker=wandb"))
+    with monkeypatch.context() as patch:
+        patch.setenv("WANDB_MODE", "offline")
+        h.make(spec)
+        wandb.teardown()
+    assert not server.runs
+    assert sync() == 0
+    assert "1 runs sent" in capfd.readouterr().out
+    assert sent(server) == {TrackedRun.of_spec(spec, []).id: 3}
+    assert sync() == sync(spec.record_path) == 0
+    assert sent(server) == {TrackedRun.of_spec(spec, []).id: 3}
+
+
+def test_without_a_login_nothing_is_sent(made, capsys):
+    assert sync(made["path"]) == 2
+    said = capsys.readouterr().err
+    assert "nothing was sent: not logged in to W&B" in said and "WANDB_MODE=offline" in said
+
+
+def test_offline_it_writes_offline_runs_once(made, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert sync(made["path"]) == sync(made["path"]) == 0
+    folder = h.spec_of(h.odd()).work_folder
+    assert len(list(folder.glob("wandb/offline-run-*"))) == 1
+
+
+def test_the_plan_sends_nothing(server, made, capsys):
+    assert sync("--plan", made["path"]) == 0
+    assert "0 offline runs and 1 of 1 records to send to W&B" in capsys.readouterr().out
+    assert not server.runs
+
+
+def test_a_server_that_is_away_takes_nothing(made, monkeypatch, capsys):
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_API_KEY", wandb_server.KEY)
+    monkeypatch.setattr("physml.execution.trackers.wandb.INIT_S", 2.0)
+    wandb.teardown()
+    assert sync(made["path"]) == 1
+    said = capsys.readouterr().out
+    assert "took nothing" in said and "0 runs sent" in said
+
+
+def test_records_that_failed_are_left_out(server, made):
+    path = h.spec_of(h.odd()).record_path
+    record.write(path, record.read(path) | {"status": "failed"})
+    assert sync(path) == 0
+    assert not server.runs
+
+
+def test_where_a_record_belongs_is_told_by_its_path():
+    content = {"identity": "88829d05", "split": 1, "seed": 3, "experiment": "lem/a", "config": {}}
+    paths = {
+        "/x/results/runs/lem/a/88829d05-split1-seed3.json": "lem/a",
+        "/x/runs/results/runs/adhoc/own/88829d05-split1-seed3.json": "adhoc/own",
+        "/elsewhere/88829d05-split1-seed3.json": "lem/a",
+    }
+    for path, folder in paths.items():
+        assert TrackedRun.of_record(content | {"path": path}, KEYS, []).place.folder == folder
