@@ -98,9 +98,10 @@ check: lint ## before each commit: style, types, layers, and the quick tests
 test: $(READY) ## run all tests, on all cores
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
-integration: $(READY) ## install a one-node Slurm (Debian, root) and run the tests with real servers
+integration: $(READY) ## install a one-node Slurm (Debian, root) and Ray, and run the tests with real servers
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v slurmctld >/dev/null; then \
 		scripts/cluster/one_node_slurm.sh install; fi
+	@$(PY) -c 'import ray' 2>/dev/null || $(PY) -m pip install --quiet -c constraints.txt -e '.[ray]'
 	@$(PY) -m pytest --integration tests/integration $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter

@@ -58,6 +58,7 @@ EXTRAS = {
     "networkx": "graph",
     "optuna": "search",
     "wandb": "track",
+    "ray": "ray",
 }
 
 
