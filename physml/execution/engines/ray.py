@@ -175,13 +175,15 @@ class RayJob:
 
     def close(self) -> None:
         """Stop what still runs, wait for its checkpoints, and leave the cluster."""
-        if self.tasks:
-            (self.folder / ray_pilot.STOP).touch()
-            with contextlib.suppress(self.ray.exceptions.RayError):
-                self._left(GRACE_S)
-        self.ray.shutdown()
-        if self.temporary:
-            shutil.rmtree(self.temporary, ignore_errors=True)
+        try:
+            if self.tasks:
+                (self.folder / ray_pilot.STOP).touch()
+                with contextlib.suppress(self.ray.exceptions.RayError):
+                    self._left(GRACE_S)
+        finally:  # a second Ctrl-C does not wait
+            self.ray.shutdown()
+            if self.temporary:
+                shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _left(self, wait_s: float) -> list[Any]:
         """Tasks that have not ended after so long."""
