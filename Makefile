@@ -98,11 +98,12 @@ check: lint ## before each commit: style, types, layers, and the quick tests
 test: $(READY) ## run all tests, on all cores
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
-integration: $(READY) ## install Slurm, PostgreSQL (Debian, root) and run the tests with real servers
+integration: $(READY) ## install Slurm, PostgreSQL (Debian, root), Ray, MLflow and run the tests with real servers
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		command -v slurmctld >/dev/null || scripts/cluster/one_node_slurm.sh install; \
 		[ -d /usr/lib/postgresql ] || scripts/cluster/local_postgresql.sh install; fi
-	@$(PY) -m pip install --quiet -c constraints.txt -e '.[postgresql]'
+	@$(PY) -c 'import mlflow, psycopg, ray' 2>/dev/null || \
+		$(PY) -m pip install --quiet -c constraints.txt -e '.[mlflow,postgresql,ray]' mlflow
 	@$(PY) -m pytest --integration tests/integration $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter

@@ -61,6 +61,7 @@ EXTRAS = {
     "psycopg": "postgresql",
     "wandb": "track",
     "mlflow": "mlflow",
+    "ray": "ray",
 }
 
 

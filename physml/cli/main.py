@@ -55,8 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("stopped; start the same command again to go on.", file=sys.stderr)
-        return 75
+        return _stopped()
     except BrokenPipeError:  # the reader, say `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -64,6 +63,22 @@ def main(arguments: list[str] | None = None) -> int:
         place = f"{error.filename}: " if error.filename else ""
         print(f"error: {place}{error.strerror or error}.", file=sys.stderr)
         return 2
+    except Exception as error:
+        if _came_of_a_stop(error):
+            return _stopped()
+        raise
+
+
+def _stopped() -> int:
+    print("stopped; start the same command again to go on.", file=sys.stderr)
+    return 75
+
+
+def _came_of_a_stop(error: BaseException | None) -> bool:
+    """Whether a stop became this error: some libraries fail to clean up after one in an import."""
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:

@@ -16,6 +16,7 @@ from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec
 from physml.execution.trackers import registry
 from physml.execution.trackers.tracker import TrackedRun, Tracker
+from physml.lock import Hold
 from physml.paths import display_path
 from physml.records import curves, record
 from physml.records.provenance import now
@@ -32,10 +33,16 @@ DONE = ("finished", "diverged")  # a second start would give the same
 
 
 class Attempt:
-    """Trains a run from its checkpoint, if there is one, and writes its record. tables: ids, for W&B."""
+    """Trains a run from its checkpoint, if there is one, and writes its record.
 
-    def __init__(self, spec: RunSpec, report: Reporter, interrupt: Interrupt, tables: list[str]) -> None:
+    tables: ids, for W&B. lock: of the work folder; where it is lost, nothing more is written.
+    """
+
+    def __init__(
+        self, spec: RunSpec, report: Reporter, interrupt: Interrupt, tables: list[str], lock: Hold
+    ) -> None:
         self.spec, self.report, self.interrupt, self.tables = spec, report, interrupt, tables
+        self.lock = lock
         self.config = spec.config
         self.started = now()
         self.trainer: Trainer | None = None  # once there are data and a network
@@ -88,6 +95,7 @@ class Attempt:
                 except Diverged as error:
                     status, reason = "diverged", str(error)
                 scores = final_scores(trainer, status)
+                self.lock.refuse_if_lost()
                 self.scores = scores | {"arrays": self._write_arrays(trainer)}
                 if self.config["runtime"]["save_model"]:
                     self.scores["weights"] = saved_model.save(self.spec, trainer.task, trainer.net)
@@ -141,6 +149,7 @@ class Attempt:
             "verify": self.config["data"]["verify"],
             "trainer": state,
         }
+        self.lock.refuse_if_lost()
         after = "Training goes on."
         if self.interrupt.reason:
             after = "The next start goes on from an older one, if there is one."
@@ -176,6 +185,7 @@ class Attempt:
             made |= run_record.of_training(self.trainer, self.trainer.task, self.trainer.device, self.config)
         made |= self.scores
         try:
+            self.lock.confirm()
             if rows:
                 curve = curves.own_path(path)
                 content = curves.curve_csv(rows, (made["selected"] or {}).get("step"))

@@ -95,14 +95,14 @@ class Machine:
 
 
 def cores() -> int:
-    """CPUs that this process may use: by its affinity, the quotas of its groups, and its Slurm job."""
+    """CPUs that this process may use: by its affinity, the quotas of its groups, its Slurm job or engine."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = _granted("SLURM_CPUS_PER_TASK")
-    return max(1, min([allowed, *(int(quota) for quota in _quotas()), *([int(granted)] if granted else [])]))
+    granted = [_granted(name) for name in ("SLURM_CPUS_PER_TASK", "PHYSML_CPUS")]
+    return max(1, min([allowed, *map(int, _quotas()), *(int(one) for one in granted if one)]))
 
 
 def _granted(name: str) -> float | None:
-    """What Slurm grants a job, which not every cluster enforces."""
+    """What Slurm or Ray grants a job, which not every cluster enforces."""
     text = os.environ.get(name, "")
     return float(text) if text.isdecimal() and int(text) else None
 
@@ -126,8 +126,9 @@ def free_memory() -> float | None:
     granted = _granted("SLURM_MEM_PER_NODE")
     if granted is None and (each := _granted("SLURM_MEM_PER_CPU")):
         granted = each * cores()
-    if granted is not None:
-        free.append(granted * MIB - sum(map(resident, _family())))
+    limits = [limit for limit in (granted, _granted("PHYSML_MEMORY_MIB")) if limit is not None]
+    if limits:
+        free.append(min(limits) * MIB - sum(map(resident, _family())))
     return min((one for one in free if one is not None), default=None)
 
 

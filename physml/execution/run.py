@@ -52,7 +52,7 @@ def perform(
     kept), PhysmlError for bad input. Any other failure becomes a record with status `failed`.
     """
     interrupt = Interrupt()
-    with interrupt.listening(), held(spec.work_folder):
+    with interrupt.listening(), held(spec.work_folder) as lock:
         done = existing(spec)  # looked up under the lock: another process may have just ended it
         forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
         if done and done["status"] in DONE and not force:
@@ -67,7 +67,7 @@ def perform(
             checkpoint.remove(spec.work_folder)
             forced.touch()
         with attempts.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
-            made = Attempt(spec, report, interrupt, tables or []).carry_out()
+            made = Attempt(spec, report, interrupt, tables or [], lock).carry_out()
         if made["status"] in DONE:
             attempts.forget(spec.work_folder)
         forced.unlink(missing_ok=True)

@@ -22,6 +22,8 @@ from physml.records.provenance import host
 
 NAME = ".physml-shared"  # in the folder, while it is tried
 WRITES = 200  # of a file that the other process reads meanwhile
+RACES = 50  # files that both processes try to create
+UNSEEN = "not seen by the other process: set PHYSML_LOCKS=lease for all pilots"
 SKEW_S = 5.0  # clocks may differ by so much
 PERIOD_S = 0.05
 
@@ -113,7 +115,7 @@ class _Meeting:
         self._tell("killed", {})
         for k in range(WRITES):
             self._tell("changing", {"k": k, "body": "x" * (k * 97 % 5000)})
-        self._tell("written", {})
+        self._tell("written", {"created": self._created()})
         self._read("result")
 
     def _look(self) -> None:
@@ -130,14 +132,27 @@ class _Meeting:
                 reads += 1
                 torn += not _whole(text)
             self._in_time("the end of the writing")
+        created = self._created() + self._read("written")["created"]
         skew = self._skew()
         found = [
-            Finding("lock", seen, "seen by the other process" if seen else "not seen by the other process"),
+            Finding("lock", seen, "seen by the other process" if seen else UNSEEN),
             Finding("lock of a killed process", freed, "freed" if freed else "still held after 10 s"),
+            Finding(
+                "created files", created == RACES, f"{RACES} files were created by {created} processes in all"
+            ),
             Finding("renamed files", torn == 0, f"{torn} of {reads} reads found half a file"),
             Finding("clocks", skew <= SKEW_S, f"of nodes and folder: {skew:.1f} s apart"),
         ]
         self._tell("result", {"findings": [vars(one) for one in found]})
+
+    def _created(self) -> int:
+        """How many files this process created and the other did not: leases rest on that."""
+        made = 0
+        for k in range(RACES):
+            with contextlib.suppress(FileExistsError):
+                (self.place / f"race-{k}").touch(exist_ok=False)
+                made += 1
+        return made
 
     def _skew(self) -> float:
         """Largest difference between what the clocks of both nodes and of the folder's server say."""

@@ -476,6 +476,21 @@ def test_errors_become_one_line_and_a_code(
     assert re.fullmatch(says, err.strip())
 
 
+def test_an_error_that_a_stop_has_become_is_a_stop(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a signal arrives within an import, the clean-up of a library may fail."""
+
+    def fail(*_: object) -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise AttributeError("half made")
+
+    monkeypatch.setattr("physml.records.record.read", fail)
+    assert physml("diff", "a", "b") == (75, "", "stopped; start the same command again to go on.\n")
+
+
 def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise KeyError("a bug")

@@ -31,6 +31,8 @@ class Fake:
     settings: Settings = field(default_factory=Settings)
     jobs: list = field(default_factory=list)
     text: str = "job 1"
+    attached: bool = False
+    closed: int = 0
 
     def describe(self, job):
         return f"{job.workers} pilots: {' '.join(job.command)}"
@@ -40,6 +42,9 @@ class Fake:
         self.thread = threading.Thread(target=lambda: [h.make(spec) for spec in self.specs])
         self.thread.start()
         return self
+
+    def close(self):
+        self.closed += 1
 
     def alive(self):
         self.lives -= 1
@@ -95,6 +100,10 @@ def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
     monkeypatch.setattr(session.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(Preempted, match="the runs go on: job 1"):
         watched(Fake(), planning.plan(specs))
+    engine = Fake(attached=True)
+    with pytest.raises(Preempted, match="the pilots are stopped; the same command goes on"):
+        watched(engine, planning.plan(specs))
+    assert engine.closed == 1
 
 
 def test_a_session_tells_how_runs_are_packed():

@@ -15,6 +15,11 @@ from physml.errors import Busy
 from physml.execution import run
 
 
+@pytest.fixture(autouse=True, params=["flock", "lease"])
+def kind(request, monkeypatch):
+    monkeypatch.setenv("PHYSML_LOCKS", request.param)
+
+
 def test_the_second_process_is_told_who_works_on_the_run(capsys):
     overrides = h.odd(step_s=0.3)  # seconds enough for two other starts, also on a busy machine
     spec = h.spec_of(overrides)

@@ -15,6 +15,7 @@ def test_a_local_folder_can_be_shared(tmp_path, capsys):
     assert main.main(["doctor", "--shared", str(tmp_path), "--wait", "60"]) == 0
     out = capsys.readouterr().out
     assert "seen by the other process" in out and "freed" in out and "0 of " in out
+    assert "50 files were created by 50 processes in all" in out
     assert "Pilots can share this folder." in out
     assert list(tmp_path.iterdir()) == []
 
@@ -38,7 +39,13 @@ def test_a_folder_whose_locks_are_local_is_refused(tmp_path, monkeypatch, capsys
     assert main.main(["doctor", "--shared", str(tmp_path), "--nodes", "2"]) == 1
     other.join()
     out = capsys.readouterr().out
-    assert "! lock" in out and "not seen by the other process" in out and "must not share" in out
+    assert "! lock" in out and "set PHYSML_LOCKS=lease" in out and "must not share" in out
+
+
+def test_a_folder_where_both_create_a_file_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shared_folder._Meeting, "_created", lambda _: shared_folder.RACES)
+    assert main.main(["doctor", "--shared", str(tmp_path), "--wait", "60"]) == 1
+    assert "! created files" in capsys.readouterr().out
 
 
 def test_nobody_comes_and_a_folder_that_cannot_be_written(tmp_path):

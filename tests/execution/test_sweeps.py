@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import run_harness as h
+import wandb
 import wandb_server
 import yaml
 from wandb.apis.public.sweeps import _validate_config_and_fill_distribution
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 from wandb.sdk.sweeps.scheduler.optuna import sweep_parameter_to_distribution
 
-import wandb
 from physml.cli.main import main
 from physml.execution import search, sweep_export
 from physml.execution.search import SearchSpec

@@ -4,24 +4,20 @@
 root.
 """
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
+from pilots_harness import LONG, ROOT, outputs, physml, pilots, records, until
 
-ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "scripts" / "cluster" / "one_node_slurm.sh"
 pytestmark = pytest.mark.skipif(
     shutil.which("slurmctld") is None or os.getuid() != 0,
     reason="needs Slurm and root: scripts/cluster/one_node_slurm.sh install",
 )
-LONG = ["run", "-m", "experiment=lem/fitzhugh_nagumo-lstm", "trainer.epochs=300", "seed=0,1,2,3"]
 
 
 @pytest.fixture(scope="module")
@@ -43,69 +39,8 @@ def environment(cluster, tmp_path):
     return made | {"WANDB_MODE": "disabled"}
 
 
-def physml(environment, *arguments, **options):
-    command = [sys.executable, "-m", "physml", *arguments]
-    return subprocess.run(
-        command,
-        env=environment,
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=900,
-        check=False,
-        **options,
-    )
-
-
 def slurm(environment, *command):
     return subprocess.run(command, env=environment, text=True, capture_output=True, check=True).stdout
-
-
-def records(environment):
-    """Name of the record -> its content without times and machine."""
-    made = {}
-    for path in sorted((Path(environment["PHYSML_RESULTS"]) / "runs").rglob("*-seed*.json")):
-        content = json.loads(path.read_text())
-        assert content["status"] == "finished", (path, content["reason"])
-        made[path.name] = content["metrics"], content["selected"]
-    return made
-
-
-def outputs(environment):
-    """How often each run says that it has finished."""
-    files = (Path(environment["PHYSML_RESULTS"]) / "work").rglob("output.txt")
-    return {str(file): file.read_text().splitlines().count("finished") for file in files}
-
-
-def pilots(environment):
-    """Process ids of the pilots of this cluster."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode().split("\0")
-            variables = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if "pilot" in words and f"PHYSML_RESULTS={environment['PHYSML_RESULTS']}" in variables:
-            found.append(int(folder.name))
-    return found
-
-
-def until(condition, seconds=240.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.5)
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory):
-    """The records of the same runs, made by one command on this machine."""
-    folder = tmp_path_factory.mktemp("local")
-    environment = os.environ | {"PHYSML_RESULTS": str(folder), "WANDB_MODE": "disabled"}
-    done = physml(environment, *LONG, "--jobs", "2")
-    assert done.returncode == 0, done.stderr
-    return records(environment)
 
 
 def test_a_table_by_two_pilots_is_the_table_of_one_machine(environment, tmp_path):

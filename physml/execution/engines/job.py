@@ -55,6 +55,7 @@ class Job:
         total_hours: Of all of them; None: not all are known.
         workers: Pilots.
         cpus, gpus, memory_gib, hours: Of each.
+        detach: The command leaves once they are submitted.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Job:
     gpus: int
     memory_gib: float
     hours: float
+    detach: bool = False
 
 
 class Submission(Protocol):
@@ -77,8 +79,17 @@ class Submission(Protocol):
         """Its name on the cluster, where its output is, and how it is stopped."""
         ...
 
+    @property
+    def attached(self) -> bool:
+        """Whether the pilots end with the command."""
+        ...
+
     def alive(self) -> int:
         """Pilots that wait or run."""
+        ...
+
+    def close(self) -> None:
+        """The command ends: stop the pilots that end with it, and wait for their checkpoints."""
         ...
 
 
@@ -132,13 +143,14 @@ def _unknown(one: Planned) -> int:
 
 
 def shared_environment() -> dict[str, str]:
-    """Variables of a pilot: the folders of this process, absolute, and its choice of the tracker."""
+    """Variables of a pilot: the folders of this process, absolute, and its choice of tracker and locks."""
     made = {"PHYSML_RESULTS": results_root(), "PHYSML_RUNS": work_root(), "PHYSML_CACHE": cache_root()}
     if data := data_root():
         made["PHYSML_DATA"] = data
     if own := own_conf():
         made["PHYSML_CONF"] = own
-    given = {name: value for name, value in os.environ.items() if name in ("WANDB_MODE", "WANDB_PROJECT")}
+    chosen = ("WANDB_MODE", "WANDB_PROJECT", "PHYSML_LOCKS", "PHYSML_LEASE_S")
+    given = {name: value for name, value in os.environ.items() if name in chosen}
     return {name: str(path) for name, path in made.items()} | given
 
 

@@ -4,10 +4,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 
 from physml.errors import ConfigError, Preempted
 from physml.execution import attempts, planning
-from physml.execution.engines.job import Engine, Submission, job_of
+from physml.execution.engines.job import Engine, Job, Submission, job_of
 from physml.execution.planning import Planned
 from physml.execution.progress import many
 from physml.execution.run_spec import RunSpec
@@ -44,13 +45,15 @@ class Session:
                 yield
         finally:
             _SESSION.reset(token)
+            if self.submission:
+                self.submission.close()
 
     def describe(self, planned: Sequence[Planned]) -> str:
         """What would be submitted for these runs, and how they are packed."""
         todo = [one for one in planned if one.todo]
         if not todo:
             return "Nothing is to do."
-        job = job_of(self.engine.settings, self.command, todo)
+        job = self._job(todo)
         each = f"{job.cpus} core(s)" + (f", {job.gpus} GPU(s)" if job.gpus else "")
         hours = "unknown" if job.total_hours is None else f"{job.total_hours:.2g}"
         packing = (
@@ -63,13 +66,15 @@ class Session:
         """Wait until pilots have made the runs; the first call submits them.
 
         Raises:
-            Preempted: Ctrl-C, or --detach; the pilots go on.
+            Preempted: Ctrl-C, or --detach.
         """
         if self.submission is None or not self.submission.alive():
+            if self.submission:
+                self.submission.close()
             todo = batch.todo
             if batch.source is not None:
                 todo = planning.plan([batch.source.first]) * batch.source.left()
-            self.submission = self.engine.submit(job_of(self.engine.settings, self.command, todo))
+            self.submission = self.engine.submit(self._job(todo))
             print(self.submission.text, flush=True)
         if self.detach:
             raise Detached("submitted; physml status shows how far the runs are.")
@@ -78,7 +83,12 @@ class Session:
                 return self._watched_source(batch.source, self.submission)
             return self._watched([one.spec for one in batch.todo], self.submission, batch.ended)
         except KeyboardInterrupt as error:
+            if self.submission.attached:
+                raise Preempted("the pilots are stopped; the same command goes on.") from error
             raise Preempted(f"the runs go on: {self.submission.text}.") from error
+
+    def _job(self, todo: Sequence[Planned]) -> Job:
+        return replace(job_of(self.engine.settings, self.command, todo), detach=self.detach)
 
     def _watched(
         self, specs: list[RunSpec], submission: Submission, ended: Callable[[RunSpec], str] | None

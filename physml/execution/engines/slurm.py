@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from physml.errors import ConfigError, RunFailed
 from physml.execution.engines.job import Job, Settings, read_settings
@@ -59,6 +60,10 @@ class Slurm:
 @dataclass(frozen=True)
 class SlurmJob:
     ident: str
+    attached: ClassVar[bool] = False
+
+    def close(self) -> None:
+        """The job goes on."""
 
     @property
     def text(self) -> str:
