@@ -86,7 +86,11 @@ class Pilot(Scheduler):
 
     def work(self) -> Outcome:
         outcome = super().work()
-        outcome.elsewhere += [one.spec.label for one in self.held]
+        held = [one.spec.label for one in self.held]
+        if self.stopping:  # nobody knows whether the others will end them: this pilot is to be started again
+            outcome.left += held
+        else:
+            outcome.elsewhere += held
         return outcome
 
     def _start(self) -> None:

@@ -61,6 +61,20 @@ def test_a_pilot_that_does_not_wait_leaves_what_others_hold(forked):
     process.wait()
 
 
+def test_a_pilot_that_is_stopped_while_others_hold_the_rest_is_to_be_started_again(forked, monkeypatch):
+    spec = h.spec_of(h.odd(**SLOW))
+    planned = planning.plan([spec])
+    process = h.start(spec)
+    h.until(lambda: h.is_held(spec))
+    monkeypatch.setattr(
+        pilot.Pilot, "_leave", lambda self, one: (self.held.append(one), self._interrupt(15, None))
+    )
+    outcome = piloted(planned)
+    assert outcome.left == [spec.label] and outcome.exit_code == 75 and not forked
+    process.kill()
+    process.wait()
+
+
 def test_what_others_have_made_since_the_plan_is_not_made_again(forked):
     specs = h.specs_of(h.odd("seed=0,1"))
     planned = planning.plan(specs)
