@@ -44,6 +44,8 @@ def distributed(options: argparse.Namespace, arguments: Sequence[str]) -> Iterat
         with sharing(Sharing(wait=not options.no_wait)):
             yield
         return
+    if options.max_hours:
+        raise ConfigError("--max-hours is for this machine; --engine hours=N is the limit of a pilot's job.")
     if options.jobs:
         raise ConfigError("--jobs is for this machine; use --workers and --engine cpus=N for pilots.")
     from physml.execution.engines.session import Session, engine_of

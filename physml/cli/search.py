@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, count, each
-from physml.config.studies import PRUNERS, SAMPLERS
+from physml.config.samplers import PRUNERS, SAMPLERS
 from physml.paths import display_path
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def _one(name: str, options: argparse.Namespace) -> int:
 
 
 def _picture(name: str, spec: "SearchSpec") -> int:
-    from physml.execution.search_overview import picture, state_text
+    from physml.execution.search_overview import picture
+    from physml.reporting.search_state import state_text
 
     path, parts = picture(name, spec)
     print(f"{spec.id}: {state_text(spec.id)}")

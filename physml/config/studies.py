@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from physml.config import conf_files
 from physml.config.conf_files import absolute, is_file, is_path
 from physml.config.load import read_yaml, structure
+from physml.config.samplers import Pruner, Sampler
 from physml.errors import ConfigError, InputError, suggest
 from physml.files import cached_by_file
 from physml.paths import CONF, display_path, own_conf
@@ -25,9 +26,6 @@ SETTINGS = (
     *("model", "net", "task", "trainer", "optim", "runtime", "data", "precision", "arrays"),
     *("n_parameters_printed", "short"),
 )
-Sampler = Literal["random", "tpe", "gp", "cmaes"]
-Pruner = Literal["none", "median", "hyperband"]
-SAMPLERS, PRUNERS = get_args(Sampler), get_args(Pruner)
 _STUDY = re.compile(r"\w+/\w+", re.ASCII)
 _NAME = re.compile(r"(\w+/\w+)-(\w[\w.-]*)", re.ASCII)
 

@@ -18,10 +18,11 @@ from physml.execution.attempt import DONE
 from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec, checked_specs
 from physml.execution.search import SearchSpec
-from physml.execution.search_results import final_runs, results_path
+from physml.execution.search_results import final_runs
 from physml.execution.staged_search import Lacking, StagedSearch, Trainer
 from physml.paths import display_path
 from physml.records.schema import Record
+from physml.reporting.search_state import results_path
 
 
 def carry_out(name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes") -> int:

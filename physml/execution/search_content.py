@@ -10,9 +10,10 @@ from typing import Any
 from physml import files
 from physml.errors import RecordError
 from physml.execution.run_spec import RunSpec
-from physml.execution.search_results import described, results_path
+from physml.execution.search_results import described
 from physml.execution.search_trials import SearchTrials
 from physml.records import curves
+from physml.reporting.search_state import results_path
 
 CURVE = 12  # rows of a curve that are kept
 

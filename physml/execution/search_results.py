@@ -2,23 +2,13 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from physml.config.conf_files import shown
 from physml.execution import search
 from physml.execution.search import SearchSpec
-from physml.paths import results_root
 from physml.reporting import table_spec as tables
-
-
-def results_path(ident: str) -> Path:
-    return results_root() / "search" / f"{ident}.json"
-
-
-def unfinished_path(ident: str) -> Path:
-    """What there is of a search that has not ended; git ignores it."""
-    return results_root() / "search" / f"{ident}.unfinished.json"
+from physml.reporting.search_state import results_path
 
 
 def described(spec: SearchSpec) -> dict[str, Any]:

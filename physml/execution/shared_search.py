@@ -19,9 +19,9 @@ from physml.execution.run import existing
 from physml.execution.run_spec import RunSpec
 from physml.execution.search import SearchSpec
 from physml.execution.search_points import rounded
-from physml.execution.search_results import results_path, unfinished_path
 from physml.execution.trial_store import END, OWNER, Budget, TrialStore
 from physml.paths import display_path
+from physml.reporting.search_state import results_path, unfinished_path
 from physml.training import checkpoint
 
 LOOK = 2.0  # seconds between two looks at the store, and at the values of runs

@@ -33,12 +33,11 @@ from physml.execution.search_results import (
     final_seeds,
     granted,
     results,
-    results_path,
-    unfinished_path,
 )
 from physml.execution.search_space import Bound, bounds, widened
 from physml.execution.search_trials import Round, SearchTrials
 from physml.paths import display_path
+from physml.reporting.search_state import results_path, unfinished_path
 
 Train = Callable[[int, Sequence[int]], None]
 

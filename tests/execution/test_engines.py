@@ -268,6 +268,7 @@ def test_the_plan_on_slurm_prints_the_script_and_submits_nothing(capsys, monkeyp
         (["--workers", "3"], "--workers, --engine and --detach are for --on slurm or ray; got --on local"),
         (["--on", "pilot", "--detach"], "got --on pilot"),
         (["--on", "slurm", "--jobs", "2"], "--jobs is for this machine; use --workers"),
+        (["--on", "slurm", "--max-hours", "2"], "--max-hours is for this machine; --engine hours=N"),
         (["--on", "cloud"], "there is no engine cloud"),
     ],
 )

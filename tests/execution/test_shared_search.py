@@ -10,9 +10,10 @@ from physml.cli import main
 from physml.config import compose, studies
 from physml.errors import ConfigError, InputError
 from physml.execution import attempts, pilot, scheduler, search, shared_search
-from physml.execution.search_overview import picture, state_text
+from physml.execution.search_overview import picture
 from physml.paths import CONF
 from physml.records import record
+from physml.reporting.search_state import state_text
 
 EXPERIMENT, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"
 TINY = {

@@ -26,7 +26,7 @@ from physml.execution import (
 from physml.execution.search_report import lines, note
 from physml.execution.search_space import Bound, Range, bounds, widened
 from physml.paths import CONF
-from physml.reporting import figure_spec
+from physml.reporting import figure_spec, search_state
 from physml.reporting.verdict import settings_of
 
 LSTM, GRU = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-gru"
@@ -143,7 +143,7 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     assert str(settings_of(provenance)) == "searched: 4 x 2"
     curves = (tmp_path / "results" / "search" / f"{ID}.curves.csv").read_text().splitlines()
     assert curves[0] == "trial,stage,split,seed,step,valid/rmse" and len(curves) > 8
-    assert not search_results.unfinished_path(ID).exists()
+    assert not search_state.unfinished_path(ID).exists()
     trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
     assert trials.best_trial.number == best["trial"]
     assert [t.state.name for t in trials.trials].count("PRUNED") == 2
@@ -171,8 +171,8 @@ def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, guided, c
     runs.most = after
     with pytest.raises(SystemExit):
         carried_out()
-    assert not search_results.results_path(ID).exists()
-    assert search_results.unfinished_path(ID).exists() == (after > 0)
+    assert not search_state.results_path(ID).exists()
+    assert search_state.unfinished_path(ID).exists() == (after > 0)
     runs.most = None
     assert carried_out() == 0
     assert results(tmp_path) == whole and searched(conf) == settings and len(runs.records) == total
@@ -218,7 +218,7 @@ def test_a_stop_leaves_checkpoints_and_the_settings(conf, tmp_path, forked, caps
     assert carried_out(max_hours=1e-9) == 75
     assert "4 of 4 runs lack a result (0 failed). The settings stay" in capsys.readouterr().err
     assert not (conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml").exists()
-    assert not search_results.results_path(ID).exists()
+    assert not search_state.results_path(ID).exists()
 
 
 def test_a_pruned_trial_never_wins(conf, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import yaml
 
 from physml import errors
 from physml.cli import main
+from physml.cli.distribution import pilot_command
 from physml.config import compose, conf_files
 from physml.errors import PhysmlError
 from physml.paths import ROOT
@@ -84,12 +85,12 @@ def test_commands_exist(document: str, command: str) -> None:
         assert [name for name in variables if not re.search(rf"^{name} \?=", makefile, re.MULTILINE)] == []
     else:
         assert program == "physml"
-        assert main.parsed(words).command
+        assert main.parsed(pilot_command(words[1:]) if words[0] == "pilot" else words).command
 
 
 @every_command
 def test_commands_name_what_conf_has(document: str, command: str) -> None:
-    program, *words = _words(command)
+    program, *words = [word for word in _words(command) if word != "pilot"]
     for kind in ("model", "task", "experiment"):
         known = compose.names(kind)
         chosen = [word.partition("=")[2] for word in words if word.startswith(f"{kind}=")]
