@@ -80,6 +80,10 @@ def test_the_best_trial_of_a_rows_own_search_becomes_its_setting(conf, tmp_path,
     assert "4 trials (4 finished) by 1 worker(s)" in out and "best: trial" in out
     assert main.main(["search", EXPERIMENT, "--jobs", "2"]) == 0
     assert len(forked) == 4, "nothing is made again"
+    (journal,) = (tmp_path / "results" / "search").glob("*.journal")  # which Optuna itself reads
+    backend = optuna.storages.journal.JournalFileBackend(str(journal))
+    (study,) = optuna.get_all_study_summaries(optuna.storages.JournalStorage(backend))
+    assert study.n_trials == 4 and study.study_name == journal.stem
 
 
 def test_a_sampler_of_the_command_line_leaves_the_settings(conf, tmp_path, forked):
@@ -170,7 +174,7 @@ def test_pilots_share_the_trials(conf, tmp_path, forked):
 
 
 def test_the_picture_of_a_search(conf, tmp_path, forked, capsys):
-    write(conf, sampler="tpe", trials=8)
+    write(conf, sampler="tpe")
     with pytest.raises(ConfigError, match="has no trials yet"):
         picture(EXPERIMENT)
     assert main.main(["search", EXPERIMENT, "--jobs", "1"]) == 0
@@ -180,15 +184,6 @@ def test_the_picture_of_a_search(conf, tmp_path, forked, capsys):
     assert (
         "of the variance" in out and (tmp_path / "results" / "search" / f"{ID}.png").stat().st_size > 10_000
     )
-
-
-def test_optuna_itself_reads_the_journal(conf, tmp_path, forked):
-    write(conf, sampler="tpe")
-    assert main.main(["search", EXPERIMENT, "--jobs", "1"]) == 0
-    (journal,) = (tmp_path / "results" / "search").glob("*.journal")
-    backend = optuna.storages.journal.JournalFileBackend(str(journal))
-    (study,) = optuna.get_all_study_summaries(optuna.storages.JournalStorage(backend))
-    assert study.n_trials == 4 and study.study_name == journal.stem
 
 
 @pytest.mark.parametrize(
