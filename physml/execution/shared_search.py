@@ -222,7 +222,7 @@ class SharedSearch:
         return [self._row(trial) for trial in self.store.all()]
 
     def _row(self, trial: Any) -> dict[str, Any]:
-        status = trial.user_attrs.get(END, "running")
+        status = trial.user_attrs.get(END) if trial.state.is_finished() else "running"
         return {
             "trial": trial.number,
             "point": rounded(trial.params),

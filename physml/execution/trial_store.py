@@ -72,7 +72,8 @@ class TrialStore:
         self.folder = work_root() / "search" / self.name
         self.worker = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._optuna = optuna_module()
-        self.place, opened = self._opened(storage)
+        with _patiently_held(work_root() / "search"):  # one creates the tables of a new database
+            self.place, opened = self._opened(storage)
         with self._alone(), _reached(self.place):
             self.study = self._optuna.create_study(
                 study_name=self.name,

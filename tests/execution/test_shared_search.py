@@ -206,3 +206,13 @@ def test_stages_and_a_sampler_exclude_each_other():
     stages = [studies.Stage()]
     with pytest.raises(InputError, match="neither stages nor points"):
         studies.Search("rmse", "lower", 4, 1, {"a": [1]}, sampler="tpe", stages=stages)
+
+
+def test_a_trial_whose_end_is_being_told_still_runs(conf):
+    """Another worker has set why it ended, and not yet the value."""
+    write(conf, sampler="tpe")
+    made = shared_search.SharedSearch(search.load_search(EXPERIMENT), None, "bytes")
+    with made.store.working():
+        assert made.next() is not None
+        made.store._trial(made.store.all()[0]).set_user_attr("end", "finished")
+        assert made.rows()[0]["status"] == "running" and made.best_text() == "no value so far"

@@ -48,11 +48,12 @@ def test_four_workers_one_killed(storage, tmp_path):
     }  # fmt: skip
     environment.pop("PHYSML_RUNS", None)
     command = [sys.executable, "-m", "physml", *SEARCH, *storage, "--on", "pilot", "--jobs", "1"]
-    logs = [(tmp_path / f"{i}.log").open("w+") for i in range(4)]
-    workers = [
-        subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-        for log in logs
-    ]
+    logs = [tmp_path / f"{i}.log" for i in range(4)]
+    workers = []
+    for path in logs:
+        with path.open("w") as log:
+            output = {"stdout": log, "stderr": subprocess.STDOUT}
+            workers.append(subprocess.Popen(command, env=environment, cwd=ROOT, **output))
     try:
         end = time.monotonic() + 1200
         while not list((tmp_path / "runs").rglob("*-seed1000.json")):  # the first trial has ended
@@ -63,7 +64,7 @@ def test_four_workers_one_killed(storage, tmp_path):
     finally:
         for worker in workers:
             worker.kill()
-    assert codes[0] == -signal.SIGKILL and codes[1:] == [0, 0, 0], [log.seek(0) or log.read() for log in logs]
+    assert codes[0] == -signal.SIGKILL and codes[1:] == [0, 0, 0], [log.read_text() for log in logs]
     made = json.loads((tmp_path / "search" / "fitzhugh_nagumo-lem-tpe.json").read_text())
     assert [row["trial"] for row in made["trials"]] == list(range(TRIALS))
     assert {row["status"] for row in made["trials"]} == {"finished"}
