@@ -6,9 +6,11 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,15 +28,14 @@ SEARCH = ["search", "lem/fitzhugh_nagumo-lem-searched", "--sampler", "tpe", "--t
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("postgresql")
-    for parent in (folder, *folder.parents[:2]):  # the server runs as user postgres
-        parent.chmod(0o755)
+def url():
+    folder = Path(tempfile.mkdtemp(prefix="physml-postgresql-"))  # which user postgres can reach
     environment = os.environ | {"PORT": "15499"}
     told = subprocess.run([SERVER, "start", folder], env=environment, text=True, stdout=subprocess.PIPE)
     assert told.returncode == 0
     yield told.stdout.strip()
     subprocess.run([SERVER, "stop", folder], check=True)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["database", "journal"])
@@ -72,6 +73,9 @@ def test_four_workers_one_killed(storage, tmp_path):
     outputs = (tmp_path / "work").rglob("output.txt")
     assert [path.read_text().splitlines().count("finished") for path in outputs] == [1] * TRIALS
     if storage:
-        (study,) = optuna.get_all_study_summaries(storage[1])
+        opened = optuna.storages.RDBStorage(storage[1])
+        (study,) = optuna.get_all_study_summaries(opened)
+        opened.remove_session()
+        opened.engine.dispose()
         assert study.n_trials == TRIALS and study.best_trial.value == made["best"]["value"]
         assert not list((tmp_path / "search").glob("*.journal"))
