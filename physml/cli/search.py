@@ -1,10 +1,10 @@
-"""`physml search`: random search on validation data."""
+"""`physml search`: settings of a row, found on validation data."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
 from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, count, each
-from physml.config.samplers import PRUNERS, SAMPLERS
+from physml.config.search_schema import PRUNERS, SAMPLERS
 from physml.paths import display_path
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Any) -> None:
-    search = commands.add_parser("search", help="random search on validation data for a row of a study")
+    search = commands.add_parser("search", help="find settings of a row of a study on validation data")
     search.add_argument(
         "ids",
         nargs="+",
@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     search.add_argument(
         "--picture",
         action="store_true",
-        help="draw its trials so far, print what each setting matters, and stop",
+        help="draw its trials so far, print how much each setting matters, and stop",
     )
     search.add_argument(
         "--sampler-seed",

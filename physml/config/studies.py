@@ -16,8 +16,8 @@ from typing import Any
 from physml.config import conf_files
 from physml.config.conf_files import absolute, is_file, is_path
 from physml.config.load import read_yaml, structure
-from physml.config.samplers import Pruner, Sampler
-from physml.errors import ConfigError, InputError, suggest
+from physml.config.search_schema import Search
+from physml.errors import ConfigError, suggest
 from physml.files import cached_by_file
 from physml.paths import CONF, display_path, own_conf
 
@@ -28,118 +28,6 @@ SETTINGS = (
 )
 _STUDY = re.compile(r"\w+/\w+", re.ASCII)
 _NAME = re.compile(r"(\w+/\w+)-(\w[\w.-]*)", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage of a search: runs of each trial still in it, which are ranked by their mean.
-
-    Args:
-        keep: How many of the best go on; None: the last stage, which decides.
-        set: Changes of these runs, e.g. trainer.epochs: 50; none: the length of the final runs.
-        seeds, splits: Each trial has a run for each pair; by default the search's seed and split 0.
-    """
-
-    keep: int | None = None
-    set: dict[str, Any] = field(default_factory=dict)
-    seeds: list[int] = field(default_factory=list)
-    splits: list[int] = field(default_factory=lambda: [0])
-
-    def __post_init__(self) -> None:
-        if self.keep is not None and self.keep < 1:
-            raise InputError(f"keep must be at least 1; got {self.keep}.")
-        for name, numbers in (("seeds", self.seeds), ("splits", self.splits)):
-            if len({*numbers}) < len(numbers) or any(n < 0 for n in numbers):
-                raise InputError(f"{name} must be different numbers from 0 on; got {numbers}.")
-        if not self.splits:
-            raise InputError("splits must name at least one.")
-
-
-@dataclass(frozen=True)
-class Widen:
-    """Extra trials in wider ranges, where a best value is on a bound.
-
-    Args:
-        trials: How many, for every search of the group alike.
-        times: How often at most.
-    """
-
-    trials: int
-    times: int = 2
-
-    def __post_init__(self) -> None:
-        if self.trials < 1 or not 0 <= self.times <= 2:
-            raise InputError(
-                f"trials must be at least 1 and times at most 2; got {self.trials} and {self.times}."
-            )
-
-
-@dataclass(frozen=True)
-class Tpe:
-    """Points by the tree-structured Parzen estimator, from the values of the first stage.
-
-    Args:
-        first: Trials at random before.
-        batch: Trials between two estimates; they can run side by side.
-    """
-
-    first: int
-    batch: int
-
-    def __post_init__(self) -> None:
-        if self.first < 10 or self.batch < 1:
-            raise InputError(
-                f"first must be at least 10 and batch at least 1; got {self.first} and {self.batch}."
-            )
-
-
-@dataclass(frozen=True)
-class Search:
-    """A search on validation data, the same for each row that names it: at random, or guided by `tpe`.
-
-    Without `stages` every trial has one run and the best one wins.
-    """
-
-    metric: str  # e.g. rmse
-    better: str  # lower or higher
-    trials: int
-    seed: int  # of the sampler, and of every trial's run
-    space: dict[str, Any]  # config key -> a range {low, high, log}, or a list to choose from
-    set: dict[str, Any] = field(default_factory=dict)  # changes of trials and final runs, config key -> value
-    trial: dict[str, Any] = field(default_factory=dict)  # changes of a trial, e.g. trainer.epochs: 60
-    points: list[dict[str, Any]] = field(default_factory=list)  # the first trials; the others are drawn
-    sampler: Sampler = "random"  # other than random: workers share the trials
-    pruner: Pruner = "none"  # other than none: likewise
-    stages: list[Stage] | None = None
-    tpe: Tpe | None = None  # only with stages, as are the next two
-    widen: Widen | None = None
-    equal: list[str] = field(default_factory=list)  # experiments, or rows of the study, with as many trials
-
-    def __post_init__(self) -> None:
-        for point in self.points:
-            if unlike := {*point} ^ {*self.space}:
-                raise InputError(f"each of points must have the keys of space; got {point}: {unlike}.")
-        if len(self.points) > self.trials:
-            raise InputError(f"points must be at most trials, {self.trials}; got {len(self.points)}.")
-        if self.tpe and len(self.points) > self.tpe.first:
-            raise InputError(f"points must be at most tpe.first, {self.tpe.first}; got {len(self.points)}.")
-        if self.shared and (self.stages or self.points):
-            raise InputError("a search with a sampler or a pruner has neither stages nor points.")
-        if self.stages is None:
-            if self.tpe or self.widen or self.equal:
-                raise InputError("tpe, widen and equal need stages.")
-            return
-        keeps = [stage.keep for stage in self.stages]
-        before = [self.trials, *(keep for keep in keeps if keep is not None)]
-        if not keeps or keeps[-1] is not None or None in keeps[:-1]:
-            raise InputError("every stage but the last needs keep, and the last has none.")
-        if before != sorted(before, reverse=True):
-            raise InputError(f"no stage may keep more trials than it has; got {before[1:]} of {before[0]}.")
-
-    @property
-    def shared(self) -> bool:
-        """Whether trials are asked for one by one, from a store that workers share."""
-        return self.sampler != "random" or self.pruner != "none"
 
 
 @dataclass(frozen=True)

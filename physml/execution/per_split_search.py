@@ -11,7 +11,7 @@ from typing import Any
 
 from physml import files
 from physml.config.compose import compose
-from physml.config.studies import Stage
+from physml.config.search_schema import Stage
 from physml.errors import ConfigError
 from physml.execution import planning, scheduler, search
 from physml.execution.attempt import DONE

@@ -174,11 +174,10 @@ class Feeder(Pilot):
             self.source.ended(one.spec, self.outcome.codes.get(one.spec.label, 0))
         return admitted
 
-    def _start_one(self, one: Planned, slot: Slot) -> None:
-        super()._start_one(one, slot)
-        label = one.spec.label
-        if label not in self.running and one not in self.held and self.outcome.codes.get(label) == 1:
-            self.stopping = True  # no process can be started here; another worker may do better
+    def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
+        """No further run is taken here; another worker may do better."""
+        super()._cannot_start(spec, error)
+        self.stopping = True
 
     def _note_end(self, spec: RunSpec, code: int) -> None:
         counts, text = self.source.ended(spec, code)

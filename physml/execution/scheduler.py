@@ -239,12 +239,16 @@ class Scheduler:
             return
         try:
             process = start_worker(spec, [], self.force, self.tables, slot.environment, self.server)
-        except OSError as error:  # such as a full disk: the failure of one run
-            self.outcome.codes[spec.label] = 1
-            self.view.note(f"{spec.label}: cannot be started: {error}")
+        except OSError as error:  # such as a full disk
+            self._cannot_start(spec, error)
             return
         slot.pid = process.pid
         self.running[spec.label] = (process, spec, slot)
+
+    def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
+        """The failure of one run."""
+        self.outcome.codes[spec.label] = 1
+        self.view.note(f"{spec.label}: cannot be started: {error}")
 
     def _leave(self, one: Planned) -> None:
         """Another process works on it."""

@@ -17,7 +17,8 @@ from physml import files
 from physml.config import conf_files, studies
 from physml.config.compose import compose
 from physml.config.load import read_yaml
-from physml.config.studies import Found, Search
+from physml.config.search_schema import Search
+from physml.config.studies import Found
 from physml.errors import ConfigError, RunFailed, suggest
 from physml.execution import planning, run_state, scheduler
 from physml.execution.attempt import DONE

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from physml.config.studies import Stage
+from physml.config.search_schema import Stage
 from physml.execution import search
 from physml.execution.attempt import DONE
 from physml.execution.run import existing

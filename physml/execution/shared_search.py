@@ -141,8 +141,8 @@ class SharedSearch:
                 yield self.run_of(trial)
 
     def to_stop(self, running: Iterable[RunSpec]) -> list[RunSpec]:
-        """Report the values of runs; those that the pruner ends."""
-        if not self._due("values"):
+        """Report the values of runs to the pruner; those that it ends."""
+        if self.spec.pruner == "none" or not self._due("values"):
             return []
         return [spec for spec in running if spec.label not in self.pruned and self._prunes(spec)]
 

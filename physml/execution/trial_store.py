@@ -196,7 +196,7 @@ class TrialStore:
         with _reached(self.place), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trial.report(value, epoch)
-            return self.budget.pruner != "none" and bool(trial.should_prune())
+            return bool(trial.should_prune())
 
 
 def _sampler(optuna: Any, budget: Budget, number: int) -> Any:

@@ -8,12 +8,12 @@ import optuna
 import pytest
 import run_harness as h
 import yaml
+from search_conf import without_studies, write_study
 
 from physml.cli import main
 from physml.config import compose, studies
 from physml.errors import ConfigError, RunFailed
 from physml.execution import scheduler, search
-from physml.paths import CONF
 from physml.records import record
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lstm"
@@ -35,28 +35,16 @@ TINY = {
 @pytest.fixture
 def conf(tmp_path, monkeypatch):
     """conf/ with one study: a row that is searched, and one that is not."""
-    folder = tmp_path / "conf"
-    folder.mkdir()
-    for path in CONF.iterdir():
-        if path.name != "study":
-            (folder / path.name).symlink_to(path)
-    for module in (search, compose):
-        monkeypatch.setattr(module, "CONF", folder)
-    return folder
+    return without_studies(tmp_path, monkeypatch)
 
 
 def write(conf, row=None, **changes):
     """The study, with a search named tiny of its row lstm."""
-    content = {
-        "task": "fitzhugh_nagumo",
-        "provenance": {"kind": "own", "source": "a paper"},
-        "searches": {"tiny": TINY | changes},
-        "rows": {"lstm": {"model": "lstm", "search": "tiny", **(row or {})}, "gru": {"model": "gru"}},
-    }
-    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"# A study, with a comment of its own.\n{yaml.safe_dump(content, sort_keys=False)}")
-    return path
+    return write_study(
+        conf,
+        TINY | changes,
+        {"lstm": {"model": "lstm", "search": "tiny", **(row or {})}, "gru": {"model": "gru"}},
+    )
 
 
 def searched(conf):

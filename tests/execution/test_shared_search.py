@@ -5,13 +5,13 @@ import json
 import optuna
 import pytest
 import yaml
+from search_conf import without_studies, write_study
 
 from physml.cli import main
-from physml.config import compose, studies
+from physml.config import search_schema
 from physml.errors import ConfigError, InputError
 from physml.execution import attempts, pilot, scheduler, search, shared_search
 from physml.execution.search_overview import picture
-from physml.paths import CONF
 from physml.records import record
 from physml.reporting.search_state import state_text
 
@@ -31,29 +31,13 @@ TINY = {
 
 @pytest.fixture
 def conf(tmp_path, monkeypatch):
-    folder = tmp_path / "conf"
-    folder.mkdir()
-    for path in CONF.iterdir():
-        if path.name != "study":
-            (folder / path.name).symlink_to(path)
-    for module in (search, compose):
-        monkeypatch.setattr(module, "CONF", folder)
     monkeypatch.setattr(shared_search, "LOOK", 0.05)
     monkeypatch.setattr(pilot, "LOOK", 0.1)
-    return folder
+    return without_studies(tmp_path, monkeypatch)
 
 
 def write(conf, **changes):
-    content = {
-        "task": "fitzhugh_nagumo",
-        "provenance": {"kind": "own", "source": "a paper"},
-        "searches": {"tiny": TINY | changes},
-        "rows": {"lstm": {"model": "lstm", "search": "tiny"}},
-    }
-    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"# A study.\n{yaml.safe_dump(content, sort_keys=False)}")
-    return path
+    return write_study(conf, TINY | changes, {"lstm": {"model": "lstm", "search": "tiny"}})
 
 
 def results(root, name):
@@ -153,7 +137,7 @@ def test_a_pruner_ends_runs_early(conf, tmp_path, forked, monkeypatch):
         shared_search.TrialStore, "report", lambda self, trial, epoch, value: trial.number == 1
     )
     trial = TINY["trial"] | {"trainer.epochs": 400}
-    write(conf, sampler="tpe", trials=2, trial=trial)
+    write(conf, sampler="tpe", pruner="median", trials=2, trial=trial)
     assert main.main(["search", EXPERIMENT, "--jobs", "1"]) == 0
     rows = results(tmp_path, ID)["trials"]
     assert [row["status"] for row in rows] == ["finished", "pruned"]
@@ -203,9 +187,9 @@ def test_options_that_do_not_fit(conf, arguments, said, capsys):
 
 
 def test_stages_and_a_sampler_exclude_each_other():
-    stages = [studies.Stage()]
+    stages = [search_schema.Stage()]
     with pytest.raises(InputError, match="neither stages nor points"):
-        studies.Search("rmse", "lower", 4, 1, {"a": [1]}, sampler="tpe", stages=stages)
+        search_schema.Search("rmse", "lower", 4, 1, {"a": [1]}, sampler="tpe", stages=stages)
 
 
 def test_a_trial_whose_end_is_being_told_still_runs(conf):

@@ -9,6 +9,7 @@ import types
 import optuna
 import pytest
 import yaml
+from search_conf import without_studies, write_study
 
 from physml.cli import main
 from physml.config import compose, studies
@@ -45,26 +46,13 @@ STAGED = {
 @pytest.fixture
 def conf(tmp_path, monkeypatch):
     """conf/ with one study of two rows that are searched alike."""
-    folder = tmp_path / "conf"
-    folder.mkdir()
-    for path in CONF.iterdir():
-        if path.name != "study":
-            (folder / path.name).symlink_to(path)
-    for module in (search, compose):
-        monkeypatch.setattr(module, "CONF", folder)
-    return folder
+    return without_studies(tmp_path, monkeypatch)
 
 
 def write(conf, **changes):
-    content = {
-        "task": "fitzhugh_nagumo",
-        "provenance": {"kind": "own", "source": "a paper"},
-        "searches": {"tiny": STAGED | changes},
-        "rows": {name: {"model": name, "search": "tiny"} for name in ("lstm", "gru")},
-    }
-    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"# A study.\n{yaml.safe_dump(content, sort_keys=False)}")
+    return write_study(
+        conf, STAGED | changes, {name: {"model": name, "search": "tiny"} for name in ("lstm", "gru")}
+    )
 
 
 def results(root, name=ID):

@@ -1,0 +1,36 @@
+"""conf/ of a test of searches: everything but the studies, which the test writes."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from physml.config import compose
+from physml.execution import search
+from physml.paths import CONF
+
+
+def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the search and compose take for conf/."""
+    folder = root / "conf"
+    folder.mkdir()
+    for path in CONF.iterdir():
+        if path.name != "study":
+            (folder / path.name).symlink_to(path)
+    for module in (search, compose):
+        monkeypatch.setattr(module, "CONF", folder)
+    return folder
+
+
+def write_study(conf: Path, search_keys: dict, rows: dict) -> Path:
+    """The study lem/fitzhugh_nagumo, with a search named tiny."""
+    content = {
+        "task": "fitzhugh_nagumo",
+        "provenance": {"kind": "own", "source": "a paper"},
+        "searches": {"tiny": search_keys},
+        "rows": rows,
+    }
+    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"# A study, with a comment of its own.\n{yaml.safe_dump(content, sort_keys=False)}")
+    return path
