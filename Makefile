@@ -103,7 +103,9 @@ integration: $(READY) ## install Slurm, PostgreSQL (Debian, root), Ray, MLflow a
 		command -v slurmctld >/dev/null || scripts/cluster/one_node_slurm.sh install; \
 		[ -d /usr/lib/postgresql ] || scripts/cluster/local_postgresql.sh install; fi
 	@$(PY) -c 'import mlflow, psycopg, ray' 2>/dev/null || \
-		$(PY) -m pip install --quiet -c constraints.txt -e '.[mlflow,postgresql,ray]' mlflow
+		$(PY) -m pip install --quiet -c constraints.txt -e '.[mlflow,postgresql,ray]'
+	@[ -x $(VENV)/mlflow-server/bin/mlflow ] || { $(PY) -m venv $(VENV)/mlflow-server && \
+		$(VENV)/mlflow-server/bin/python -m pip install --quiet mlflow==$$(sed -n 's/^mlflow-skinny==//p' constraints.txt); }
 	@$(PY) -m pytest --integration tests/integration $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter

@@ -1,5 +1,6 @@
 """Engines: the batch script of Slurm, and a session that submits once and watches the folder."""
 
+import signal
 import subprocess
 import threading
 from dataclasses import dataclass, field
@@ -174,13 +175,20 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
         script(job, SlurmSettings(lines=["--a\nrm -rf x"]))
 
 
-def test_the_script_passes_signals_on_and_is_queued_again(tmp_path):
+@pytest.mark.parametrize(
+    ("pilot", "code"),
+    [
+        ("trap \"exit 75\" USR1; touch begun; while :; do sleep 0.05; done", 75),
+        ("touch begun; exec sleep 60", 128 + signal.SIGUSR1),  # it does not know of signals yet
+    ],
+)
+def test_the_script_passes_signals_on_and_is_queued_again(pilot, code, tmp_path):
     """With bash, a stand-in for the pilot, and one for scontrol."""
     job = job_of(Settings(), ["x"], [planning.Planned(h.spec_of(h.odd()), "missing")])
     text = script(job, SlurmSettings())
     (tmp_path / "scontrol").write_text('#!/bin/bash\necho "$@" > requeued\n')
     (tmp_path / "scontrol").chmod(0o755)
-    stand_in = "bash -c 'trap \"exit 75\" USR1; touch begun; while :; do sleep 0.05; done'"
+    stand_in = f"bash -c '{pilot}'"
     start = text.index("cd ")
     body = text[start:].splitlines()
     body[0] = f"cd {tmp_path}"
@@ -189,7 +197,7 @@ def test_the_script_passes_signals_on_and_is_queued_again(tmp_path):
     process = subprocess.Popen(["bash", "-c", "\n".join(body)], env=environment)
     h.until(lambda: (tmp_path / "begun").exists())
     process.terminate()
-    assert process.wait(20) == 75
+    assert process.wait(20) == code
     assert (tmp_path / "requeued").read_text().split() == ["requeue", "9_1"]
 
 

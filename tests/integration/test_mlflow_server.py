@@ -1,7 +1,7 @@
 """A real server of MLflow on this machine: runs are copied over HTTP, and once.
 
-`make integration` runs this. It skips where the whole of MLflow is not installed (`pip install mlflow`); the
-extra `mlflow` has the client alone.
+`make integration` runs this. The server has an environment of its own, since it needs other versions of
+packages than the tested ones; physml has the client alone, by its extra `mlflow`.
 """
 
 import importlib.util
@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SERVER = Path(sys.prefix) / "mlflow-server" / "bin" / "python"
 pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("mlflow", "flask", "huey")),
-    reason="needs a server of MLflow: pip install mlflow",
+    importlib.util.find_spec("mlflow") is None or not SERVER.exists(),
+    reason=f"needs the extra mlflow, and a server in the environment {SERVER.parents[1]}",
 )
 SMALL = ["run", "model=lstm", "model.d_hidden=5", "task=fitzhugh_nagumo", "profile=smoke", "tracker=mlflow"]
 
@@ -31,7 +32,7 @@ def server(tmp_path_factory):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    command = [str(SERVER), "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--workers", "1"]
     command += ["--default-artifact-root", str(folder / "artifacts")]
     with (folder / "log.txt").open("w") as log:
