@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from physml.cli import inventory
 from physml.config.build import passes_messages
 from physml.config.resolve import resolve
+from physml.execution import inventory
 
 TASK = "adding"  # for every model of sequences
 GRAPH = "texas"  # for every model of graphs

@@ -2,10 +2,14 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from physml.cli.console import Line, aligned, terminal_width
 from physml.cli.options import VERIFY, add_options
 from physml.errors import ConfigError, DataError, suggest
+
+if TYPE_CHECKING:
+    from physml.execution.inventory import Entry
 
 
 def add(commands: Any) -> None:
@@ -27,17 +31,17 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.cli import inventory
+    from physml.execution import inventory
 
     if options.measure is not None:
         return _measure(options.kind, options.measure, options.verify or "bytes")
-    print(inventory.text(inventory.entries(options.kind, options.named, settings=options.settings)))
+    print(text(inventory.entries(options.kind, options.named, settings=options.settings)))
     return 0
 
 
 def _measure(kind: str, names: list[str], verify: str) -> int:
     """Measures the tasks; exit code 2 where one that was named cannot be."""
-    from physml.cli import inventory, task_facts
+    from physml.execution import inventory, task_facts
 
     if kind != "tasks":
         raise ConfigError(f"--measure is for tasks, not for {kind}.")
@@ -52,5 +56,12 @@ def _measure(kind: str, names: list[str], verify: str) -> int:
         except DataError as error:
             print(f"{name}: not measured: {error}", file=sys.stderr)
             code = 2 if names else code
-    print(inventory.text([entry for entry in inventory.tasks() if entry.name in (names or known)]))
+    print(text([entry for entry in inventory.tasks() if entry.name in (names or known)]))
     return code
+
+
+def text(found: list["Entry"], width: int | None = None) -> str:
+    """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
+    about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in found]
+    lines = [Line((entry.name, one), entry.below) for entry, one in zip(found, about, strict=True)]
+    return aligned(lines, width or terminal_width(110)) or "none yet"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from physml.cli import inventory
+from physml.cli import listing
 from physml.config import studies
 from physml.errors import ConfigError
+from physml.execution import inventory
 from physml.paths import CONF, ROOT
 
 GROUPS = {
@@ -112,7 +113,7 @@ def test_an_unknown_kind_gets_a_near_name() -> None:
 
 def test_long_descriptions_go_on_below_themselves() -> None:
     found = [inventory.Entry("a", "word " * 30, "searched-here"), inventory.Entry("longer", "short")]
-    lines = inventory.text(found, width=60).splitlines()
+    lines = listing.text(found, width=60).splitlines()
     assert lines[0].startswith("a       word")
     assert lines[1].startswith("        word")
     assert max(map(len, lines)) <= 60
@@ -122,7 +123,7 @@ def test_long_descriptions_go_on_below_themselves() -> None:
 
 def test_lines_below_are_wrapped_and_hang() -> None:
     entry = inventory.Entry("task", "about", below=("data: mnist", "  linear: " + "rmse 0.1, " * 12))
-    lines = inventory.text([entry], width=60).splitlines()
+    lines = listing.text([entry], width=60).splitlines()
     assert lines[1] == "      data: mnist" and lines[2].startswith("        linear: rmse 0.1, ")
     assert all(line.startswith("            ") for line in lines[3:]) and len(lines) > 4
     assert max(map(len, lines)) <= 60
@@ -130,7 +131,7 @@ def test_lines_below_are_wrapped_and_hang() -> None:
 
 def test_listing_imports_neither_torch_nor_hydra() -> None:
     code = (
-        "import sys\nfrom physml.cli import inventory\n"
+        "import sys\nfrom physml.execution import inventory\n"
         "for kind in inventory.KINDS: inventory.entries(kind)\n"
         "print([name for name in ('torch', 'hydra', 'omegaconf', 'numpy') if name in sys.modules])"
     )

@@ -10,11 +10,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from physml.cli import task_facts
-from physml.cli.console import Line, aligned, terminal_width
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
 from physml.errors import ConfigError, suggest
+from physml.execution import task_facts
 from physml.paths import CONF
 
 _OPEN = "???"  # a value that the user must give
@@ -105,13 +104,6 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
     if settings:
         return [replace(entry, below=_settings(entry.name)) for entry in fitting]
     return fitting
-
-
-def text(found: list[Entry], width: int | None = None) -> str:
-    """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
-    about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in found]
-    lines = [Line((entry.name, one), entry.below) for entry, one in zip(found, about, strict=True)]
-    return aligned(lines, width or terminal_width(110)) or "none yet"
 
 
 def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from physml.cli import inventory, main, task_facts
+from physml.cli import main
 from physml.data.readers.har import UCI_HAR
 from physml.errors import DataError
+from physml.execution import inventory, task_facts
 from physml.paths import ROOT
 
 
@@ -15,7 +16,7 @@ from physml.paths import ROOT
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for key in ("RESULTS", "RUNS", "CACHE", "DATA"):
         monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
-    monkeypatch.setattr("physml.cli.task_facts.results_roots", lambda: [tmp_path / "results"])
+    monkeypatch.setattr("physml.execution.task_facts.results_roots", lambda: [tmp_path / "results"])
     (tmp_path / "data").mkdir()
     return tmp_path
 
