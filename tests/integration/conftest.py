@@ -1,9 +1,13 @@
 """What a cluster's runs are compared with."""
 
 import os
+import signal
 
 import pytest
 from pilots_harness import LONG, physml, records
+
+# A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

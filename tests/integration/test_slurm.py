@@ -5,6 +5,7 @@ root.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,7 +37,8 @@ def cluster(tmp_path_factory):
 def environment(cluster, tmp_path):
     made = os.environ | {"SLURM_CONF": cluster, "PHYSML_RESULTS": str(tmp_path / "shared")}
     made.pop("PHYSML_RUNS", None)
-    return made | {"WANDB_MODE": "disabled"}
+    yield made | {"WANDB_MODE": "disabled"}
+    slurm(made, "scancel", "--user", "root")
 
 
 def slurm(environment, *command):
@@ -89,8 +91,7 @@ def test_a_drained_node_gets_its_work_again(environment, local):
     until(lambda: pilots(environment))
     node = slurm(environment, "sinfo", "-h", "-o", "%n").strip()
     slurm(environment, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test")
-    job = slurm(environment, "squeue", "-h", "-o", "%A", "--me").split()[0]
-    slurm(environment, "scontrol", "requeue", job)
+    slurm(environment, "scontrol", "requeue", re.search(r"Slurm job (\d+)", detached.stdout)[1])
     until(lambda: not pilots(environment))
     assert "stopped" in physml(environment, "status").stdout or not outputs(environment)
     slurm(environment, "scontrol", "update", f"NodeName={node}", "State=RESUME")
