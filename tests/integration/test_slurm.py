@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from pilots_harness import LONG, ROOT, outputs, physml, pilots, records, until
@@ -43,6 +44,13 @@ def environment(cluster, tmp_path):
 
 def slurm(environment, *command):
     return subprocess.run(command, env=environment, text=True, capture_output=True, check=True).stdout
+
+
+def start_waiting(environment):
+    """Without the two minutes that Slurm leaves before a job that was queued again; the node needs some seconds."""
+    time.sleep(5)
+    for waiting in slurm(environment, "squeue", "-h", "--array", "-o", "%A", "--me").split():
+        slurm(environment, "scontrol", "update", f"JobId={waiting}", "StartTime=now")
 
 
 def test_a_table_by_two_pilots_is_the_table_of_one_machine(environment, tmp_path):
@@ -95,7 +103,6 @@ def test_a_drained_node_gets_its_work_again(environment, local):
     until(lambda: not pilots(environment))
     assert "stopped" in physml(environment, "status").stdout or not outputs(environment)
     slurm(environment, "scontrol", "update", f"NodeName={node}", "State=RESUME")
-    for waiting in slurm(environment, "squeue", "-h", "--array", "-o", "%A", "--me").split():
-        slurm(environment, "scontrol", "update", f"JobId={waiting}", "StartTime=now")
+    start_waiting(environment)
     until(lambda: not slurm(environment, "squeue", "-h", "--me").strip(), 600)
     assert records(environment) == local
