@@ -115,6 +115,24 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why cells deviate from print, as far as it is known.
+
+    Args:
+        text: In a sentence or two.
+        rows: Their labels; none: all rows.
+        columns: Their keys; none: all columns.
+    """
+
+    text: str
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    def fits(self, row: str, column: str) -> bool:
+        return row in (self.rows or (row,)) and column in (self.columns or (column,))
+
+
+@dataclass(frozen=True)
 class TableSpec:
     id: str
     title: str
@@ -125,6 +143,7 @@ class TableSpec:
     splits: tuple[int, ...] = (0,)
     spread: Literal["runs", "splits"] = "runs"
     claim: Claim | str | None = None
+    reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()  # columns of different data, over which rows are ranked
@@ -151,11 +170,17 @@ class TableSpec:
         for key in self.ranks:
             if key not in keys:
                 raise ConfigError(f"ranks: there is no column {key}. {suggest(key, keys)}")
-        for label, key in _claimed(self.claim):
+        explained = [
+            ("reasons", row, key)
+            for r in self.reasons
+            for row in r.rows or labels
+            for key in r.columns or keys
+        ]
+        for where, label, key in [*(("claim", *pair) for pair in _claimed(self.claim)), *explained]:
             if label not in labels:
-                raise ConfigError(f"claim: there is no row {label}. {suggest(label, labels)}")
+                raise ConfigError(f"{where}: there is no row {label}. {suggest(label, labels)}")
             if key not in keys:
-                raise ConfigError(f"claim: there is no column {key!r}. {suggest(key, keys)}")
+                raise ConfigError(f"{where}: there is no column {key!r}. {suggest(key, keys)}")
 
     def cell(self, row: Row, column: Column) -> Cell:
         """The cell as it counts: what it leaves out is taken from its row."""
@@ -324,4 +349,4 @@ def only_ranked(spec: TableSpec) -> TableSpec:
         for row in spec.rows
         if all(spec.cell(row, column).experiment for column in columns)
     )
-    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None)
+    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None, reasons=())

@@ -13,7 +13,7 @@ from physml.reporting.state import State
 from physml.reporting.stats import LEVEL, N_FOR_VERDICT, Published, Summary
 from physml.reporting.table import CellResult, Table, Yours
 from physml.reporting.table_claims import ClaimPart
-from physml.reporting.table_spec import Claim, Column
+from physml.reporting.table_spec import Claim, Column, TableSpec
 
 RULE = (
     f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run. Difference: ours - "
@@ -73,7 +73,7 @@ def document(table: Table) -> Document:
         heads=HEADS,
         tex_heads=TEX_HEADS,
         grids=grids,
-        facts=(*fact_lines(table), *(f"Note: {note}" for note in spec.notes)),
+        facts=(*fact_lines(table), *reason_lines(spec), *(f"Note: {note}" for note in spec.notes)),
         values=(CSV_HEADS, *_values(table), *_rank_values(table)),
         folded=FOLDED,
         reasons=reasons.lines(),
@@ -346,6 +346,14 @@ def fact_lines(table: Table) -> list[str]:
     lines += [f"Short budget: {short}" for short in facts.shorts]
     lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
     return lines
+
+
+def reason_lines(spec: TableSpec) -> Iterator[str]:
+    """Why cells deviate, with the cells before it."""
+    titles = {column.key: column.title for column in spec.columns}
+    for reason in spec.reasons:
+        where = [", ".join(part) for part in (reason.rows, [titles[key] for key in reason.columns]) if part]
+        yield f"{'; '.join(where) or 'All cells'}: {reason.text}"
 
 
 def margin_text(margin: Margin, unit: str) -> str:

@@ -47,7 +47,7 @@ def slurm(environment, *command):
 
 
 def start_waiting(environment):
-    """Without the two minutes that Slurm leaves before a job that was queued again; the node needs some seconds."""
+    """Without the two minutes that Slurm leaves a job that was queued again; the node needs some seconds."""
     time.sleep(5)
     for waiting in slurm(environment, "squeue", "-h", "--array", "-o", "%A", "--me").split():
         slurm(environment, "scontrol", "update", f"JobId={waiting}", "StartTime=now")
