@@ -39,7 +39,7 @@ MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || e
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo check test integration lint bench bench-graph gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
+.PHONY: help setup demo check test integration site lint bench bench-graph gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -98,15 +98,19 @@ check: lint ## before each commit: style, types, layers, and the quick tests
 test: $(READY) ## run all tests, on all cores
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
-integration: $(READY) ## install Slurm, PostgreSQL (Debian, root), Ray, MLflow and run the tests with real servers
+integration: $(READY) ## install Slurm, PostgreSQL, Chromium (Debian, root), Ray, MLflow; run the tests with real servers
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		command -v slurmctld >/dev/null || scripts/cluster/one_node_slurm.sh install; \
-		[ -d /usr/lib/postgresql ] || scripts/cluster/local_postgresql.sh install; fi
-	@$(PY) -c 'import mlflow, psycopg, ray' 2>/dev/null || \
-		$(PY) -m pip install --quiet -c constraints.txt -e '.[mlflow,postgresql,ray]'
+		[ -d /usr/lib/postgresql ] || scripts/cluster/local_postgresql.sh install; \
+		command -v chromium >/dev/null || apt-get install -y -q --no-install-recommends chromium; fi
+	@$(PY) -c 'import mlflow, psycopg, ray, axe_playwright_python' 2>/dev/null || $(PY) -m pip install --quiet \
+		-c constraints.txt -e '.[mlflow,postgresql,ray]' playwright axe-playwright-python
 	@[ -x $(VENV)/mlflow-server/bin/mlflow ] || { $(PY) -m venv $(VENV)/mlflow-server && \
 		$(VENV)/mlflow-server/bin/python -m pip install --quiet mlflow==$$(sed -n 's/^mlflow-skinny==//p' constraints.txt); }
 	@$(PY) -m pytest --integration tests/integration $(ARGS)
+
+site: $(READY) ## write the results as web pages into site/ (ARGS="--serve" shows them)
+	@$(PY) -m physml site $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter
 	$(PY) -m ruff check .

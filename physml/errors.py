@@ -62,6 +62,9 @@ EXTRAS = {
     "wandb": "track",
     "mlflow": "mlflow",
     "ray": "ray",
+    "jinja2": "site",
+    "markdown_it": "site",
+    "latex2mathml": "site",
 }
 
 

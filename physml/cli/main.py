@@ -20,6 +20,7 @@ from physml.cli import (
     records,
     run,
     search,
+    site,
     status,
     table,
     track,
@@ -106,7 +107,9 @@ def parser() -> argparse.ArgumentParser:
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in (run, table, figure, search, status, listing, data, records, track, doctor, diff, compare):
+    for command in (
+        run, table, figure, search, site, status, listing, data, records, track, doctor, diff, compare,
+    ):  # fmt: skip
         command.add(commands)
     add_pilot(commands)
     return top

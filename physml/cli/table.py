@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import os
+import tempfile
 import textwrap
 from collections import Counter
 from dataclasses import dataclass
@@ -41,6 +42,17 @@ def add(commands: Any) -> None:
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
     )
+    for name, what in (
+        ("html", "one self-contained page"),
+        ("pdf", "the same, printed by an installed browser"),
+    ):
+        table.add_argument(
+            f"--{name}",
+            nargs="?",
+            const="",
+            metavar="FILE",
+            help=f"also write {what} (ID.{name} in the working folder)",
+        )
     add_options(table, PUBLISHED)
     table.set_defaults(command=_run)
 
@@ -85,7 +97,31 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     # The reader's own rows and runs are shown, and written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
     _show(document(made), options.smoke, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
+    if options.html is not None or options.pdf is not None:
+        _write_page(spec, requested, options)
     return code
+
+
+def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse.Namespace) -> None:
+    """The table as a page to send."""
+    from physml import files
+    from physml.site.build import one_table
+    from physml.site.content import results_of
+    from physml.site.pdf import write_pdf
+
+    page = one_table(results_of(spec, requested))
+    with tempfile.TemporaryDirectory() as folder:
+        for form in ("html", "pdf"):
+            if (given := getattr(options, form)) is None:
+                continue
+            out = Path(given or f"{spec.id}.{form}").expanduser()
+            if form == "html":
+                files.write_text(out, page)
+            else:
+                source = Path(folder) / "table.html"
+                source.write_text(page, encoding="utf-8")
+                write_pdf(source, out)
+            print(f"written: {display_path(out)}")
 
 
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
@@ -114,6 +150,8 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     spec = load_settings(path)
     if options.seeds or options.row or options.yours:
         raise ConfigError(f"{spec.id} is a table of settings: it has no runs for --seeds, --row or --yours.")
+    if options.html is not None or options.pdf is not None:
+        raise ConfigError(f"{spec.id} is a table of settings: its page is part of physml site.")
     if options.plan:
         print(f"no runs: {spec.id} is a table of settings, read from conf/")
     else:

@@ -102,7 +102,7 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
         hint = suggest(named, [entry.name for entry in found])
         raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")
     if settings:
-        return [replace(entry, below=_settings(entry.name)) for entry in fitting]
+        return [replace(entry, below=settings_lines(entry.name)) for entry in fitting]
     return fitting
 
 
@@ -155,7 +155,7 @@ def _published(group: str) -> list[Entry]:
     return made
 
 
-def _settings(name: str) -> tuple[str, ...]:
+def settings_lines(name: str) -> tuple[str, ...]:
     """One line for each group that an experiment changes: `model: n_layers 6, p 1.53`."""
     settings = studies.experiment(name, CONF).settings.items()
     return tuple(f"{group}: {_short(value)}" for group, value in settings if group != "provenance")

@@ -15,6 +15,7 @@ import time
 import pytest
 from pilots_harness import LONG, ROOT, outputs, physml, pilots, records, until
 
+MINE = ("squeue", "-h", "--array", "-o", "%A", "--me")
 CLUSTER = ROOT / "scripts" / "cluster" / "one_node_slurm.sh"
 pytestmark = pytest.mark.skipif(
     shutil.which("slurmctld") is None or os.getuid() != 0,
@@ -49,7 +50,7 @@ def slurm(environment, *command):
 def start_waiting(environment):
     """Without the two minutes that Slurm leaves a job that was queued again; the node needs some seconds."""
     time.sleep(5)
-    for waiting in slurm(environment, "squeue", "-h", "--array", "-o", "%A", "--me").split():
+    for waiting in slurm(environment, *MINE, "--states=PENDING").split():
         slurm(environment, "scontrol", "update", f"JobId={waiting}", "StartTime=now")
 
 
@@ -78,13 +79,12 @@ def test_killed_and_preempted_pilots_lose_nothing(environment, local):
         assert "running" in told.stdout and "left" in told.stdout
         victim, _ = pilots(environment)
         os.kill(victim, signal.SIGKILL)
-        until(lambda: len(pilots(environment)) == 1)
-        job = slurm(environment, "squeue", "-h", "-o", "%A", "--me").split()[0]
+        until(lambda: len(slurm(environment, *MINE, "--states=RUNNING").split()) == 1)
+        (job,) = slurm(environment, *MINE, "--states=RUNNING").split()
         slurm(environment, "scancel", "--signal=USR1", "--batch", job)
         until(lambda: not pilots(environment))
         until(lambda: "PENDING" in slurm(environment, "squeue", "-h", "--array", "-o", "%T", "--me"))
-        for waiting in slurm(environment, "squeue", "-h", "--array", "-o", "%A", "--me").split():
-            slurm(environment, "scontrol", "update", f"JobId={waiting}", "StartTime=now")
+        start_waiting(environment)
         out, _ = command.communicate(timeout=600)
     finally:
         command.kill()

@@ -1,0 +1,136 @@
+"""All pages, written to a folder: the same content gives the same bytes."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from physml.errors import InputError
+from physml.paths import display_path
+from physml.site import catalogue, data
+from physml.site.content import Content, Results, gather
+from physml.site.render import ASSETS, Renderer
+from physml.site.table_pages import (
+    Pictures,
+    cell_context,
+    cell_page,
+    run_context,
+    run_page,
+    table_context,
+    table_page,
+)
+
+MARK = ".physml-site"  # in a folder that was made here, and so may be replaced
+
+Page = tuple[str, str | bytes | Path]  # path on the site, and text, bytes or a file to copy
+
+
+@dataclass(frozen=True)
+class Built:
+    pages: int
+    bytes: int
+
+
+def build(out: Path, base: str | None = None) -> Built:
+    """The whole site into a folder: beside it first, and then in its place.
+
+    Args:
+        out: New, empty, or a site that was built before.
+        base: Address where it will be served, for the sitemap; None: no sitemap.
+
+    Raises:
+        InputError: The folder holds something else.
+    """
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).exists())):
+        raise InputError(
+            f"{display_path(out)} holds files that are no site of physml: name a new folder with --out."
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
+        made = Path(name) / "site"
+        built = _written(made, _pages(gather(), base))
+        (made / MARK).write_text("Made by physml site, which replaces this folder.\n", encoding="utf-8")
+        if out.exists():
+            out.rename(Path(name) / "old")
+        made.rename(out)
+    return built
+
+
+def one_table(results: Results) -> str:
+    """One self-contained page of a table."""
+    return Renderer().page("table.html.j2", "", paper="", inline=True, **table_context(results))
+
+
+def _written(folder: Path, pages: Iterator[Page]) -> Built:
+    count = size = 0
+    for name, content in pages:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            shutil.copyfile(content, path)
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content, encoding="utf-8")
+        count += name.endswith(".html")
+        size += path.stat().st_size
+    return Built(count, size)
+
+
+def _pages(content: Content, base: str | None) -> Iterator[Page]:
+    render = Renderer()
+    yield from ((f"assets/{path.name}", path) for path in sorted(ASSETS.iterdir()))
+    names: list[str] = []
+    for name, made in _all(content, render):
+        if name.endswith(".html"):
+            names.append(name)
+        yield name, made
+    if base:
+        yield "sitemap.xml", data.sitemap(names, base)
+
+
+def _all(content: Content, render: Renderer) -> Iterator[Page]:
+    yield from data.files_of(content)
+    yield from catalogue.pages(content, render)
+    pictures = Pictures()
+    cells_of: dict[str, list[tuple[str, str]]] = {}  # identity -> page and name of its cells
+    for results in content.tables.values():
+        yield (
+            table_page(results.spec.id),
+            render.page(
+                "table.html.j2",
+                table_page(results.spec.id),
+                paper=results.spec.id.partition("-")[0],
+                **table_context(results),
+            ),
+        )
+        for one in results.cells:
+            page = cell_page(results, one)
+            if identity := results.identities.get(one.cell.experiment or ""):
+                name = f"{results.spec.id}: {one.row.label}, {one.column.title}"
+                cells_of.setdefault(identity, []).append((page, name))
+            context = cell_context(results, one, pictures) | catalogue.about_experiment(content, one)
+            yield page, render.page("cell.html.j2", page, paper=results.spec.id.partition("-")[0], **context)
+    for identity, records in data.settings_of(content).items():
+        page = run_page(identity)
+        context = run_context(records, cells_of.get(identity, []), pictures)
+        yield page, render.page("run.html.j2", page, **context)
+
+
+def check_links(folder: Path) -> list[str]:
+    """Links within a site that lead to no file or to no id: page, and what it names."""
+    wrong = []
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.html"))}
+    ids = {path: {*re.findall(r'\bid="([^"]+)"', text)} for path, text in texts.items()}
+    for path, text in texts.items():
+        for target in set(re.findall(r'\b(?:href|src)="([^"]+)"', text)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            place, _, anchor = target.partition("#")
+            place = place.partition("?")[0]
+            file = (path.parent / place).resolve() if place else path
+            if not file.is_file() or (anchor and file in ids and anchor not in ids[file]):
+                wrong.append(f"{path.relative_to(folder)}: {target}")
+    return wrong

@@ -1,0 +1,321 @@
+"""The pages around the tables: home, papers, models, tasks, figures, searches, docs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from physml.config import conf_files
+from physml.config.compose import compose
+from physml.config.identity import class_source
+from physml.data.datasets import Upstream, upstream
+from physml.errors import PhysmlError
+from physml.execution import inventory
+from physml.execution.inventory import Entry
+from physml.paths import ROOT, results_root
+from physml.reporting.search_state import content_of_file, results_path, state_text
+from physml.reporting.table import table_state
+from physml.site import prose, words
+from physml.site.content import DOCS, OWN, Content, One, Results, paper_of, paper_page
+from physml.site.render import Renderer
+from physml.site.search_page import search_context
+from physml.site.table_pages import ColumnView, table_page
+
+Page = tuple[str, str | Path]
+
+
+def pages(content: Content, render: Renderer) -> Iterator[Page]:
+    papers = [_paper(content, key) for key in content.papers]
+    yield "index.html", render.page("home.html.j2", "index.html", papers=papers, **_home(content))
+    yield "cells/index.html", render.page("cells.html.j2", "cells/index.html", papers=content.papers)
+    yield "data/index.html", render.page("data.html.j2", "data/index.html")
+    yield "all/index.html", render.page("all.html.j2", "all/index.html", papers=papers)
+    for paper in papers:
+        page = f"paper/{paper['key']}/index.html"
+        yield page, render.page("paper.html.j2", page, **paper)
+    yield from _settings(content, render)
+    yield from _figures(content, render)
+    yield from _parts("model", content.models, content, render)
+    yield from _parts("task", content.tasks, content, render)
+    yield from _searches(content, render)
+    yield from _docs(content, render)
+
+
+# ---------------------------------------------------------------------------- counts
+
+
+def _published(cells: Iterable[tuple[Results, One]]) -> list[One]:
+    """Those with a number in print."""
+    return [one for _, one in cells if one.result.published is not None]
+
+
+def _bars(ones: list[One]) -> list[tuple[str, str, int]]:
+    counts = Counter(words.kind(one.result.state.word) for one in ones)
+    return [(kind, name, counts[kind]) for kind, name in words.KINDS.items()]
+
+
+def _home(content: Content) -> dict[str, Any]:
+    ones = _published(content.cells())
+    ran = [one for one in ones if one.result.summary is not None]
+    blocked = Counter(
+        one.result.state.reason or "" for _, one in content.cells() if one.result.state.word == "blocked"
+    )
+    quoted = sum(one.result.state.word == "quoted" for one in ones)
+    claims = [
+        (
+            results.spec.id,
+            results.document.claim[0].removeprefix("Claim: "),
+            results.table.claim_verdict or "no verdict yet",
+        )
+        for results in content.tables.values()
+        if results.table.claim
+    ]
+    return {
+        "total": len(ones),
+        "bars": _bars(ones),
+        "ran": len(ran),
+        "quoted": quoted,
+        "notrun": len(ones) - len(ran) - quoted,
+        "outcomes": Counter(words.outcome(one.result.state) for one in ran).most_common(),
+        "claims": claims,
+        "blocked": [(reason, str(count)) for reason, count in blocked.most_common()],
+    }
+
+
+def _paper(content: Content, key: str) -> dict[str, Any]:
+    tables = {ident: made for ident, made in content.tables.items() if paper_of(ident) == key}
+    settings = {ident: spec for ident, (spec, _) in content.settings.items() if paper_of(ident) == key}
+    figures = {ident: spec for ident, spec in content.figures.items() if paper_of(ident) == key}
+    ones = _published((made, one) for made in tables.values() for one in made.cells)
+    entries = [(i, made.spec.title, table_page(i), table_state(made.table)) for i, made in tables.items()]
+    entries += [(i, spec.title, table_page(i), "settings") for i, spec in settings.items()]
+    entries += [(i, spec.title, f"figure/{i}/index.html", "") for i, spec in figures.items()]
+    text = paper_page(key).read_text(encoding="utf-8") if paper_page(key).exists() else ""
+    return {
+        "key": key,
+        "title": prose.title_of(text) or ("Tables of our own" if key == OWN else key),
+        "text": prose.markdown(
+            prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))
+        ),
+        "tables": len(tables) + len(settings),
+        "figures": len(figures),
+        "total": len(ones),
+        "ran": sum(one.result.summary is not None for one in ones),
+        "bars": _bars(ones),
+        "entries": entries,
+    }
+
+
+# ---------------------------------------------------------------------------- tables of settings, figures
+
+
+def _settings(content: Content, render: Renderer) -> Iterator[Page]:
+    for ident, (_, document) in content.settings.items():
+        page = table_page(ident)
+        yield page, render.page("settings.html.j2", page, document=document, paper=paper_of(ident))
+
+
+def _figures(content: Content, render: Renderer) -> Iterator[Page]:
+    folder = results_root() / "figures"
+    for ident, spec in content.figures.items():
+        page = f"figure/{ident}/index.html"
+        found = [path for suffix in ("svg", "png", "csv") if (path := folder / f"{ident}.{suffix}").exists()]
+        yield from ((f"figure/{ident}/{path.name}", path) for path in found)
+        picture = next((path.name for path in found if path.suffix != ".csv"), None)
+        data = next((path.name for path in found if path.suffix == ".csv"), None)
+        yield (
+            page,
+            render.page("figure.html.j2", page, spec=spec, picture=picture, data=data, paper=paper_of(ident)),
+        )
+
+
+# ---------------------------------------------------------------------------- models and tasks
+
+
+def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) -> Iterator[Page]:
+    listed = [(entry.name, f"{kind}/{entry.name}/index.html", entry.about) for entry in entries]
+    page = f"{kind}/index.html"
+    yield page, render.page("list.html.j2", page, title=f"{kind.capitalize()}s", about="", entries=listed)
+    cells = _cells_by(kind, content)
+    for entry in entries:
+        path = conf_files.find(kind, entry.name)
+        config = path.read_text(encoding="utf-8") if path else ""
+        sets = _datasets(entry.name) if kind == "task" and entry.target else []
+        page = f"{kind}/{entry.name}/index.html"
+        yield (
+            page,
+            render.page(
+                "part.html.j2",
+                page,
+                kind=kind,
+                entry=entry,
+                text=_docstring(entry),
+                config=config,
+                cells=cells.get(entry.name, []),
+                datasets=[_dataset(one) for one in sets],
+            ),
+        )
+        for one in sets:
+            yield f"task/{entry.name}/{one.name}.croissant.json", _croissant(one)
+
+
+def _docstring(entry: Entry) -> str:
+    """Of its class, without an import: equation, source, arguments."""
+    source = class_source({"_target_": entry.target}, []) if entry.target else None
+    return prose.docstring(source.doc) if source and source.doc else ""
+
+
+def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for results in content.tables.values():
+        for column in results.spec.columns:
+            view = ColumnView(results, column)
+            for one in view.ones:
+                name = content.choices.get(one.cell.experiment or "", {}).get(kind)
+                if name and (one.result.summary or one.result.published):
+                    row = view.row(one)
+                    title = f"{results.spec.id}: {one.row.label}, {column.title}"
+                    found.setdefault(name, []).append(row | {"name": title})
+    return found
+
+
+@cache
+def _datasets(task: str) -> list[Upstream]:
+    try:
+        composed = compose([f"task={task}", "+model._target_=none"])
+    except PhysmlError:  # a template, whose values the user must give
+        return []
+    return [upstream(name) for name in composed.datasets if conf_files.find("dataset", name)]
+
+
+def _dataset(one: Upstream) -> dict[str, Any]:
+    files = [
+        (
+            file.name,
+            "–" if file.size is None else f"{file.size:,}",
+            file.sha256 or file.md5 or "pinned when first seen",
+        )
+        for file in one.files
+    ]
+    return {
+        "name": one.name,
+        "title": one.title,
+        "source": one.source,
+        "licence": one.licence,
+        "files": files,
+    }
+
+
+def _croissant(one: Upstream) -> str:
+    """Source, licence and checksums in the vocabulary of Croissant 1.0."""
+    context = {
+        "@vocab": "https://schema.org/", "cr": "http://mlcommons.org/croissant/",
+        "sc": "https://schema.org/", "dct": "http://purl.org/dc/terms/", "conformsTo": "dct:conformsTo",
+        "md5": "cr:md5",
+    }  # fmt: skip
+    files = [
+        {
+            "@type": "cr:FileObject",
+            "@id": file.name,
+            "name": Path(file.name).name,
+            "description": file.purpose,
+            "contentUrl": file.urls[0] if file.urls else one.source,
+        }
+        | ({"contentSize": f"{file.size} B"} if file.size is not None else {})
+        | ({"sha256": file.sha256} if file.sha256 else {})
+        | ({"md5": file.md5} if file.md5 else {})
+        for file in one.files
+    ]
+    made = {
+        "@context": context,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": one.title,
+        "description": one.title,
+        "url": one.source,
+        "license": one.licence,
+        "distribution": files,
+    }
+    return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+
+
+def about_experiment(content: Content, one: One) -> dict[str, Any]:
+    """Model, task, settings and search of a cell's experiment."""
+    name = one.cell.experiment
+    if name is None:
+        return {"choices": {}, "settings": (), "search": None}
+    return {
+        "choices": content.choices.get(name, {}),
+        "settings": inventory.settings_lines(name),
+        "search": next(
+            (i for i, of in content.searches.items() if of == name and results_path(i).exists()), None
+        ),
+    }
+
+
+# ---------------------------------------------------------------------------- searches
+
+
+def _searches(content: Content, render: Renderer) -> Iterator[Page]:
+    listed = []
+    for ident, experiment in sorted(content.searches.items()):
+        if not results_path(ident).exists():
+            continue
+        page = f"search/{ident}/index.html"
+        found = content_of_file(ident)
+        if found is None:
+            continue
+        listed.append((ident, page, state_text(ident)))
+        yield page, render.page("search.html.j2", page, **search_context(ident, experiment, found))
+        yield f"search/{ident}/{ident}.json", results_path(ident)
+    about = "Settings that were searched here, on validation data. Each search keeps all of its trials."
+    page = "search/index.html"
+    yield page, render.page("list.html.j2", page, title="Searches", about=about, entries=listed)
+
+
+# ---------------------------------------------------------------------------- docs
+
+
+def _docs(content: Content, render: Renderer) -> Iterator[Page]:
+    listed = []
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        page = f"docs/{path.stem}/index.html"
+        title = prose.title_of(text) or path.stem
+        listed.append((title, page, ""))
+        made = prose.markdown(text, _Links(content, page, path))
+        yield page, render.page("page.html.j2", page, title=title, text=made)
+    page = "docs/index.html"
+    yield page, render.page("list.html.j2", page, title="Docs", about="", entries=listed)
+
+
+class _Links:
+    """Where a link of a Markdown file leads on the site; None: to a file that the site does not have."""
+
+    def __init__(self, content: Content, page: str, source: Path) -> None:
+        self.root = "../" * page.count("/")
+        self.source = source
+        self.tables = {*content.tables, *content.settings}
+        self.figures = set(content.figures)
+        self.papers = set(content.papers)
+
+    def __call__(self, target: str) -> str | None:
+        if target.startswith(("https://", "http://", "mailto:", "#")):
+            return target
+        place, hash, anchor = target.partition("#")
+        path = (self.source.parent / place).resolve()
+        page = self._page(path) if path.is_relative_to(ROOT) else None
+        return None if page is None else f"{self.root}{page}{hash}{anchor}"
+
+    def _page(self, path: Path) -> str | None:
+        inside = path.relative_to(ROOT)
+        name = path.stem
+        if inside.parts[:2] == ("docs", "papers"):
+            return f"paper/{name}/index.html" if name in self.papers else None
+        if inside.parts[0] == "docs" and path.suffix == ".md":
+            return f"docs/{name}/index.html"
+        if name in self.tables and inside.parts[0] in ("results", "conf"):
+            return table_page(name)
+        return f"figure/{name}/index.html" if name in self.figures else None

@@ -1,0 +1,157 @@
+"""What the site shows: every table with its cells and records, and the configs behind them. No torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from physml.config import studies
+from physml.execution import inventory
+from physml.execution.inventory import Entry
+from physml.execution.progress import tracked
+from physml.execution.requested_runs import RequestedRuns, RunOptions
+from physml.paths import CONF, ROOT
+from physml.records.schema import Record
+from physml.reporting import settings_text, table_text
+from physml.reporting.document import Document
+from physml.reporting.figure_spec import FigureSpec, find_figure, load_figure
+from physml.reporting.settings_table import SettingsSpec, collect_settings, load_settings
+from physml.reporting.table import CellResult, Table, collect
+from physml.reporting.table_spec import (
+    Cell,
+    Column,
+    Row,
+    TableSpec,
+    experiments_of,
+    find_table,
+    kind_of,
+    load_table,
+    natural,
+    table_ids,
+)
+
+DOCS = ROOT / "docs"
+OWN = "own"  # tables and figures of this project, of no paper
+
+
+@dataclass(frozen=True)
+class One:
+    """A cell with all that belongs to it."""
+
+    row: Row
+    column: Column
+    cell: Cell
+    result: CellResult
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table of results, with the records of its experiments, those of other identities among them."""
+
+    table: Table
+    document: Document
+    identities: dict[str, str | None]
+    records: dict[str, list[Record]]
+
+    @property
+    def spec(self) -> TableSpec:
+        return self.table.spec
+
+    @cached_property
+    def cells(self) -> list[One]:
+        """Row by row."""
+        found = iter(self.table.cells)
+        return [
+            One(row, column, self.spec.cell(row, column), next(found))
+            for row in self.spec.rows
+            for column in self.spec.columns
+        ]
+
+    def counted(self, one: One) -> list[Record]:
+        """The finished runs behind a cell, by split and seed."""
+        experiment = one.cell.experiment
+        if experiment is None:
+            return []
+        wanted = {(split, seed) for split in self.spec.splits for seed in self.spec.seeds_of(experiment)}
+        found = {
+            (record["split"], record["seed"]): record
+            for record in self.records.get(experiment, ())
+            if record["identity"] == self.identities[experiment] and record["status"] == "finished"
+        }
+        return [found[at] for at in sorted(wanted & found.keys())]
+
+    def earlier(self, experiment: str) -> dict[str, list[Record]]:
+        """Records of the experiment under other identities: settings or code that it had before."""
+        found: dict[str, list[Record]] = {}
+        for record in self.records.get(experiment, ()):
+            if record["identity"] != self.identities[experiment]:
+                found.setdefault(record["identity"], []).append(record)
+        return found
+
+
+@dataclass(frozen=True)
+class Content:
+    tables: dict[str, Results]
+    settings: dict[str, tuple[SettingsSpec, Document]]
+    figures: dict[str, FigureSpec]
+    models: list[Entry]
+    tasks: list[Entry]
+    searches: dict[str, str]  # id of the results -> experiment
+    choices: dict[str, dict[str, str]] = field(default_factory=dict)  # experiment -> config files by group
+
+    @property
+    def papers(self) -> list[str]:
+        """The keys of papers, those with a page in docs first."""
+        keys = dict.fromkeys(paper_of(ident) for ident in [*self.tables, *self.settings, *self.figures])
+        return sorted(keys, key=lambda key: (not paper_page(key).exists(), key))
+
+    def cells(self) -> Iterator[tuple[Results, One]]:
+        for results in self.tables.values():
+            for one in results.cells:
+                yield results, one
+
+
+def paper_of(ident: str) -> str:
+    return ident.partition("-")[0]
+
+
+def paper_page(key: str) -> Path:
+    return DOCS / "papers" / f"{key}.md"
+
+
+def gather() -> Content:
+    """Everything, from conf/ and the records."""
+    idents = table_ids()
+    paths = {ident: find_table(ident) for ident in idents}
+    results = {
+        ident: results_of(load_table(path))
+        for ident, path in tracked(list(paths.items()), "reading tables")
+        if kind_of(path) == "runs"
+    }
+    settings = {
+        ident: (spec := load_settings(path), settings_text.document(collect_settings(spec)))
+        for ident, path in paths.items()
+        if kind_of(path) == "settings"
+    }
+    figures = {entry.name: load_figure(find_figure(entry.name, "")) for entry in inventory.figures()}
+    experiments = {e for made in results.values() for e in experiments_of(made.spec)}
+    return Content(
+        tables=results,
+        settings=settings,
+        figures=dict(sorted(figures.items(), key=lambda one: natural(one[0]))),
+        models=inventory.models(),
+        tasks=inventory.tasks(),
+        searches=studies.searches(CONF),
+        choices={name: studies.experiment(name, CONF).choices for name in sorted(experiments)},
+    )
+
+
+def results_of(spec: TableSpec, requested: RequestedRuns | None = None) -> Results:
+    """A table from its records. requested: its runs, where they are known already."""
+    requested = requested or RequestedRuns(spec.runs, RunOptions(), spec.id)
+    records = requested.records()
+    table = collect(spec, requested.identities, records, requested.running(), blocked=requested.untrainable)
+    of: dict[str, list[Record]] = {}
+    for record in records:
+        of.setdefault(record["experiment"], []).append(record)
+    return Results(table, table_text.document(table), requested.identities, of)

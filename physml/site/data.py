@@ -1,0 +1,163 @@
+"""The site for programs: JSON, CSV, the index of the search, llms.txt, the sitemap."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from physml.paths import results_root
+from physml.records.schema import Record
+from physml.reporting.document import FORMS, Document
+from physml.reporting.table import table_state
+from physml.reporting.table_text import decimals, mean_text, published_text
+from physml.site import words
+from physml.site.content import Content, paper_of
+from physml.site.table_pages import cell_page, table_page
+
+
+def files_of(content: Content) -> Iterator[tuple[str, str | Path]]:
+    """Every file that is no page."""
+    for ident, results in content.tables.items():
+        yield from _forms(ident, results.document)
+        made = {
+            "id": ident,
+            "title": results.spec.title,
+            "source": results.spec.source,
+            "state": table_state(results.table),
+            "claim": list(results.document.claim),
+            "cells": lines(results.document),
+        }
+        yield f"table/{ident}/{ident}.json", _json(made)
+    for ident, (_, document) in content.settings.items():
+        yield from _forms(ident, document)
+    yield "api/v1/index.json", _json(_index(content))
+    yield "api/v1/cells.csv", _cells_csv(content)
+    runs = results_root() / "runs.csv"
+    yield "api/v1/runs.csv", runs if runs.exists() else "experiment\n"
+    yield "assets/cells.js", _search_index(content)
+    yield "llms.txt", _plain(content)
+
+
+def _forms(ident: str, document: Document) -> Iterator[tuple[str, str]]:
+    for suffix, form in FORMS.items():
+        yield f"table/{ident}/{ident}.{suffix}", form(document)
+
+
+def lines(document: Document) -> list[dict[str, Any]]:
+    """The lines of its CSV, by their heads. Numbers stay numbers."""
+    heads, *values = document.values
+    return [
+        {str(head): _plain_value(value) for head, value in zip(heads, line, strict=True)} for line in values
+    ]
+
+
+def _plain_value(value: object) -> object:
+    return value if value is None or isinstance(value, int | float | bool) else str(value)
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+
+
+def _index(content: Content) -> dict[str, Any]:
+    return {
+        "tables": [
+            {
+                "id": ident,
+                "title": results.spec.title,
+                "paper": paper_of(ident),
+                "state": table_state(results.table),
+                "claim": results.table.claim_verdict,
+                "page": table_page(ident),
+                "json": f"table/{ident}/{ident}.json",
+                "csv": f"table/{ident}/{ident}.csv",
+            }
+            for ident, results in content.tables.items()
+        ],
+        "settings": [
+            {"id": ident, "title": spec.title, "page": table_page(ident)}
+            for ident, (spec, _) in content.settings.items()
+        ],
+        "figures": [
+            {"id": ident, "title": spec.title, "page": f"figure/{ident}/index.html"}
+            for ident, spec in content.figures.items()
+        ],
+    }
+
+
+def _cells_csv(content: Content) -> str:
+    """The CSV files of all tables, joined: they have the same heads."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for i, results in enumerate(content.tables.values()):
+        heads, *values = results.document.values
+        rows = values if i else [heads, *values]
+        writer.writerows(["NA" if value is None else value for value in row] for row in rows)
+    return out.getvalue()
+
+
+def _search_index(content: Content) -> str:
+    found = []
+    for results, one in content.cells():
+        state, places = one.result.state, decimals(results.table, one.column)
+        found.append(
+            [
+                cell_page(results, one),
+                results.spec.id,
+                one.row.label,
+                one.column.title,
+                published_text(one.result.published),
+                mean_text(one.result.summary, places),
+                f"{words.sign(state.word)} {state}",
+                words.kind(state.word),
+                paper_of(results.spec.id),
+            ]
+        )
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found)
+    return f"window.CELLS = [\n{rows}\n];\n"
+
+
+def settings_of(content: Content) -> dict[str, list[Record]]:
+    """Identity -> its records in all tables, each run once, by split and seed."""
+    found: dict[str, dict[tuple[int, int], Record]] = {}
+    for results in content.tables.values():
+        for records in results.records.values():
+            for record in records:
+                of = found.setdefault(record["identity"], {})
+                of.setdefault((record["split"], record["seed"]), record)
+    return {identity: [of[at] for at in sorted(of)] for identity, of in sorted(found.items())}
+
+
+def _plain(content: Content) -> str:
+    out = [
+        "# physml: published numbers of physics-inspired ML, trained again",
+        "",
+        "> Each table of the papers on coRNN, UnICORNN, LEM, GraphCON and G2 beside our runs, with verdicts.",
+        "",
+        "- [All cells as CSV](api/v1/cells.csv)",
+        "- [All runs as CSV](api/v1/runs.csv)",
+        "- [Index of tables as JSON](api/v1/index.json)",
+        "- [What a verdict means](docs/verdicts/index.html)",
+        "",
+        "## Tables",
+        "",
+    ]
+    out += [
+        f"- [{ident}](table/{ident}/{ident}.md): {results.spec.title} ({table_state(results.table)})"
+        for ident, results in content.tables.items()
+    ]
+    return "\n".join(out) + "\n"
+
+
+def sitemap(names: list[str], base: str) -> str:
+    from xml.sax.saxutils import escape
+
+    urls = "".join(
+        f"<url><loc>{escape(base.rstrip('/') + '/' + name)}</loc></url>\n" for name in sorted(names)
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{urls}</urlset>\n'
+    )

@@ -1,0 +1,159 @@
+"""Markdown pages and docstrings as HTML. Whatever the text holds, no HTML of its own gets through."""
+
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from physml.errors import needed_by
+
+_MATH_BLOCK = re.compile(r"^\.\. math::[ ]?(?P<first>.*)\n(?P<rest>(?:(?:[ \t]+.*)?\n)*)", re.MULTILINE)
+_MATH = re.compile(r":math:`([^`]+)`")
+_SECTION = re.compile(
+    r"^(Args|Shapes|Source|Choices|Init|Storage|Errors|Raises|Returns|Example)s?:", re.MULTILINE
+)
+
+Links = Callable[[str], str | None]  # where a link of a page leads on the site; None: nowhere
+
+
+def markdown(text: str, links: Links) -> Markup:
+    """A page in CommonMark with tables. Headings have ids; links go through `links`."""
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = reader.parse(text)
+    seen: set[str] = set()
+    for i, token in enumerate(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", _anchor(tokens[i + 1].content, seen))
+        if token.type == "inline":
+            token.children = list(_linked(token.children or [], links))
+    made = reader.renderer.render(tokens, reader.options, {})
+    # A table that is too wide scrolls by itself, by keyboard too.
+    made = made.replace("<table>", '<div class="wide" tabindex="0" role="group" aria-label="Table"><table>')
+    return Markup(made.replace("</table>", "</table></div>"))
+
+
+def title_of(text: str) -> str:
+    """The first heading of a page."""
+    return next((line.removeprefix("# ").strip() for line in text.splitlines() if line.startswith("# ")), "")
+
+
+def without_title(text: str) -> str:
+    """A page without its first heading."""
+    return re.sub(r"\A# .*\n", "", text)
+
+
+def _anchor(text: str, seen: set[str]) -> str:
+    made = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "part"
+    while made in seen:
+        made += "-"
+    seen.add(made)
+    return made
+
+
+def _linked(tokens: list[Any], links: Links) -> Iterator[Any]:
+    """The parts of a line; a link that leads nowhere is left out, its text stays."""
+    dropped = 0
+    for token in tokens:
+        if token.type == "link_open":
+            target = links(str(token.attrGet("href") or ""))
+            if target is None:
+                dropped += 1
+                continue
+            token.attrSet("href", target)
+        elif token.type == "link_close" and dropped:
+            dropped -= 1
+            continue
+        elif token.type == "image":
+            target = links(str(token.attrGet("src") or ""))
+            if target is None:
+                continue
+            token.attrSet("src", target)
+        yield token
+
+
+# ---------------------------------------------------------------------------- docstrings
+
+
+def docstring(text: str) -> Markup:
+    """A docstring of this project: paragraphs, equations, and sections such as Args."""
+    text = inspect.cleandoc(text) + "\n"
+    parts: list[str] = []
+    end = 0
+    for found in _MATH_BLOCK.finditer(text):
+        parts += _paragraphs(text[end : found.start()])
+        parts.append(_equations(f"{found['first']}\n{textwrap.dedent(found['rest'])}"))
+        end = found.end()
+    parts += _paragraphs(text[end:])
+    return Markup("\n".join(parts))
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Sections with indented lines are lists; an example is code; all else are paragraphs."""
+    made = []
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        for part in _parted(block):
+            head, _, rest = part.partition("\n")
+            if head.strip() == "Example:":
+                made.append(f"<pre>{escape(textwrap.dedent(rest).rstrip())}</pre>")
+            elif head.strip() == "Args:":
+                made.append(f"<h2>Arguments</h2><dl class='facts'>{_arguments(textwrap.dedent(rest))}</dl>")
+            elif part.strip():
+                made.append(f"<p>{_inline(' '.join(part.split()))}</p>")
+    return made
+
+
+def _parted(block: str) -> list[str]:
+    """Its sections, each beginning with `Source:` or the like."""
+    starts = [found.start() for found in _SECTION.finditer(block)]
+    edges = [0, *(at for at in starts if at), len(block)]
+    return [block[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def _arguments(text: str) -> str:
+    entries = re.split(r"\n(?=\S)", text.strip())
+    made = []
+    for entry in entries:
+        name, _, about = entry.partition(":")
+        made.append(
+            f"<dt><code>{escape(name.strip())}</code></dt><dd>{_inline(' '.join(about.split()))}</dd>"
+        )
+    return "".join(made)
+
+
+def _inline(text: str) -> str:
+    """Text with its equations and its code; addresses become links."""
+    made, end = [], 0
+    for found in re.finditer(r":math:`([^`]+)`|`([^`]+)`|(https?://[^\s,;)]*[^\s,;).])", text):
+        made.append(str(escape(text[end : found.start()])))
+        if found[1]:
+            made.append(mathml(found[1], "inline"))
+        elif found[2]:
+            made.append(f"<code>{escape(found[2])}</code>")
+        else:
+            made.append(f'<a href="{escape(found[3])}">{escape(found[3])}</a>')
+        end = found.end()
+    return "".join([*made, str(escape(text[end:]))])
+
+
+def _equations(text: str) -> str:
+    """The lines of an aligned equation, one below the other."""
+    lines = [line for line in re.split(r"\\\\", " ".join(text.split())) if line.strip()]
+    return "".join(mathml(line.replace("&", " ").strip(), "block") for line in lines)
+
+
+@cache
+def mathml(text: str, display: str) -> str:
+    """LaTeX as MathML, which browsers show by themselves; as code where it cannot be read."""
+    with needed_by("equations on the site"):
+        from latex2mathml.converter import convert
+    try:
+        return str(convert(text, display=display))
+    except Exception:  # the converter raises many kinds, and a page must not fail for one equation
+        return f"<code>{escape(text)}</code>"

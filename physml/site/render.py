@@ -1,0 +1,70 @@
+"""Templates: every page has the menu, and links that are relative, so that it works from a file."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from physml import __version__
+from physml.errors import needed_by
+from physml.records import provenance
+from physml.site import plots, words
+
+FOLDER = Path(__file__).parent
+ASSETS = FOLDER / "assets"
+MENU = (
+    ("physml", "index.html"),
+    ("Tables and figures", "all/index.html"),
+    ("Cells", "cells/index.html"),
+    ("Models", "model/index.html"),
+    ("Tasks", "task/index.html"),
+    ("Searches", "search/index.html"),
+    ("Docs", "docs/index.html"),
+)
+
+
+class Renderer:
+    """Pages from templates; whatever a text holds is escaped."""
+
+    def __init__(self) -> None:
+        code = provenance.code()
+        commit = code.get("commit")
+        self.commit = (commit[:10] + (" with changes" if code.get("dirty") else "")) if commit else None
+
+    @cached_property
+    def _environment(self) -> Any:
+        with needed_by("the site"):
+            import jinja2
+        made = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        made.filters["slug"] = words.slug
+        made.globals.update(kinds=words.KINDS, axis_row=plots.axis_row, menu=MENU)
+        return made
+
+    @cached_property
+    def _style(self) -> str:
+        return (ASSETS / "site.css").read_text(encoding="utf-8")
+
+    def page(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
+        """A page.
+
+        Args:
+            template: Its file.
+            name: Its path on the site, from which links to other pages follow.
+            inline: Whether it stands alone, with its style in it and no links to other pages.
+            context: What the template shows.
+        """
+        from markupsafe import Markup
+
+        given = {
+            "root": "../" * name.count("/"),
+            "here": next((title for title, page in MENU if page == name), None),
+            "inline": Markup(self._style) if inline else None,
+            "version": __version__,
+            "commit": self.commit,
+        }
+        return str(self._environment.get_template(template).render(**given, **context))

@@ -1,0 +1,320 @@
+"""Pages of tables, cells and runs: what their templates are given."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from markupsafe import Markup
+
+from physml.errors import RecordError
+from physml.records import curves
+from physml.records.schema import Record
+from physml.reporting.document import NONE
+from physml.reporting.runs import number
+from physml.reporting.table_spec import Claim, Column
+from physml.reporting.table_text import (
+    claim_lines,
+    decimals,
+    difference_text,
+    fact_lines,
+    interval_text,
+    margin_text,
+    mean_text,
+    params_text,
+    published_text,
+    span_text,
+    time_text,
+)
+from physml.site import plots, words
+from physml.site.content import One, Results
+
+
+def table_page(ident: str) -> str:
+    return f"table/{ident}/index.html"
+
+
+def cell_page(results: Results, one: One) -> str:
+    return f"cell/{results.spec.id}/{words.slug(one.row.label)}/{words.slug(one.column.key)}/index.html"
+
+
+def run_page(identity: str) -> str:
+    return f"run/{identity}/index.html"
+
+
+@dataclass(frozen=True)
+class ColumnView:
+    """One column of a table: an axis that all its rows share."""
+
+    results: Results
+    column: Column
+
+    @cached_property
+    def ones(self) -> list[One]:
+        return [one for one in self.results.cells if one.column is self.column]
+
+    @cached_property
+    def shown(self) -> list[One]:
+        return [one for one in self.ones if not self._folded(one)]
+
+    @cached_property
+    def folded(self) -> list[One]:
+        """Rows that are quoted from other work, or have no number at all, and were not run here."""
+        return [one for one in self.ones if self._folded(one)]
+
+    def _folded(self, one: One) -> bool:
+        quoted = one.result.published is None or one.result.published.quoted is not None
+        return quoted and one.result.summary is None and one.result.state.word in (
+            "quoted", "no printed number, not run", "missing",
+        )  # fmt: skip
+
+    @cached_property
+    def places(self) -> int:
+        return decimals(self.results.table, self.column)
+
+    @cached_property
+    def references(self) -> dict[str, float]:
+        """Trivial prediction -> its mean score."""
+        found = self.results.table.references.items()
+        return {name: scores[self.column.key].mean for name, scores in found if self.column.key in scores}
+
+    @cached_property
+    def axis(self) -> plots.Axis:
+        numbers = [(one.result.published, one.result.summary) for one in self.shown]
+        return plots.interval_axis(numbers, self.references.values())
+
+    @property
+    def nearby(self) -> list[float]:
+        return [value for value in self.references.values() if self.axis.low <= value <= self.axis.high]
+
+    @property
+    def heading(self) -> str:
+        return self.column.title + (f" [{self.column.unit}]" if self.column.unit else "")
+
+    @property
+    def margin(self) -> str:
+        return margin_text(self.column.margin, self.column.unit)
+
+    def row(self, one: One) -> dict[str, Any]:
+        result, places = one.result, self.places
+        ours = mean_text(result.summary, places)
+        label = f"published {published_text(result.published)}; ours {ours}"
+        drawn = result.published is not None or result.summary is not None
+        return {
+            "label": one.row.label,
+            "page": cell_page(self.results, one),
+            "published": published_text(result.published),
+            "published_value": None if result.published is None else result.published.value,
+            "ours": ours,
+            "ours_value": None if result.summary is None else result.summary.mean,
+            "runs": f"{result.done} of {result.wanted}" if result.wanted else NONE,
+            "difference": difference_text(result, self.column, places),
+            "settings": NONE if result.settings is None else str(result.settings),
+            "outcome": words.short(result.state),
+            "sign": words.sign(result.state.word),
+            "kind": words.kind(result.state.word),
+            "plot": plots.interval(self.axis, result.published, result.summary, self.nearby, label)
+            if drawn
+            else "",
+        }
+
+
+def table_context(results: Results) -> dict[str, Any]:
+    spec = results.spec
+    claim = claim_lines(results.table)
+    return {
+        "spec": spec,
+        "document": results.document,
+        "claim": claim[0] if claim else None,
+        "parts_of_claim": claim[1:],
+        "claim_text": spec.claim.text if isinstance(spec.claim, Claim) else spec.claim,
+        "verdict": results.table.claim_verdict,
+        "columns": [ColumnView(results, column) for column in spec.columns],
+        "facts": fact_lines(results.table),
+        "command": f"physml table {spec.id}",
+        "reasons": spec.reasons,
+    }
+
+
+def cell_context(results: Results, one: One, pictures: "Pictures") -> dict[str, Any]:
+    """Of a cell: each run, our interval, the paper's band, curves, settings, provenance, command."""
+    view = ColumnView(results, one.column)
+    result, places = one.result, view.places
+    records = results.counted(one)
+    values = [(record, number(record, one.column)) for record in records]
+    known = [value for _, value in values if value is not None]
+    experiment = one.cell.experiment
+    axis = plots.interval_axis([(result.published, result.summary)], known) if known else None
+    if axis is not None:
+        extent = [*known, axis.low, axis.high]
+        axis = plots.Axis.over(extent)
+    return {
+        "spec": results.spec,
+        "one": one,
+        "view": view,
+        "row": view.row(one),
+        "result": result,
+        "experiment": experiment,
+        "interval": interval_text(result.summary, places),
+        "best": NONE if result.summary is None else f"{result.summary.best:.{places}f}",
+        "readings": result.comparison.readings if result.comparison else (),
+        "parameters": params_text(result),
+        "time": time_text(result),
+        "dots": axis
+        and plots.dots(
+            axis, known, result.published, result.summary, f"{len(known)} runs, {view.row(one)['ours']}"
+        ),
+        "runs": [run_row(record, value, places) for record, value in values],
+        "curves": pictures.of(records),
+        "provenance": (records[0].get("provenance") or {}) if records else {},
+        "identity": results.identities.get(experiment) if experiment else None,
+        "has_runs": bool(records),
+        "earlier": _earlier(results, one) if experiment else [],
+        "reasons": [reason for reason in results.spec.reasons if reason.fits(one.row.label, one.column.key)],
+        "commands": _commands(results, one),
+    }
+
+
+def run_row(record: Record, value: float | None, places: int) -> dict[str, Any]:
+    cost = record.get("cost")
+    seconds = (cost.get("cpu_s") or cost["train_s"]) if cost else None
+    return {
+        "split": record["split"],
+        "seed": record["seed"],
+        "value": NONE if value is None else f"{value:.{max(places, 2)}f}",
+        "epochs": record.get("n_epochs", NONE),
+        "time": NONE if seconds is None else span_text(float(seconds)),
+        "date": str(record.get("ended") or "")[:10],
+        "page": f"{run_page(record['identity'])}#split-{record['split']}-seed-{record['seed']}",
+    }
+
+
+def _earlier(results: Results, one: One) -> list[tuple[str, ...]]:
+    """What the experiment had under settings or code of before: identity, mean, runs and dates."""
+    made = []
+    for identity, records in results.earlier(one.cell.experiment or "").items():
+        values = [
+            v for r in records if r["status"] == "finished" and (v := number(r, one.column)) is not None
+        ]
+        dates = sorted(str(record.get("ended") or "")[:10] for record in records)
+        mean = f"{statistics.fmean(values):.4g}" if values else NONE
+        span = f"{dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else dates[0]
+        made.append((identity, mean, str(len(records)), span))
+    return sorted(made, key=lambda entry: entry[3])
+
+
+def _commands(results: Results, one: One) -> list[str]:
+    experiment = one.cell.experiment
+    if experiment is None:
+        return []
+    spec = results.spec
+    seeds = ",".join(map(str, spec.seeds_of(experiment)))
+    splits = f" split={','.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
+    return [f"physml run -m experiment={experiment}{splits} seed={seeds}", f"physml table {spec.id}"]
+
+
+class Pictures:
+    """Curves of settings, each drawn once."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[str, Markup | None]] = {}
+
+    def of(self, records: Sequence[Record]) -> tuple[str, Markup | None] | None:
+        """The metric on validation data that chose the weights, against steps: name and picture."""
+        if not records:
+            return None
+        identity = records[0]["identity"]
+        if identity not in self._made:
+            metric = _selecting(records[0])
+            lines = list(_curves(records[: plots.MOST_CURVES], metric))
+            label = f"{metric} of {len(lines)} runs by steps"
+            self._made[identity] = (metric, plots.curves(lines, label))
+        metric, picture = self._made[identity]
+        return (metric, picture) if picture else None
+
+
+def _selecting(record: Record) -> str:
+    """`valid/rmse` of the rule `min valid/rmse`; the loss in training where nothing selects."""
+    selected = record.get("selected")
+    rule = selected["rule"] if selected else ""
+    return next((word for word in rule.split() if "/" in word), "train/loss")
+
+
+def _curves(records: Sequence[Record], metric: str) -> Iterator[tuple[Sequence[float], Sequence[float]]]:
+    for record in records:
+        try:
+            x, y = curves.read_curve(record, metric)
+        except RecordError:  # a record without a curve
+            continue
+        yield x.tolist(), y.tolist()
+
+
+# ---------------------------------------------------------------------------- runs
+
+
+def run_context(
+    records: Sequence[Record], cells: Sequence[tuple[str, str]], pictures: Pictures
+) -> dict[str, Any]:
+    """Of all runs of one setting.
+
+    Args:
+        records: Of one identity.
+        cells: Page and name of each cell that they are in.
+        pictures: Of curves.
+    """
+    first = records[0]
+    machines = sorted({_machine(record) for record in records})
+    return {
+        "first": first,
+        "records": [_full_row(record) for record in records],
+        "metrics": _metrics(records),
+        "cells": cells,
+        "curves": pictures.of([record for record in records if record["status"] == "finished"]),
+        "config": list(flat(first["config"])),
+        "files": [
+            (file["name"], file.get("sha256") or NONE, file.get("verified") or NONE)
+            for file in first.get("data", {}).get("files", [])
+        ],
+        "machines": machines,
+        "packages": first.get("packages") or {},
+        "command": f"physml run experiment={first['experiment']} seed={first['seed']}"
+        + (f" split={first['split']}" if first["split"] else ""),
+    }
+
+
+def _metrics(records: Sequence[Record]) -> list[str]:
+    found: dict[str, None] = {}
+    for record in records:
+        for part, scores in ((record.get("metrics") or {}).get("best") or {}).items():
+            found |= dict.fromkeys(f"{part}/{name}" for name in scores)
+    return list(found)
+
+
+def _full_row(record: Record) -> dict[str, Any]:
+    best = (record.get("metrics") or {}).get("best") or {}
+    scores = {f"{part}/{name}": value for part, each in best.items() for name, value in each.items()}
+    code = record.get("code") or {}
+    selected = record.get("selected")
+    return run_row(record, None, 2) | {
+        "status": record["status"],
+        "reason": record.get("reason"),
+        "scores": scores,
+        "epoch": selected.get("epoch") if selected else NONE,
+        "commit": (code.get("commit") or "")[:10] + (" + changes" if code.get("dirty") else ""),
+    }
+
+
+def _machine(record: Record) -> str:
+    known = record.get("machine") or {}
+    parts = [str(known[key]) for key in ("device", "cpu", "gpu") if known.get(key)]
+    return ", ".join([*parts, *(f"torch {t}" for t in [known.get("torch")] if t)])
+
+
+def flat(node: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Key and value of every leaf: `model.dt`, `1.0`."""
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", "null" if value is None else str(value)

@@ -1,0 +1,192 @@
+"""The whole site in a real browser, offline: search, filter, sort, addresses, keyboard, narrow, print, axe.
+
+`make integration` installs Chromium and runs this.
+"""
+
+import csv
+import importlib.util
+import shutil
+import time
+
+import pytest
+from pilots_harness import physml
+
+from physml.site.build import check_links
+
+CHROMIUM = shutil.which("chromium")
+LONGEST_BUILD_S = 120.0  # 12 s of one core; this machine may be busy
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None
+    or any(importlib.util.find_spec(n) is None for n in ("playwright", "axe_playwright_python")),
+    reason="needs chromium (apt install chromium), playwright and axe-playwright-python",
+)
+PAGES = (
+    "index.html",
+    "cells/index.html",
+    "all/index.html",
+    "table/lem-4/index.html",
+    "table/g2-2/index.html",
+    "table/lem-8/index.html",
+    "cell/lem-4/lstm/official/index.html",
+    "paper/lem/index.html",
+    "model/lem/index.html",
+    "task/smnist/index.html",
+    "figure/lem-fig-4/index.html",
+    "search/fitzhugh_nagumo-cornn/index.html",
+    "docs/verdicts/index.html",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    out = tmp_path_factory.mktemp("site") / "site"
+    start = time.monotonic()
+    done = physml(None, "site", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - start < LONGEST_BUILD_S
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as starter:
+        made = starter.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def window(browser, request):
+    """A page without network; errors in its console and requests to elsewhere fail the test at its end."""
+    options = getattr(request, "param", {"viewport": {"width": 1280, "height": 900}})
+    context = browser.new_context(offline=True, accept_downloads=True, **options)
+    page = context.new_page()
+    wrong = []
+    page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
+    page.on("pageerror", lambda one: wrong.append(str(one)))
+    page.on(
+        "request", lambda one: wrong.append(one.url) if not one.url.startswith(("file:", "data:")) else None
+    )
+    yield page
+    context.close()
+    assert not wrong
+
+
+def visible_rows(page):
+    return page.locator("table[data-filtered] > tbody > tr[data-kind]:visible").count()
+
+
+def test_no_link_is_dead(site):
+    assert check_links(site) == []
+
+
+def test_search_over_all_cells_and_its_address(site, window):
+    window.goto((site / "index.html").as_uri())
+    window.get_by_label("Find a cell").fill("lem-4 LSTM")
+    window.get_by_role("button", name="Find").click()
+    assert "cells/index.html" in window.url
+    status = window.locator("output")
+    assert " of " in status.inner_text()
+    window.get_by_label("Outcome").select_option("good")
+    found = window.locator("#found tbody tr").count()
+    assert found >= 1
+    assert "q=lem-4" in window.url and "kind=good" in window.url
+    window.reload()
+    assert window.locator("#found tbody tr").count() == found
+    assert window.get_by_label("Find").input_value() == "lem-4 LSTM"
+    window.locator("#found tbody a").first.click()
+    assert "/cell/lem-4/" in window.url and window.locator("h1").inner_text().startswith("LSTM")
+
+
+def test_a_table_is_filtered_and_sorted(site, window):
+    window.goto((site / "table/lem-4/index.html").as_uri())
+    whole = visible_rows(window)
+    window.get_by_label("Find in rows").fill("cornn")
+    assert 0 < visible_rows(window) < whole
+    window.reload()
+    assert 0 < visible_rows(window) < whole
+    window.get_by_label("Find in rows").fill("")
+    assert visible_rows(window) == whole
+    table = window.locator("table[data-filtered]").first
+    table.get_by_role("button", name="ours").click()
+    with (site / "table/lem-4/lem-4.csv").open() as file:
+        rows = [
+            row for row in csv.DictReader(file) if row["column"] == "official" and row["experiment"] != "NA"
+        ]
+    wanted = [row["row"] for row in sorted(rows, key=lambda row: float(row["mean"]))]
+    assert table.locator("tbody tr th").all_inner_texts() == wanted
+    assert table.locator("th[aria-sort=ascending]").count() == 1
+    table.get_by_role("button", name="ours").click()
+    assert table.locator("tbody tr th").all_inner_texts() == wanted[::-1]
+
+
+def test_a_table_can_be_taken_away(site, window):
+    window.goto((site / "table/lem-4/index.html").as_uri())
+    with window.expect_download() as waiting:
+        window.get_by_role("link", name="CSV").click()
+    saved = waiting.value.path()
+    assert saved.read_bytes() == (site / "table/lem-4/lem-4.csv").read_bytes()
+
+
+def test_by_keyboard_alone(site, window):
+    window.goto((site / "table/lem-4/index.html").as_uri())
+    window.keyboard.press("Tab")
+    assert window.evaluate("document.activeElement.textContent") == "To the content"
+    window.keyboard.press("Enter")
+    for _ in range(12):
+        window.keyboard.press("Tab")
+        if window.evaluate("document.activeElement.textContent").startswith("model"):
+            break
+    window.keyboard.press("Enter")
+    assert window.locator("th[aria-sort=ascending]").count() == 1
+    outline = window.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+@pytest.mark.parametrize(
+    "window",
+    [{"viewport": {"width": 360, "height": 740}, "color_scheme": scheme} for scheme in ("light", "dark")],
+    indirect=True,
+)
+def test_narrow_pages_do_not_scroll_sideways(site, window):
+    for page in PAGES:
+        window.goto((site / page).as_uri())
+        over = window.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, page
+    colour = window.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert colour in ("rgb(255, 255, 255)", "rgb(20, 23, 28)")
+
+
+def test_print_has_no_menu(site, window):
+    window.goto((site / "table/lem-4/index.html").as_uri())
+    window.emulate_media(media="print")
+    assert not window.locator("header nav").is_visible() and not window.locator(".filters").is_visible()
+    assert window.locator("h1").is_visible() and len(window.pdf()) > 10_000
+
+
+@pytest.mark.parametrize(
+    "window",
+    [{"viewport": {"width": 1280, "height": 900}, "color_scheme": scheme} for scheme in ("light", "dark")],
+    indirect=True,
+)
+def test_axe_finds_no_violation(site, window):
+    from axe_playwright_python.sync_playwright import Axe
+
+    for page in PAGES:
+        window.goto((site / page).as_uri())
+        found = Axe().run(window, options={"preload": False})  # it would fetch the style again
+        assert found.violations_count == 0, (page, found.generate_report())
+
+
+def test_one_table_as_a_page_and_as_pdf(site, tmp_path, window):
+    html, pdf = tmp_path / "t.html", tmp_path / "t.pdf"
+    done = physml(None, "table", "lem-4", "--no-run", "--html", str(html), "--pdf", str(pdf))
+    assert done.returncode == 0, done.stderr
+    assert pdf.read_bytes().startswith(b"%PDF-")
+    window.goto(html.as_uri())
+    assert "LSTM" in window.locator("main").inner_text()

@@ -1,0 +1,127 @@
+"""Parts of pages: axes, pictures, prose, words."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from physml.reporting.state import State
+from physml.reporting.stats import Published, Summary
+from physml.site import plots, prose, words
+
+NUMBERS = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8)
+
+
+@given(NUMBERS)
+def test_an_axis_holds_its_values_in_order(values):
+    axis = plots.Axis.over(values)
+    places = [axis.at(value) for value in sorted(values)]
+    assert places == sorted(places)
+    assert all(plots.LEFT <= place <= plots.RIGHT for place in places)
+
+
+@given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=6))
+def test_ticks_lie_on_the_axis(values):
+    axis = plots.Axis.over(values)
+    ticks = axis.ticks()
+    slack = 1e-6 * (axis.high - axis.low)
+    assert len(ticks) <= 8
+    assert all(axis.low - slack <= tick <= axis.high + slack for tick in ticks)
+
+
+def test_an_axis_is_logarithmic_where_values_differ_by_much():
+    assert plots.Axis.over([0.1, 10.0]).log and not plots.Axis.over([1.0, 2.0]).log
+    assert plots.Axis.over([0.1, 10.0]).at(1.0) == pytest.approx(50.0)
+    assert plots.Axis.over([math.nan, math.inf]) == plots.Axis(0.0, 1.0, False)
+
+
+def test_a_reference_far_away_does_not_squeeze_the_axis():
+    numbers = [(Published(1.0, digits=1), Summary(3, 1.1, 0.1, 0.9, 1.3, 1.0))]
+    near = plots.interval_axis(numbers, [1.15])
+    far = plots.interval_axis(numbers, [900.0])
+    assert near.low <= 1.15 <= near.high and far.high < 2
+
+
+def test_a_row_says_what_it_shows():
+    axis = plots.Axis.over([0.0, 2.0])
+    made = plots.interval(
+        axis, Published(1.0, digits=1, sd=0.2), Summary(3, 1.1, 0.1, 0.9, 1.3, 1.0), [0.5], "<a>"
+    )
+    assert 'aria-label="&lt;a&gt;"' in made
+    assert made.count("theirs") == 1 and made.count("<circle") == 1 and made.count("trivial") == 1
+    assert 'class="band"' in made
+    assert "<circle" not in plots.interval(axis, Published(1.0), None, [], "x")
+
+
+def test_a_curve_that_runs_away_does_not_fill_the_picture():
+    flat = ([float(i) for i in range(200)], [1.0 - 0.001 * i for i in range(200)])
+    wild = ([0.0, 1.0], [1.0, 1e9])
+    made = plots.curves([flat, wild], "x")
+    ticks = [
+        float(part.split("<")[0])
+        for part in made.split('class="tick"')[1:]
+        for part in [part.split(">", 1)[1]]
+    ]
+    assert max(ticks[:-2]) < 10
+    assert plots.curves([([0.0], [math.nan])], "x") is None
+
+
+@pytest.mark.parametrize("text", ["<script>x</script>", "[a](javascript:x)", "<img src=x onerror=y>"])
+def test_markdown_lets_no_html_through(text):
+    made = prose.markdown(text, lambda target: target)
+    assert "<script" not in made and 'href="javascript' not in made and "<img" not in made
+
+
+def test_links_go_where_they_are_sent():
+    made = prose.markdown("# A b\n[x](lem.md#c) and [y](gone.md)", {"lem.md#c": "../lem/#c"}.get)
+    assert '<h1 id="a-b">' in made and '<a href="../lem/#c">x</a>' in made
+    assert "gone" not in made and " y" in made
+
+
+def test_a_docstring_has_its_equations_and_arguments():
+    text = r"""One line.
+
+    .. math::
+        y' &= z \\
+        z' &= \tanh(u)
+
+    Source: a paper, https://arxiv.org/abs/1234.5678.
+
+    Args:
+        dt: step of :math:`\Delta t`,
+            in two lines.
+        x: other.
+    Example:
+        >>> 1 < 2
+    """
+    made = prose.docstring(text)
+    assert made.count("<math") == 3 and "&amp;" not in made.partition("<p>Source")[0]
+    assert '<a href="https://arxiv.org/abs/1234.5678">' in made
+    assert made.count("<dt>") == 2 and "in two lines." in made
+    assert "<pre>&gt;&gt;&gt; 1 &lt; 2</pre>" in made
+
+
+def test_an_equation_that_cannot_be_read_is_code():
+    assert prose.mathml(r"\frac{", "block") == r"<code>\frac{</code>"
+
+
+def test_outcomes_have_a_sign_and_a_kind():
+    for state, sign, kind in (
+        (State("agrees"), "✓", "good"),
+        (State("not reached by our search (16 trials)"), "▽", "open"),
+        (State("not decidable", "x" * 50), "?", "even"),
+        (State("quoted", "a"), "–", "none"),
+        (State("differs: worse"), "▼", "bad"),
+    ):
+        assert (words.sign(state.word), words.kind(state.word)) == (sign, kind)
+    assert words.short(State("not decidable", "x" * 50)) == "not decidable"
+    assert words.short(State("blocked", "no data")) == "blocked: no data"
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_labels_have_pages_of_their_own(first, second):
+    if first.lower() != second.lower():
+        same = words.slug(first) == words.slug(second)
+        assert not same or first.replace(" ", "-").lower() == second.replace(" ", "-").lower()
+    assert words.slug(first).strip("-") and "/" not in words.slug(first)
