@@ -203,7 +203,7 @@ def _release(engine: str) -> None:
     """Slurm lets a requeued job wait for two minutes: start it now."""
     if engine != "slurm":
         return
-    waiting = ["squeue", "--noheader", "--array", "--me", "--states=PENDING", "--format=%A"]
+    waiting = ["squeue", "--noheader", "--array", "--me", "--states=PENDING", "--format=%i"]
     for job in subprocess.run(waiting, capture_output=True, text=True, check=True).stdout.split():
         subprocess.run(
             ["scontrol", "update", f"JobId={job}", "StartTime=now"], capture_output=True, check=False

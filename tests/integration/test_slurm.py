@@ -15,7 +15,7 @@ import time
 import pytest
 from pilots_harness import LONG, ROOT, outputs, physml, pilots, records, until
 
-MINE = ("squeue", "-h", "--array", "-o", "%A", "--me")
+MINE = ("squeue", "-h", "--array", "-o", "%i", "--me")
 CLUSTER = ROOT / "scripts" / "cluster" / "one_node_slurm.sh"
 pytestmark = pytest.mark.skipif(
     shutil.which("slurmctld") is None or os.getuid() != 0,
