@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from physml import __version__
 from physml.cli import (
+    cite,
     compare,
     data,
     diff,
@@ -108,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in (
-        run, table, figure, search, site, status, listing, data, records, track, doctor, diff, compare,
+        run, table, figure, search, site, status, listing, data, records, track, doctor, diff, compare, cite,
     ):  # fmt: skip
         command.add(commands)
     add_pilot(commands)

@@ -3,15 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from physml.config import conf_files
-from physml.config.compose import compose
 from physml.config.identity import class_source
 from physml.data.datasets import Upstream, upstream
-from physml.errors import PhysmlError
 from physml.execution import inventory
 from physml.execution.inventory import Entry
 from physml.paths import ROOT, results_root
@@ -142,7 +139,7 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
     for entry in entries:
         path = conf_files.find(kind, entry.name)
         config = path.read_text(encoding="utf-8") if path else ""
-        sets = _datasets(entry.name) if kind == "task" and entry.target else []
+        sets = [upstream(name) for name in content.datasets.get(entry.name, ())] if kind == "task" else []
         page = f"{kind}/{entry.name}/index.html"
         yield (
             page,
@@ -179,15 +176,6 @@ def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
                     title = f"{results.spec.id}: {one.row.label}, {column.title}"
                     found.setdefault(name, []).append(row | {"name": title})
     return found
-
-
-@cache
-def _datasets(task: str) -> list[Upstream]:
-    try:
-        composed = compose([f"task={task}", "+model._target_=none"])
-    except PhysmlError:  # a template, whose values the user must give
-        return []
-    return [upstream(name) for name in composed.datasets if conf_files.find("dataset", name)]
 
 
 def _dataset(one: Upstream) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from physml.config import studies
+from physml.config import conf_files, studies
+from physml.config.compose import compose
+from physml.errors import PhysmlError
 from physml.execution import inventory
 from physml.execution.inventory import Entry
 from physml.execution.progress import tracked
@@ -98,6 +100,7 @@ class Content:
     tasks: list[Entry]
     searches: dict[str, str]  # id of the results -> experiment
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # experiment -> config files by group
+    datasets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # task -> files of conf/dataset
 
     @property
     def papers(self) -> list[str]:
@@ -135,15 +138,26 @@ def gather() -> Content:
     }
     figures = {entry.name: load_figure(find_figure(entry.name, "")) for entry in inventory.figures()}
     experiments = {e for made in results.values() for e in experiments_of(made.spec)}
+    tasks = inventory.tasks()
     return Content(
         tables=results,
         settings=settings,
         figures=dict(sorted(figures.items(), key=lambda one: natural(one[0]))),
         models=inventory.models(),
-        tasks=inventory.tasks(),
+        tasks=tasks,
         searches=studies.searches(CONF),
         choices={name: studies.experiment(name, CONF).choices for name in sorted(experiments)},
+        datasets={entry.name: _datasets(entry.name) for entry in tasks if entry.target},
     )
+
+
+def _datasets(task: str) -> tuple[str, ...]:
+    """Of conf/dataset, which a task reads; none of a template, whose values the user must give."""
+    try:
+        composed = compose([f"task={task}", "+model._target_=none"])
+    except PhysmlError:
+        return ()
+    return tuple(name for name in composed.datasets if conf_files.find("dataset", name))
 
 
 def results_of(spec: TableSpec, requested: RequestedRuns | None = None) -> Results:

@@ -10,7 +10,9 @@ from typing import Any
 from physml.paths import results_root
 from physml.records.schema import Record
 from physml.reporting.document import FORMS, Document
+from physml.reporting.references import bibtex, cited, of_physml
 from physml.reporting.table import table_state
+from physml.reporting.table_spec import experiments_of
 from physml.reporting.table_text import decimals, mean_text, published_text
 from physml.site import words
 from physml.site.content import Content, paper_of
@@ -30,6 +32,7 @@ def files_of(content: Content) -> Iterator[tuple[str, str | Path]]:
             "cells": lines(results.document),
         }
         yield f"table/{ident}/{ident}.json", _json(made)
+        yield f"table/{ident}/{ident}.bib", _bibliography(content, ident)
     for ident, (_, document) in content.settings.items():
         yield from _forms(ident, document)
     yield "api/v1/index.json", _json(_index(content))
@@ -43,6 +46,16 @@ def files_of(content: Content) -> Iterator[tuple[str, str | Path]]:
 def _forms(ident: str, document: Document) -> Iterator[tuple[str, str]]:
     for suffix, form in FORMS.items():
         yield f"table/{ident}/{ident}.{suffix}", form(document)
+
+
+def _bibliography(content: Content, ident: str) -> str:
+    """What to cite for a table."""
+    chosen = [content.choices[e] for e in experiments_of(content.tables[ident].spec)]
+    models = [one["model"] for one in chosen if "model" in one]
+    tasks = dict.fromkeys(one["task"] for one in chosen if "task" in one)
+    datasets = [name for task in tasks for name in content.datasets.get(task, ())]
+    entries = [bibtex(key, one) for key, one in cited([paper_of(ident)], models, datasets).items()]
+    return "\n\n".join([of_physml(), *entries]) + "\n"
 
 
 def lines(document: Document) -> list[dict[str, Any]]:

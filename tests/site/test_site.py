@@ -113,7 +113,7 @@ def test_one_table_stands_alone_and_foreign_text_is_escaped():
     spec = load_table(find_table("lem-4"))
     row = dataclasses.replace(spec.rows[0], label="<script>alert(1)</script>")
     claim = dataclasses.replace(spec.claim, order=())
-    made = dataclasses.replace(spec, rows=(row, *spec.rows[1:]), claim=claim, notes=("<b>x</b>",))
+    made = dataclasses.replace(spec, rows=(row, *spec.rows[1:]), claim=claim, reasons=(), notes=("<b>x</b>",))
     page = build.one_table(results_of(made))
     assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "<b>x" not in page
     assert "<style>" in page and 'href="../' not in page and "<nav" not in page

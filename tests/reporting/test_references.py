@@ -1,0 +1,59 @@
+"""What to cite: every model and data set has a reference, and the entries are BibTeX."""
+
+import re
+
+import pytest
+import yaml
+
+from physml.cli import main
+from physml.config import conf_files
+from physml.paths import ROOT
+from physml.reporting.references import bibtex, cited, references
+
+WITHOUT = {"mlp", "own"}  # older than a reference would help; a template
+
+
+@pytest.mark.parametrize("kind", ["models", "datasets"])
+def test_each_model_and_data_set_has_a_reference(kind):
+    names = set(conf_files.files(kind.removesuffix("s"))) - WITHOUT
+    assert [name for name in names if not any(one.of(kind, [name]) for one in references().values())] == []
+
+
+def test_each_pattern_stands_for_a_file():
+    for key, one in references().items():
+        for kind in ("models", "datasets"):
+            for pattern in getattr(one, kind):
+                names = conf_files.files(kind.removesuffix("s"))
+                assert any(one.of(kind, [name]) for name in names), (key, pattern)
+
+
+def test_citation_file_has_the_five_papers():
+    content = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    known = {one["url"]: one for one in content["references"]}
+    papers = cited(["cornn", "unicornn", "lem", "graphcon", "g2"])
+    assert {one.url for one in papers.values()} == set(known)
+    for one in papers.values():
+        other = known[one.url]
+        assert (other["title"], other["year"]) == (one.title, one.year)
+        authors = [f"{a['family-names']}, {a['given-names']}" for a in other["authors"]]
+        assert authors == list(one.author)
+
+
+def test_the_command_prints_each_entry_once(capsys):
+    assert main.main(["cite", "lem-4", "cornn-6"]) == 0
+    out = capsys.readouterr().out
+    keys = re.findall(r"^@\w+\{(\w+),$", out, re.MULTILINE)
+    assert len(keys) == len(set(keys))
+    assert {"physml", "rusch2022lem", "rusch2021cornn", "kusupati2018fastgrnn", "hochreiter1997lstm"} <= set(
+        keys
+    )
+    assert out.count("{") == out.count("}")
+    assert main.main(["cite", "talk-2-noisy"]) == 0
+    assert "dau2018ucr" in capsys.readouterr().out
+    assert main.main(["cite", "lem-44"]) == 2
+
+
+def test_what_bibtex_reads_otherwise_is_escaped():
+    one = next(iter(references().values()))
+    made = bibtex("a", type(one)("article", ("A, B",), "x & y_z 100%", "J", 2020, "https://x"))
+    assert r"x \& y\_z 100\%" in made
