@@ -38,6 +38,7 @@ class Curve:
     high: np.ndarray | None = None
     values: np.ndarray | None = None
     each: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    counts: tuple[int, ...] = ()  # of points: the runs behind each
     shorts: tuple[str, ...] = ()  # why budgets are short, as the records say
     line: Line = "solid"
 
@@ -154,9 +155,8 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
         return curve
     mean = np.array([values.mean() for _, values in there])
     sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in there])
-    return dataclasses.replace(
-        curve, x=np.array([x for x, _ in there]), y=mean, low=mean - sd, high=mean + sd
-    )
+    x, counts = np.array([x for x, _ in there]), tuple(len(values) for _, values in there)
+    return dataclasses.replace(curve, x=x, y=mean, low=mean - sd, high=mean + sd, counts=counts)
 
 
 def _mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
