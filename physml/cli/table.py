@@ -5,7 +5,6 @@ import dataclasses
 import os
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     from physml.reporting import table_spec as tables
 
     if options.all:
-        return _all_with_state(options.paper)
+        return _all_with_state()
     if not options.ids:
         raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
 
@@ -134,49 +133,24 @@ def _show(document: "Document", smoke: bool, keep: bool = True) -> None:
             print(f"written: {display_path(file)}")
 
 
-@dataclass(frozen=True)
-class _Listed:
-    """A table in a list: its state in words, its outcomes, and the verdict on its claim."""
-
-    ident: str
-    title: str
-    state: str
-    outcomes: Counter[str]
-    claims: Counter[str]
-
-
-def _all_with_state(paper: str) -> int:
+def _all_with_state() -> int:
     from physml.cli.console import Line, aligned, terminal_width
+    from physml.execution import table_index
     from physml.execution.progress import tracked
-    from physml.reporting import table_spec as tables
+    from physml.reporting.table_spec import table_ids
 
-    found = [_with_state(ident, paper) for ident in tracked(tables.table_ids(), "reading tables")]
+    index = table_index.TableIndex()
+    found = [table_index.read(ident, index) for ident in tracked(table_ids(), "reading tables", every_s=1.0)]
+    index.save()
     rows = [(listed.ident, listed.title, listed.state) for listed in found]
     whole = aligned([Line(row) for row in (("table", "title", "state"), *rows)])
     if max(map(len, whole.splitlines())) > terminal_width(200):
         whole = aligned([Line((ident, title), (state,)) for ident, title, state in rows], terminal_width(110))
     print(whole)
-    cells = sum((listed.outcomes for listed in found), Counter[str]())
-    claims = sum((listed.claims for listed in found), Counter[str]())
+    cells = sum((Counter(listed.outcomes) for listed in found), Counter[str]())
+    claims = sum((Counter(listed.claims) for listed in found), Counter[str]())
     for name, counts in (("cells", cells), ("claims", claims)):
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         total = f"All {name}: {words or 'none'}"
         print(textwrap.fill(total, terminal_width(110), subsequent_indent=" " * 4))
     return 0
-
-
-def _with_state(ident: str, paper: str) -> _Listed:
-    from physml.execution.requested_runs import RequestedRuns, RunOptions
-    from physml.reporting import table_spec as tables
-    from physml.reporting.settings_table import collect_settings, load_settings
-    from physml.reporting.table import outcomes, table_state
-
-    path = tables.find_table(ident, paper)
-    if tables.kind_of(path) == "settings":
-        settings = load_settings(path)
-        return _Listed(ident, settings.title, collect_settings(settings).state, Counter(), Counter())
-    spec = tables.load_table(path)
-    requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
-    table = _collected(spec, requested)
-    claims = Counter[str]([table.claim_verdict or "no verdict yet"] if table.claim else [])
-    return _Listed(ident, spec.title, table_state(table), outcomes(table), claims)

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -172,8 +173,16 @@ class TableSpec:
 
     def seeds_of(self, experiment: str) -> tuple[int, ...]:
         """Of an experiment: those of its rows together."""
-        rows = [row for row in self.rows for k in self.columns if self.cell(row, k).experiment == experiment]
-        return tuple(sorted({seed for row in rows for seed in row.seeds or self.seeds}))
+        return self._seeds.get(experiment, ())
+
+    @cached_property
+    def _seeds(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, set[int]] = {}
+        for row in self.rows:
+            for column in self.columns:
+                if experiment := self.cell(row, column).experiment:
+                    found.setdefault(experiment, set()).update(row.seeds or self.seeds)
+        return {experiment: tuple(sorted(seeds)) for experiment, seeds in found.items()}
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "TableSpec":
         """The same table with these seeds for every row."""
