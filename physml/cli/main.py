@@ -17,6 +17,7 @@ from physml.cli import (
     doctor,
     figure,
     listing,
+    plot,
     records,
     run,
     search,
@@ -106,7 +107,21 @@ def parser() -> argparse.ArgumentParser:
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in (run, table, figure, search, status, listing, data, records, track, doctor, diff, compare):
+    for command in (
+        run,
+        table,
+        figure,
+        plot,
+        search,
+        status,
+        listing,
+        data,
+        records,
+        track,
+        doctor,
+        diff,
+        compare,
+    ):
         command.add(commands)
     add_pilot(commands)
     return top

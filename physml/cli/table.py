@@ -40,6 +40,25 @@ def add(commands: Any) -> None:
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
     )
+    table.add_argument(
+        "--all-rows",
+        action="store_true",
+        help="on a terminal: rows too that were not run here, each on a line",
+    )
+    latex = table.add_argument_group("LaTeX", "a table for a paper (booktabs), of what these options choose")
+    latex.add_argument("--latex", metavar="FILE", help="write it; -: print it, and nothing else")
+    latex.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="ROW",
+        help="a row's label or 'G2-*'; again for more rows",
+    )
+    latex.add_argument("--columns", metavar="KEYS", help="columns by their keys: texas,film; default: all")
+    latex.add_argument(
+        "--show", metavar="LIST", help="of published, ours, interval, best, runs, difference, outcome"
+    )
+    latex.add_argument("--bold-best", action="store_true", help="the best number of each column in bold")
     add_options(table, PUBLISHED)
     table.set_defaults(command=_run)
 
@@ -47,6 +66,10 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from physml.reporting import table_spec as tables
 
+    if not options.latex and (options.only or options.columns or options.show or options.bold_best):
+        raise ConfigError(
+            "--only, --columns, --show and --bold-best need --latex FILE, or --latex - to print."
+        )
     if options.all:
         return _all_with_state()
     if not options.ids:
@@ -81,10 +104,27 @@ def _results(path: Path, options: argparse.Namespace) -> int:
         if experiment in requested.broken:
             raise ConfigError(f"row {label}: {requested.broken[experiment]}")
     made = _collected(spec, requested, [record.read(Path(path)) for path in options.yours])
+    if options.latex:
+        return _latex(made, options) or code
     # The reader's own rows and runs are shown, and written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
-    _show(document(made), options.smoke, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
+    _show(document(made), options, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
     return code
+
+
+def _latex(table: "Table", options: argparse.Namespace) -> int:
+    """Writes or prints the table for a paper; returns 0."""
+    from physml import files
+    from physml.reporting.latex_table import USUAL, latex_table
+
+    columns, show = (text.split(",") if text else [] for text in (options.columns, options.show))
+    text = latex_table(table, options.only, columns, show or USUAL, bold_best=options.bold_best)
+    if options.latex == "-":
+        print(text, end="")
+    else:
+        files.write_text(Path(options.latex), text)
+        print(f"written: {display_path(Path(options.latex))}")
+    return 0
 
 
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
@@ -111,23 +151,26 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     from physml.reporting.settings_text import document
 
     spec = load_settings(path)
+    if options.latex:
+        raise ConfigError(f"{spec.id} is a table of settings; results/tables/{spec.id}.tex has it in LaTeX.")
     if options.seeds or options.row or options.yours:
         raise ConfigError(f"{spec.id} is a table of settings: it has no runs for --seeds, --row or --yours.")
     if options.plan:
         print(f"no runs: {spec.id} is a table of settings, read from conf/")
     else:
-        _show(document(collect_settings(spec)), options.smoke)
+        _show(document(collect_settings(spec)), options)
     return 0
 
 
-def _show(document: "Document", smoke: bool, keep: bool = True) -> None:
+def _show(document: "Document", options: argparse.Namespace, keep: bool = True) -> None:
     from rich.console import Console
 
-    from physml.reporting.document import Screen, write
+    from physml.reporting.document import write
+    from physml.reporting.screen import Screen
 
-    Console().print(Screen(document))
+    Console().print(Screen(document, all_rows=options.all_rows))
     if keep:
-        with results_folder("tables", smoke) as folder:
+        with results_folder("tables", options.smoke) as folder:
             files = write(document, folder)
         for file in files:
             print(f"written: {display_path(file)}")

@@ -30,9 +30,7 @@ from physml.paths import (
 )
 
 FORM = 1  # of the index file
-SETTLED_S = (
-    2.0  # a file changed later than this before the look may change again within one tick of its clock
-)
+SETTLED_S = 2.0  # a file that has just been changed may change again within one tick of its clock
 
 
 @dataclass(frozen=True)
@@ -156,10 +154,10 @@ def _records(folder: str) -> tuple[str, float]:
 def _held(folder: str, identity: str) -> list[str]:
     """The runs of an experiment that a process works on."""
     try:
-        names = sorted(os.listdir(work_root() / folder))
+        runs = sorted((work_root() / folder).iterdir())
     except OSError:
         return []
-    return [name for name in names if name.startswith(identity) and is_held(work_root() / folder / name)]
+    return [run.name for run in runs if run.name.startswith(identity) and is_held(run)]
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -128,7 +128,7 @@ def _measured(
         paths = [read_curve(record, spec.metric or "") for record in found]
         if shorts or len({steps[-1] for steps, _ in paths}) > 1:
             return dataclasses.replace(curve, each=tuple(paths))
-        return _mean_curve(curve, paths)
+        return mean_curve(curve, paths)
     except RecordError as error:
         return dataclasses.replace(curve, state=State("failed", str(error)))
 
@@ -159,7 +159,7 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     return dataclasses.replace(curve, x=x, y=mean, low=mean - sd, high=mean + sd, counts=counts)
 
 
-def _mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
+def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
     """Mean, least and greatest over runs, at the steps that all of them have."""
     steps = paths[0][0]
     for other, _ in paths[1:]:

@@ -47,14 +47,18 @@ def _png(canvas: "Canvas", file: IO[bytes], dpi: int) -> None:
 
 def write_figure(figure: Figure, folder: Path, forms: Sequence[str] = USUAL) -> list[Path]:
     """Writes <id>.png, .svg, .pdf and .csv into `folder`, as far as `forms` names them."""
-    from physml.reporting.figure_data import comma_separated
     from physml.reporting.plot import draw
 
     canvas = draw(figure) if set(forms) & set(PICTURES) else None
-    paths = [folder / f"{figure.spec.id}.{form}" for form in forms]
-    for path in paths:
-        if path.suffix == ".csv":
-            files.write_text(path, comma_separated(figure))
-        elif canvas is not None:
-            write_picture(canvas, path)
-    return paths
+    return [write_form(figure, folder / f"{figure.spec.id}.{form}", canvas) for form in forms]
+
+
+def write_form(figure: Figure, path: Path, canvas: "Canvas | None" = None) -> Path:
+    """Writes one file, by the suffix of its path. canvas: the figure as drawn, where it is."""
+    from physml.reporting.figure_data import comma_separated
+    from physml.reporting.plot import draw
+
+    if path.suffix == ".csv":
+        files.write_text(path, comma_separated(figure))
+        return path
+    return write_picture(canvas or draw(figure), path)

@@ -16,12 +16,13 @@ from physml.errors import ConfigError
 from physml.paths import CONF
 from physml.reporting import figure as figures
 from physml.reporting.across import mean_ranks
-from physml.reporting.document import FORMS, Screen
+from physml.reporting.document import FORMS
 from physml.reporting.figure import Figure, state_lines
 from physml.reporting.figure_spec import FigureSpec, experiments_of, load_figure
 from physml.reporting.picture_files import write_figure
 from physml.reporting.plot import draw
 from physml.reporting.ranks_text import TOO_FEW
+from physml.reporting.screen import Screen
 from physml.reporting.table import Table, collect
 from physml.reporting.table_ranks import Ranking
 from physml.reporting.table_spec import TableSpec, load_table, only_ranked, table_ids
