@@ -35,7 +35,8 @@ def table() -> Table:
     records: list[Any] = [
         {
             "schema": SCHEMA, "experiment": name, "identity": name, "split": 0, "seed": seed,
-            "status": "finished", "reason": None, "metrics": {"best": {"test": {"acc": value}}}, "protocol": "clean", "data": {},
+            "status": "finished", "reason": None, "metrics": {"best": {"test": {"acc": value}}},
+            "protocol": "clean", "data": {},
         }
         for name, values in VALUES.items()
         for seed, value in enumerate(values)
