@@ -1,11 +1,10 @@
-"""A results file as a picture: a panel per workload, a bar per variant, targets as marks; by matplotlib."""
+"""A results file as a picture: a panel per workload, a dot per variant, targets as marks; by matplotlib."""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml import files
 from physml.bench import targets
 from physml.bench.gemm import LIBRARIES
 from physml.bench.report import LABELS, number, title
@@ -16,15 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLUMNS = 3
+FEW_DECADES = 30  # greatest time over the least, below which ticks stand at 1, 2 and 5
 OWN, THEIRS, BARE = "#2a6f97", "#b8b8b8", "#8fb8d0"  # the fast kernel, others' code, our slower variants
 
 
 def write(path: Path, result: Mapping[str, Any], device: str) -> bool:
-    """The picture, whole or not at all; False if there is no matplotlib or nothing to draw."""
+    """The picture, whole or not at all; False if there is nothing to draw, or no matplotlib."""
     timed = [w.name for w in WORKLOADS if "variants" in result["workloads"].get(w.name, {})]
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+
+        from physml.reporting.picture_files import write_picture
     except ImportError:
         return False
     if not timed:
@@ -46,28 +48,35 @@ def write(path: Path, result: Mapping[str, Any], device: str) -> bool:
         "triangles: the goals against the loop (down) and nn.LSTM (up)",
         fontsize=10,
     )
-    files.write(path, lambda file: figure.savefig(file, format="png", dpi=130, metadata={"Software": None}))
+    write_picture(figure, path, dpi=130)
     return True
 
 
 def _panel(axes: "Axes", name: str, result: Mapping[str, Any], device: str) -> None:
+    from matplotlib.ticker import LogLocator
+
     kernel = targets.fast(device)
     times = {v: ms for v in VARIANTS if (ms := targets.time_of(result, v)) is not None}
     colours = [OWN if v == kernel else THEIRS if v in ("official", "lstm", "gru") else BARE for v in times]
     heights = list(range(len(times)))
-    axes.barh(heights, list(times.values()), color=colours, height=0.72)
+    across = axes.get_yaxis_transform()
+    axes.hlines(heights, 0, 1, transform=across, color="0.88", linewidth=0.8, zorder=0)
+    axes.scatter(list(times.values()), heights, c=colours, edgecolors="0.25", linewidths=0.6, s=52, zorder=3)
     for height, ms in zip(heights, times.values(), strict=True):
-        at_right = axes.get_yaxis_transform()
-        axes.text(0.985, height, number(ms), va="center", ha="right", fontsize=8, transform=at_right)
+        axes.text(1.02, height, number(ms), va="center", fontsize=8, transform=across)
+    axes.set_ylim(-0.6, len(heights) - 0.4)
     axes.set_yticks(heights, [LABELS[v] for v in times], fontsize=8)
     axes.invert_yaxis()
+    limits = [limit for library in LIBRARIES if (limit := targets.limit(result, library))]
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda ms, _: number(ms))
     axes.xaxis.set_minor_formatter(lambda *_: "")
-    limits = [limit for library in LIBRARIES if (limit := targets.limit(result, library))]
+    ends = [*times.values(), *limits]
+    steps = (1, 2, 5) if max(ends) < FEW_DECADES * min(ends) else (1,)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps))
     for limit, dashes in zip(limits, ("--", ":"), strict=False):
         axes.axvline(limit, color="0.25", linestyle=dashes, linewidth=0.9)
-    axes.set_xlim(min([*times.values(), *limits]) / 1.6, max(times.values()) * 4)
+    axes.set_xlim(min(ends) / 1.6, max(ends) * 1.6)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_title(title(name), fontsize=9)
     for kind, other, shape in (("loop", targets.loop_of(result), "v"), ("lstm", "lstm", "^")):

@@ -44,7 +44,8 @@ def _run(options: argparse.Namespace) -> int:
 
     from physml import files
     from physml.reporting.compare_text import document
-    from physml.reporting.document import FORMS, Screen
+    from physml.reporting.document import FORMS
+    from physml.reporting.screen import Screen
 
     out = Path(options.out) if options.out else None
     if out and out.suffix.removeprefix(".") not in FORMS:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from physml.execution.planning import Planned
     from physml.execution.requested_runs import RequestedRuns
     from physml.execution.scheduler import Outcome
+    from physml.records.schema import Record
 
 _ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e"}
 
@@ -92,8 +93,8 @@ def terminal_width(otherwise: int) -> int:
 # ---------------------------------------------------------------------------- runs
 
 
-def describe(made: dict[str, Any]) -> str:
-    """A run's end for a person: what came out, and where the files are."""
+def describe(made: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
+    """A run's end for a person: what came out, with the settings that were typed, and where the files are."""
     path = Path(made["path"])
     lines = [f"{made['status']}{' already' if made.get('skipped') else ''}: {display_path(path)}"]
     if made["reason"]:
@@ -101,12 +102,35 @@ def describe(made: dict[str, Any]) -> str:
     best = (made["metrics"] or {}).get("best")
     if best:
         numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
-        lines.append(f"  test, {made['selected']['rule']} (epoch {made['selected']['epoch']}): {numbers}")
-    if made.get("weights"):
-        lines.append(f"  weights: {display_path(work_root() / made['weights'])}; physml.load reads them")
+        rule = f"test, {made['selected']['rule']} (epoch {made['selected']['epoch']})"
+        lines.append(f"  {rule}: {numbers}")
+    if typed:
+        lines.append(f"  with {' '.join(typed)}")
+    lines += _files(made, path)
     if made.get("skipped"):
         lines.append("  --force trains it again")
     return "\n".join(lines)
+
+
+def _files(made: dict[str, Any], path: Path) -> list[str]:
+    """Where the files of a run are, as far as they exist."""
+    lines = []
+    if made.get("curve") and (curve := path.with_name(Path(made["curve"]).name)).exists():
+        lines.append(f"  curve: {display_path(curve)}; drawn by physml plot {display_path(path)}")
+    work = _work_folder(path)
+    if (picture := work / "curves.png").exists():
+        lines.append(f"  picture: {display_path(picture)}")
+    if made.get("weights"):
+        lines.append(f"  weights: {display_path(work_root() / made['weights'])}; physml.load reads them")
+    offline = map(display_path, sorted(work.glob("wandb/offline-run-*")))
+    return [*lines, *(f"  W&B, offline: {folder}; physml track sync sends it" for folder in offline)]
+
+
+def _work_folder(record: Path) -> Path:
+    """Below the root of work folders as the record lies below results/runs."""
+    above = list(record.parent.parts)
+    folder = above[len(above) - above[::-1].index("runs") :] if "runs" in above else []
+    return work_root().joinpath(*folder, record.stem)
 
 
 def show_plan(planned: "Sequence[Planned]") -> None:
@@ -128,6 +152,15 @@ def show_plan(planned: "Sequence[Planned]") -> None:
         print(f"\n{elsewhere.describe(planned)}")
 
 
+def _score(made: "Record | None") -> str:
+    """The first metric on test data of a finished run."""
+    best: dict[str, Any] = (made["metrics"] or {}).get("best") or {} if made else {}
+    scores = [
+        f", test {name} {value:.4g}" for name, value in best.get("test", {}).items() if value is not None
+    ]
+    return "".join(scores[:1])
+
+
 def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
     """The plan of a table or figure; exit code 2 where a row cannot be made."""
     show_plan(list(requested.plan(probe=probe).values()))
@@ -136,14 +169,20 @@ def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
     return 2 if requested.broken else 0
 
 
-def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome") -> None:
+def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", typed: "Sequence[Sequence[str]]") -> None:
+    """A line for each run: its end, and its score beside the typed settings that the runs differ in."""
+    from physml.execution.run import existing
     from physml.execution.run_state import state_of
 
     words = {0: "finished", 75: "stopped, start again to go on"}
-    for one in planned:
+    shared = set.intersection(*map(set, typed)) if typed else set()
+    for one, settings in zip(planned, typed, strict=True):
         label = one.spec.label
+        own = " ".join(text for text in settings if text not in shared)
         if label in outcome.codes:
-            print(f"{label}: {words.get(outcome.codes[label], f'exit {outcome.codes[label]}')}")
+            end = words.get(outcome.codes[label], f"exit {outcome.codes[label]}")
         else:
-            now = one.said if one.state == "blocked" else state_of(one.spec)  # others may have made it since
-            print(f"{label}: {'not started' if label in outcome.left and now != 'done' else now}")
+            end = one.said if one.state == "blocked" else state_of(one.spec)  # others may have made it since
+            end = "not started" if label in outcome.left and end != "done" else end
+        score = _score(existing(one.spec)) if end in ("finished", "done") else ""
+        print(": ".join(filter(None, (label, own, f"{end}{score}"))))

@@ -5,14 +5,31 @@ import dataclasses
 from typing import Any
 
 from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
+from physml.errors import ConfigError, suggest
 from physml.paths import display_path
 
 
 def add(commands: Any) -> None:
     figure = commands.add_parser("figure", help="train what is missing and draw a figure of a paper")
     figure.add_argument("ids", nargs="+", metavar="ID", help="lem-fig-4, ./mine.yaml")
+    figure.add_argument(
+        "--formats",
+        metavar="LIST",
+        help="of png, svg, pdf and csv, which has the drawn numbers; default: png,svg,csv",
+    )
     add_options(figure, PUBLISHED)
     figure.set_defaults(command=_run)
+
+
+def _forms(text: str | None) -> tuple[str, ...]:
+    """The files that `--formats png,pdf` names."""
+    from physml.reporting.picture_files import FORMS, USUAL
+
+    forms = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else USUAL
+    for form in forms:
+        if form not in FORMS:
+            raise ConfigError(f"--formats: there is no format {form!r}. {suggest(form, FORMS)}")
+    return forms
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -25,9 +42,10 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     from physml.execution.requested_runs import RequestedRuns
     from physml.reporting.figure import collect, state_lines
     from physml.reporting.figure_spec import find_figure, load_figure
-    from physml.reporting.plot import write_figure
+    from physml.reporting.picture_files import write_figure
     from physml.reporting.table_spec import parse_seeds
 
+    forms = _forms(options.formats)
     spec = load_figure(find_figure(name, options.paper))
     if options.seeds:
         spec = spec.with_seeds(parse_seeds(options.seeds))
@@ -43,6 +61,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     made = collect(spec, requested.identities, records, requested.running(), blocked=requested.untrainable)
     print("\n".join(state_lines(made)))
     with results_folder("figures", options.smoke) as folder:
-        file = write_figure(made, folder)
-    print(f"written: {display_path(file)}")
+        written = write_figure(made, folder, forms)
+    for file in written:
+        print(f"written: {display_path(file)}")
     return code

@@ -18,6 +18,7 @@ from physml.cli import (
     doctor,
     figure,
     listing,
+    plot,
     records,
     run,
     search,
@@ -109,8 +110,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in (
-        run, table, figure, search, site, status, listing, data, records, track, doctor, diff, compare, cite,
-    ):  # fmt: skip
+        *(run, table, figure, plot, search, site, status, listing),
+        *(data, records, track, doctor, diff, compare, cite),
+    ):
         command.add(commands)
     add_pilot(commands)
     return top

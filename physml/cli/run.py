@@ -52,15 +52,15 @@ def _run(options: argparse.Namespace) -> int:
         show_plan(planned)
         return 0
     if len(specs) == 1 and options.max_hours is None and options.on == "local":
-        return _run_one(planned[0], options.force)
+        return _run_one(planned[0], combinations[0], options.force)
     outcome = scheduler.carry_out(
         planned, jobs=options.jobs, force=options.force, max_hours=options.max_hours
     )
-    show_outcomes(planned, outcome)
+    show_outcomes(planned, outcome, combinations)
     return max(outcome.exit_code, 2 if any(one.state == "blocked" for one in planned) else 0)
 
 
-def _run_one(planned: Any, force: bool) -> int:
+def _run_one(planned: Any, typed: list[str], force: bool) -> int:
     """In this process."""
     from physml.cli.console import describe
     from physml.execution import run_state
@@ -70,5 +70,5 @@ def _run_one(planned: Any, force: bool) -> int:
     if planned.state == "blocked":
         run_state.refuse_blocked(planned.spec)
     made = perform(planned.spec, reporter(), force=force)
-    print(describe(made))
+    print(describe(made, typed))
     return 0 if made["status"] == "finished" else 1

@@ -6,7 +6,6 @@ import os
 import tempfile
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +52,25 @@ def add(commands: Any) -> None:
             metavar="FILE",
             help=f"also write {what} (ID.{name} in the working folder)",
         )
+    table.add_argument(
+        "--all-rows",
+        action="store_true",
+        help="on a terminal: rows too that were not run here, each on a line",
+    )
+    latex = table.add_argument_group("LaTeX", "a table for a paper (booktabs), of what these options choose")
+    latex.add_argument("--latex", metavar="FILE", help="write it; -: print it, and nothing else")
+    latex.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="ROW",
+        help="a row's label or 'G2-*'; again for more rows",
+    )
+    latex.add_argument("--columns", metavar="KEYS", help="columns by their keys: texas,film; default: all")
+    latex.add_argument(
+        "--show", metavar="LIST", help="of published, ours, interval, best, runs, difference, outcome"
+    )
+    latex.add_argument("--bold-best", action="store_true", help="the best number of each column in bold")
     add_options(table, PUBLISHED)
     table.set_defaults(command=_run)
 
@@ -60,8 +78,12 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from physml.reporting import table_spec as tables
 
+    if not options.latex and (options.only or options.columns or options.show or options.bold_best):
+        raise ConfigError(
+            "--only, --columns, --show and --bold-best need --latex FILE, or --latex - to print."
+        )
     if options.all:
-        return _all_with_state(options.paper)
+        return _all_with_state()
     if not options.ids:
         raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
 
@@ -94,9 +116,11 @@ def _results(path: Path, options: argparse.Namespace) -> int:
         if experiment in requested.broken:
             raise ConfigError(f"row {label}: {requested.broken[experiment]}")
     made = _collected(spec, requested, [record.read(Path(path)) for path in options.yours])
+    if options.latex:
+        return _latex(made, options) or code
     # The reader's own rows and runs are shown, and written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
-    _show(document(made), options.smoke, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
+    _show(document(made), options, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
     if options.html is not None or options.pdf is not None:
         _write_page(spec, requested, options)
     return code
@@ -124,6 +148,21 @@ def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse
             print(f"written: {display_path(out)}")
 
 
+def _latex(table: "Table", options: argparse.Namespace) -> int:
+    """Writes or prints the table for a paper; returns 0."""
+    from physml import files
+    from physml.reporting.latex_table import USUAL, latex_table
+
+    columns, show = (text.split(",") if text else [] for text in (options.columns, options.show))
+    text = latex_table(table, options.only, columns, show or USUAL, bold_best=options.bold_best)
+    if options.latex == "-":
+        print(text, end="")
+    else:
+        files.write_text(Path(options.latex), text)
+        print(f"written: {display_path(Path(options.latex))}")
+    return 0
+
+
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
     from physml.reporting.table_spec import parse_row, parse_seeds, with_rows
 
@@ -148,6 +187,8 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     from physml.reporting.settings_text import document
 
     spec = load_settings(path)
+    if options.latex:
+        raise ConfigError(f"{spec.id} is a table of settings; results/tables/{spec.id}.tex has it in LaTeX.")
     if options.seeds or options.row or options.yours:
         raise ConfigError(f"{spec.id} is a table of settings: it has no runs for --seeds, --row or --yours.")
     if options.html is not None or options.pdf is not None:
@@ -155,66 +196,42 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     if options.plan:
         print(f"no runs: {spec.id} is a table of settings, read from conf/")
     else:
-        _show(document(collect_settings(spec)), options.smoke)
+        _show(document(collect_settings(spec)), options)
     return 0
 
 
-def _show(document: "Document", smoke: bool, keep: bool = True) -> None:
+def _show(document: "Document", options: argparse.Namespace, keep: bool = True) -> None:
     from rich.console import Console
 
-    from physml.reporting.document import Screen, write
+    from physml.reporting.document import write
+    from physml.reporting.screen import Screen
 
-    Console().print(Screen(document))
+    Console().print(Screen(document, all_rows=options.all_rows))
     if keep:
-        with results_folder("tables", smoke) as folder:
+        with results_folder("tables", options.smoke) as folder:
             files = write(document, folder)
         for file in files:
             print(f"written: {display_path(file)}")
 
 
-@dataclass(frozen=True)
-class _Listed:
-    """A table in a list: its state in words, its outcomes, and the verdict on its claim."""
-
-    ident: str
-    title: str
-    state: str
-    outcomes: Counter[str]
-    claims: Counter[str]
-
-
-def _all_with_state(paper: str) -> int:
+def _all_with_state() -> int:
     from physml.cli.console import Line, aligned, terminal_width
+    from physml.execution import table_index
     from physml.execution.progress import tracked
-    from physml.reporting import table_spec as tables
+    from physml.reporting.table_spec import table_ids
 
-    found = [_with_state(ident, paper) for ident in tracked(tables.table_ids(), "reading tables")]
+    index = table_index.TableIndex()
+    found = [table_index.read(ident, index) for ident in tracked(table_ids(), "reading tables", every_s=1.0)]
+    index.save()
     rows = [(listed.ident, listed.title, listed.state) for listed in found]
     whole = aligned([Line(row) for row in (("table", "title", "state"), *rows)])
     if max(map(len, whole.splitlines())) > terminal_width(200):
         whole = aligned([Line((ident, title), (state,)) for ident, title, state in rows], terminal_width(110))
     print(whole)
-    cells = sum((listed.outcomes for listed in found), Counter[str]())
-    claims = sum((listed.claims for listed in found), Counter[str]())
+    cells = sum((Counter(listed.outcomes) for listed in found), Counter[str]())
+    claims = sum((Counter(listed.claims) for listed in found), Counter[str]())
     for name, counts in (("cells", cells), ("claims", claims)):
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         total = f"All {name}: {words or 'none'}"
         print(textwrap.fill(total, terminal_width(110), subsequent_indent=" " * 4))
     return 0
-
-
-def _with_state(ident: str, paper: str) -> _Listed:
-    from physml.execution.requested_runs import RequestedRuns, RunOptions
-    from physml.reporting import table_spec as tables
-    from physml.reporting.settings_table import collect_settings, load_settings
-    from physml.reporting.table import outcomes, table_state
-
-    path = tables.find_table(ident, paper)
-    if tables.kind_of(path) == "settings":
-        settings = load_settings(path)
-        return _Listed(ident, settings.title, collect_settings(settings).state, Counter(), Counter())
-    spec = tables.load_table(path)
-    requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
-    table = _collected(spec, requested)
-    claims = Counter[str]([table.claim_verdict or "no verdict yet"] if table.claim else [])
-    return _Listed(ident, spec.title, table_state(table), outcomes(table), claims)

@@ -54,11 +54,15 @@ class RequestedRuns:
         self.identities: dict[str, str | None] = {}
         self.broken: dict[str, str] = {}
         self.blocked: dict[str, str] = {}
+        self.datasets: set[str] = set()  # of conf/dataset, which the runs read
+        self.plugins = False  # whether a run reads code or data files of the user
         for experiment in tracked(list(dict.fromkeys(e for e, _, _ in runs)), f"{ident}: reading configs"):
             self.identities[experiment] = None
             with self._noting_errors(experiment):
                 composed = self._composed(experiment, 0, 0)
                 self.identities[experiment] = identity(composed.config)
+                self.datasets |= set(composed.datasets)
+                self.plugins |= bool(composed.config.get("plugins") or composed.config["task"].get("files"))
                 if reason := run_state.blocked_by(composed.config, composed.datasets):
                     self.blocked[experiment] = reason
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from physml.errors import InputError
 from physml.reporting.claims import ALPHA
 from physml.reporting.document import NONE, Document, Grid, Section
+from physml.reporting.number_text import gain_text
 from physml.reporting.row_comparison import (
     MOST,
     POWER,
@@ -18,7 +19,6 @@ from physml.reporting.row_comparison import (
 )
 from physml.reporting.stats import LEVEL, N_FOR_VERDICT, Spread
 from physml.reporting.table_spec import Cell, Column
-from physml.reporting.table_text import gain_text
 
 LONGEST = 30  # runs that are listed one by one
 FEWEST_SIGNS = 6  # pairs: with fewer, no p-value of Wilcoxon's test can be below 5 %

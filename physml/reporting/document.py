@@ -1,4 +1,4 @@
-"""A table in words, and its four forms: for the terminal, Markdown, CSV and LaTeX.
+"""A table in words, and its forms as files: Markdown, CSV and LaTeX. `screen` has that for the terminal.
 
 Tables of results and tables of settings both become a `Document`; the writers know nothing else of them.
 """
@@ -8,17 +8,12 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from physml import files
 from physml.reporting.state import State
 
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-
 NONE = "–"  # nothing can stand here
 LONG = 32  # characters of a reason that a cell has room for
-WIDEST_LABEL = 30  # characters; longer names of rows are wrapped on a terminal
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,8 @@ class Document:
         tex_heads: column heads for LaTeX, each with the index of its column in a line.
         facts: lines printed below the table.
         values: heads and lines of the CSV file; None in a cell without a value.
-        folded: pairs of columns that are stacked on a narrow terminal; empty: none.
+        folded: pairs of columns that are stacked in narrow output; empty: none.
+        by_width: columns by their importance on a terminal, which shows as many as it is wide; empty: all.
         reasons: reasons that are too long for a cell.
         claim: the text of the claim, then each comparison.
         sections: further tables of another form, below the claim and the references.
@@ -72,6 +68,7 @@ class Document:
     facts: tuple[str, ...]
     values: tuple[tuple[object, ...], ...]
     folded: tuple[tuple[int, ...], ...] = ()
+    by_width: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
     claim: tuple[str, ...] = ()
     references: References | None = None
@@ -201,86 +198,6 @@ _TEX = {
 
 def tex(text: str) -> str:
     return "".join(_TEX.get(letter, letter) for letter in " ".join(text.split())).replace("`", "")
-
-
-# --- terminal
-
-_COLOURS = {
-    "green": {"agrees", "reached", "exceeded", "differs: better", "same", "rounded", "inside"},
-    "red": {"differs: worse", "failed", "diverged"},
-    "dim": {
-        *("not published", "not run here", "quoted", "no printed number, not run"),
-        *("no printed value at hand", "no experiment", "no search"),
-    },
-}
-
-
-def _colour(state: State | None) -> str:
-    if state is None:
-        return "cyan"
-    return next((colour for colour, words in _COLOURS.items() if state.word in words), "yellow")
-
-
-@dataclass(frozen=True)
-class Screen:
-    """A document for rich's `Console().print(...)`: one line a row where they fit, else two."""
-
-    document: Document
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        from rich.table import Table
-
-        wide = self._group(False)
-        grids = [part for part in wide.renderables if isinstance(part, Table)]
-        needed = max(console.measure(grid, options=options.update(width=10_000)).maximum for grid in grids)
-        fits = not self.document.folded or needed <= options.max_width
-        yield wide if fits else self._group(True)
-
-    def _group(self, folded: bool) -> "Group":
-        from rich.console import Group
-        from rich.text import Text
-
-        document = self.document
-        fold = document.folded if folded else ()
-        parts: list[RenderableType] = [Text(f"{document.id}: {document.title}", style="bold"), Text()]
-        for grid in document.grids:
-            parts += [Text(grid.heading, style="italic")] if grid.heading else []
-            parts += [_table(document.heads, grid.lines, [_colour(s) for s in grid.states], fold), Text()]
-        if document.reasons:
-            parts += [*map(Text, document.reasons), Text()]
-        if document.references and document.references.lines:
-            heads = ("trivial reference", *document.references.columns)
-            parts += [_table(heads, document.references.lines), Text()]
-        for i, line in enumerate(document.claim):
-            parts.append(Text(f"  {line}") if i else Text(line, style="bold"))
-        for section in document.sections:
-            parts += [Text(), Text(section.heading, style="italic")]
-            parts += [_table(section.heads, section.lines)] if section.lines else []
-            parts += map(Text, section.below)
-        parts += [Text()] if document.sections else []
-        parts += [Text(fact, style="dim") for fact in document.facts]
-        return Group(*parts)
-
-
-def _table(
-    heads: Sequence[str],
-    lines: Iterable[Sequence[str]],
-    styles: Sequence[str] = (),
-    folded: Sequence[Sequence[int]] = (),
-) -> "RenderableType":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    def fold(line: Sequence[str]) -> Sequence[str]:
-        return ["\n".join(line[k] for k in stacked) for stacked in folded] or line
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for i, head in enumerate(fold(heads)):
-        table.add_column(head, overflow="fold", max_width=WIDEST_LABEL if i == 0 else None)
-    for i, line in enumerate(lines):
-        table.add_row(*map(Text, fold(line)), style=styles[i] if styles else "")
-    return table
 
 
 # --- files

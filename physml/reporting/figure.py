@@ -38,6 +38,7 @@ class Curve:
     high: np.ndarray | None = None
     values: np.ndarray | None = None
     each: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    counts: tuple[int, ...] = ()  # of points: the runs behind each
     shorts: tuple[str, ...] = ()  # why budgets are short, as the records say
     line: Line = "solid"
 
@@ -127,7 +128,7 @@ def _measured(
         paths = [read_curve(record, spec.metric or "") for record in found]
         if shorts or len({steps[-1] for steps, _ in paths}) > 1:
             return dataclasses.replace(curve, each=tuple(paths))
-        return _mean_curve(curve, paths)
+        return mean_curve(curve, paths)
     except RecordError as error:
         return dataclasses.replace(curve, state=State("failed", str(error)))
 
@@ -154,12 +155,11 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
         return curve
     mean = np.array([values.mean() for _, values in there])
     sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in there])
-    return dataclasses.replace(
-        curve, x=np.array([x for x, _ in there]), y=mean, low=mean - sd, high=mean + sd
-    )
+    x, counts = np.array([x for x, _ in there]), tuple(len(values) for _, values in there)
+    return dataclasses.replace(curve, x=x, y=mean, low=mean - sd, high=mean + sd, counts=counts)
 
 
-def _mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
+def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
     """Mean, least and greatest over runs, at the steps that all of them have."""
     steps = paths[0][0]
     for other, _ in paths[1:]:

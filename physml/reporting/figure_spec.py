@@ -1,5 +1,7 @@
 """The spec of a figure, from conf/figure. `figure` adds records, `plot` draws. No torch, no hydra.
 
+A panel may have published points, `printed`, with a label that names their source.
+
 Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
 of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `ranks`
 the rows of a table by their mean ranks, a critical-difference diagram. Without any run: `trajectories` and
@@ -58,9 +60,26 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """Points that the paper or its official log prints, drawn in black over our curves."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.x or len(self.x) != len(self.y):
+            raise ConfigError(
+                f"printed {self.label!r} must have as many y as x, at least one; "
+                f"got {len(self.x)} and {len(self.y)}."
+            )
+
+
+@dataclass(frozen=True)
 class Panel:
     title: str
     series: tuple[Series, ...]
+    printed: tuple[Printed, ...] = ()
     x_label: str | None = None  # in place of the figure's
     y_label: str | None = None
     function: str | None = None  # of a figure without runs, in place of the figure's

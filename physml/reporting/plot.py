@@ -1,30 +1,34 @@
-"""Pictures: what is known of a figure becomes a PNG file. The same records, the same bytes."""
+"""Pictures: what is known of a figure becomes a drawing. The same records, the same drawing."""
 
-import itertools
 import math
-import re
 import textwrap
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from physml import files
 from physml.reporting.figure import Curve, Figure
-from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec
+from physml.reporting.figure_legend import NOTE, absent, add_legends, legend_width, whole_labels
+from physml.reporting.figure_spec import WITHOUT_RUNS, FigureSpec, Panel
+from physml.reporting.figure_style import WIDTH, Style, evenly, marked, styles
+from physml.reporting.panel_limits import bounds, limits, within
 from physml.reporting.rank_plot import draw_ranks
-from physml.reporting.state import State
-
-ROOMY = 4  # entries of a legend that still fit inside the axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+PANEL = (4.3, 3.3)  # inches
+ALONE = (5.8, 4.0)  # of a figure with one panel
+MARK_DASHES = ("--", ":", "-.")
+MOST_TICKS = 12  # settings on an axis that all have their number
+IN_A_BAND = 250  # points of its edge
+FINE = 0.7  # width of a line that goes back, a trajectory in a plane
+DODGE = 2.0  # typographic points between the bars of two series at the same setting
+
 
 def draw(figure: Figure) -> "Canvas":
-    """The figure as matplotlib draws it: panels in rows, what is missing named in the legend."""
+    """The figure as matplotlib draws it: panels in rows, each with a line that says what is missing."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
@@ -32,96 +36,225 @@ def draw(figure: Figure) -> "Canvas":
     if spec.kind == "ranks":
         return draw_ranks(figure)
     n = len(figure.panels)
-    columns = spec.columns or n
+    columns = min(spec.columns or n, n)
     rows = math.ceil(n / columns)
-    entries = max(sum(c.drawn for c in curves) + len(absent(curves)) for _, curves in figure.panels)
-    below = spec.kind in ("curves", "points") and entries > ROOMY  # then the legends stand below the axes
-    shared = spec.kind == "simulation" and any(len(curves) > 1 for _, curves in figure.panels)
-    width = 4.6 * columns if n > 1 else 6.4
-    height = (4.4 if rows == 1 else 3.0 * rows) + 0.2 * entries * below
-    canvas = Canvas(figsize=(width, height), layout="constrained")
+    width, height = ALONE if n == 1 else (PANEL[0] * columns, (ALONE[1] if rows == 1 else PANEL[1]) * rows)
+    canvas = Canvas(figsize=(width + legend_width(figure, columns), height), layout="constrained")
     FigureCanvasAgg(canvas)
-    grid = canvas.subplots(rows, columns, squeeze=False).ravel()
-    every = [curve.label for _, curves in figure.panels for curve in curves]
-    colours = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(every))}  # the same in every panel
-    for axes, (panel, curves) in zip(grid, figure.panels, strict=False):
-        axes.set_title(panel.title, fontsize=10)
-        axes.set_xlabel(panel.x_label or spec.x_label)
-        axes.set_ylabel(panel.y_label or spec.y_label)
-        axes.set_xscale(spec.x_scale)
-        axes.set_yscale(spec.y_scale)
-        _draw_panel(axes, spec, curves, colours)
-        if spec.y_limits:
-            axes.set_ylim(*spec.y_limits)
-        if panel.equal:
-            axes.set_aspect("equal", adjustable="datalim")
-            axes.locator_params(nbins=6)
-        if shared:
-            continue
-        if len(curves) > 1 or spec.marks or curves[0].wanted or not curves[0].drawn:
-            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)} if below else {}
-            axes.legend(fontsize=7, ncols=3 if spec.kind == "trajectories" else 1, **place)
-    for axes in grid[n:]:
+    grid = canvas.subplots(rows, columns, squeeze=False)
+    looks, span, frame = styles(figure), _span(figure), _frame(figure)
+    for axes, (panel, curves) in zip(grid.ravel(), figure.panels, strict=False):
+        _panel(axes, spec, panel, curves, looks, frame)
+        if span:
+            axes.set_xlim(*span)
+    for axes in grid.ravel()[n:]:
         axes.set_axis_off()
-    if shared:
-        _shared_legend(canvas, grid[:n])
+    add_legends(canvas, grid, figure)
     canvas.suptitle(f"{spec.id}: {spec.title}", fontsize=11)
     shorts = {short for _, curves in figure.panels for curve in curves for short in curve.shorts}
     if shorts:
-        said = f"Short budget: {'; '.join(sorted(shorts))}. Each run is a line, with a dot at its end."
-        canvas.supxlabel(textwrap.fill(said, int(15 * width)), fontsize=8, color="0.3")
+        text = f"Short budget: {'; '.join(sorted(shorts))}. Each run is a line, with a marker at its end."
+        canvas.supxlabel(textwrap.fill(text, int(14 * canvas.get_figwidth())), fontsize=8, color=NOTE)
     return canvas
 
 
-def _draw_panel(
-    axes: "Axes", spec: FigureSpec, curves: tuple[Curve, ...], colours: Mapping[str, str]
+def _span(figure: Figure) -> tuple[float, float] | None:
+    """The limits of x of curves, the same in every panel, and of points; None where matplotlib finds them."""
+    spec = figure.spec
+    if spec.kind not in ("curves", "points") or len({panel.x_label for panel, _ in figure.panels}) > 1:
+        return None
+    drawn = [curve for _, curves in figure.panels for curve in curves if curve.drawn]
+    x = [value for curve in drawn if curve.x is not None for value in curve.x]
+    x += [value for curve in drawn for steps, _ in curve.each for value in steps]
+    x += [value for panel, _ in figure.panels for printed in panel.printed for value in printed.x]
+    return bounds(x, spec.x_scale == "log")
+
+
+def _frame(figure: Figure) -> tuple[float, float] | None:
+    """The limits of y, the same in every panel: of the config, else of curves and points from the data."""
+    spec = figure.spec
+    if spec.y_limits:
+        return spec.y_limits[0], spec.y_limits[1]
+    if spec.kind not in ("curves", "points") or len({panel.y_label for panel, _ in figure.panels}) > 1:
+        return None
+    fixed = [mark.y for mark in spec.marks if mark.y is not None]
+    fixed += [y for panel, _ in figure.panels for printed in panel.printed for y in printed.y]
+    return limits([curve for _, curves in figure.panels for curve in curves], fixed, spec.y_scale == "log")
+
+
+def _panel(
+    axes: "Axes",
+    spec: FigureSpec,
+    panel: Panel,
+    curves: tuple[Curve, ...],
+    looks: Mapping[str, Style],
+    frame: tuple[float, float] | None,
 ) -> None:
-    edges = None
-    drawn = [curve.values for curve in curves if curve.values is not None]
-    if drawn:
-        together = np.concatenate(drawn)
-        edges = histogram_edges(together, spec)
-    for curve in curves:
-        said, colour = legend_label(curve), colours[curve.label]
-        if curve.values is not None and edges is not None:
-            axes.hist(curve.values, bins=list(edges), label=said, color=colour, alpha=0.6)
-        elif spec.kind == "points" and curve.y is not None and curve.x is not None and curve.high is not None:
-            bars = {"yerr": curve.high - curve.y, "capsize": 3, "marker": "o", "markersize": 4}
-            axes.errorbar(curve.x, curve.y, label=said, color=colour, linestyle=curve.line, **bars)
-        elif curve.y is not None and curve.x is not None:
-            axes.plot(curve.x, curve.y, label=said, color=colour, **stroke(curve))
-            if curve.low is not None and curve.high is not None and (curve.done > 1 or not curve.wanted):
-                axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
-        for i, (x, y) in enumerate(curve.each):
-            axes.plot(x, y, label="_" if i else said, color=colour, linewidth=0.8, linestyle=curve.line)
-            axes.plot(x[-1:], y[-1:], label="_", color=colour, marker="o", markersize=3)
-    if not any(curve.drawn for curve in curves):
-        said = "nothing to draw" if spec.kind in WITHOUT_RUNS else "no run yet"
-        axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center", va="center", color="0.5")
-        axes.set_xticks([])
-    for mark, dashes in zip(spec.marks, itertools.cycle(("--", ":", "-.")), strict=False):
+    axes.set_xlabel(panel.x_label or spec.x_label)
+    axes.set_ylabel(panel.y_label or spec.y_label)
+    axes.set_xscale(spec.x_scale)
+    axes.set_yscale(spec.y_scale)
+    axes.tick_params(labelsize=9)
+    _draw_curves(axes, spec, curves, looks, frame)
+    for printed in panel.printed:
+        axes.plot(
+            printed.x, printed.y, label=printed.label, color="black", linestyle=(0, (1, 2)), linewidth=1,
+            marker="D", markersize=5.5, markerfacecolor="none", zorder=4,
+        )  # fmt: skip
+    for i, mark in enumerate(spec.marks):
+        look: dict[str, Any] = {
+            "color": "0.35",
+            "linestyle": MARK_DASHES[i % 3],
+            "linewidth": 1,
+            "label": mark.label,
+        }
         if mark.y is not None:
-            axes.axhline(mark.y, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
+            axes.axhline(mark.y, **look)
         elif mark.x is not None:
-            axes.axvline(mark.x, color="0.3", linestyle=dashes, linewidth=1, label=mark.label)
-    for said in absent(curves):
-        axes.plot([], [], label=textwrap.fill(said, 48), linestyle="none")
+            axes.axvline(mark.x, **look)
+    if frame:
+        axes.set_ylim(*frame)
+    missing = absent(curves)
+    _ticks(axes, spec, curves)
+    if panel.printed or any(curve.drawn for curve in curves):
+        notes = [part for text in missing for part in whole_labels(text, 62)]
+        axes.set_title(panel.title, fontsize=10, pad=6 + 9 * len(notes))
+        if notes:
+            _say(axes, "\n".join(notes), (0.5, 1.0), va="bottom", fontsize=7)
+    else:
+        axes.set_title(panel.title, fontsize=10)
+        text = missing or ["nothing to draw" if spec.kind in WITHOUT_RUNS else "no run yet"]
+        lines = [part for one in text for part in whole_labels(one, 46)]
+        _say(axes, "\n".join(lines), (0.5, 0.5), va="center", fontsize=9, backgroundcolor="white")
+        axes.set_xticks([], minor=False)
+        if not spec.marks:
+            axes.set_yticks([])
+        axes.minorticks_off()
+    if panel.equal:
+        axes.set_aspect("equal", adjustable="datalim")
 
 
-def stroke(curve: Curve) -> dict[str, Any]:
-    if curve.line == "dots":
-        return {"linestyle": "none", "marker": "o", "markersize": 4}
-    return {"linestyle": curve.line, "linewidth": 1.2}
+def _say(axes: "Axes", text: str, place: tuple[float, float], **options: Any) -> None:
+    up = 3 if place[1] == 1.0 else 0
+    axes.annotate(
+        text, place, (0, up), xycoords="axes fraction", textcoords="offset points", ha="center", color=NOTE,
+        **options,
+    )  # fmt: skip
 
 
-def _shared_legend(canvas: "Canvas", panels: Iterable["Axes"]) -> None:
-    """One legend for all panels, below them: each label once."""
-    found: dict[str, Any] = {}
-    for axes in panels:
-        handles, labels = axes.get_legend_handles_labels()
-        found |= {label: handle for handle, label in zip(handles, labels, strict=True) if label not in found}
-    columns = len(found) if len(found) <= ROOMY + 1 else math.ceil(len(found) / 2)
-    canvas.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns, fontsize=8)
+def _draw_curves(
+    axes: "Axes",
+    spec: FigureSpec,
+    curves: Sequence[Curve],
+    looks: Mapping[str, Style],
+    frame: tuple[float, float] | None,
+) -> None:
+    values = [curve.values for curve in curves if curve.values is not None]
+    edges = histogram_edges(np.concatenate(values), spec) if values else None
+    drawn = [curve for curve in curves if curve.drawn]
+    dots = [curve.label for curve in drawn if curve.line == "dots"]
+    for i, curve in enumerate(drawn):
+        look = looks[curve.label]
+        if curve.values is not None and edges is not None:
+            _histogram(axes, curve, edges, look, filled=spec.y_scale == "linear")
+        elif spec.kind == "points":
+            _points(axes, curve, look, DODGE * (i - (len(drawn) - 1) / 2))
+        elif curve.label in dots:
+            size = 6 if curve.label == dots[0] else 9  # those that stand out lie on the others
+            assert curve.x is not None and curve.y is not None
+            look_of = look.line() | look.marks(size) | {"linestyle": "none"}
+            axes.plot(curve.x, curve.y, label=curve.label, **look_of)
+            _band(axes, curve, look, spec)
+        elif curve.y is not None and curve.x is not None:
+            offset = i / len(drawn) if len(drawn) > 1 else None
+            _line(axes, curve, look, frame, spec, offset)
+        for k, (x, y) in enumerate(curve.each):
+            left = within(x, y, frame, spec.y_scale == "log") if frame else None
+            axes.plot(x, y, label="_" if k else curve.label, **look.line(0.9))
+            axes.plot(x[-1:], y[-1:], label="_", color=look.colour, linestyle="none", **look.marks(5))
+            _exits(axes, left.exits if left else (), look)
+
+
+def _histogram(axes: "Axes", curve: Curve, edges: np.ndarray, look: Style, *, filled: bool) -> None:
+    """An outline; on a logarithmic axis without an area, whose size would mean nothing there."""
+    assert curve.values is not None
+    counts, _ = np.histogram(curve.values, bins=edges)
+    if filled:
+        axes.stairs(counts, edges, fill=True, color=look.colour, alpha=0.2)
+    axes.stairs(counts, edges, baseline=None, label=curve.label, **look.line())
+
+
+def _points(axes: "Axes", curve: Curve, look: Style, dodge: float) -> None:
+    """Means with one standard deviation, a little beside those of other series."""
+    from matplotlib.transforms import offset_copy
+
+    assert curve.x is not None and curve.y is not None and curve.high is not None
+    beside = offset_copy(axes.transData, axes.get_figure(root=True), x=dodge, units="points")
+    bars = {"yerr": curve.high - curve.y, "capsize": 2.5, "elinewidth": 0.9, "transform": beside}
+    axes.errorbar(curve.x, curve.y, label=curve.label, **bars, **look.line(), **look.marks(6))
+
+
+def _line(
+    axes: "Axes",
+    curve: Curve,
+    look: Style,
+    frame: tuple[float, float] | None,
+    spec: FigureSpec,
+    offset: float | None,
+) -> None:
+    """A line with its band. offset: of the markers along it, from 0 to 1; None: it needs none."""
+    assert curve.x is not None and curve.y is not None
+    x, y, exits = curve.x, curve.y, ()  # type: tuple[Any, Any, tuple[tuple[float, bool], ...]]
+    if frame:
+        left = within(x, y, frame, spec.y_scale == "log")
+        x, y, exits = left.x, left.y, left.exits
+    at = [] if offset is None else marked(x, spec.x_scale == "log", offset)
+    marks = look.marks() | {"markevery": at} if at else {}
+    axes.plot(x, y, label=curve.label, **look.line(FINE if (np.diff(x) < 0).any() else WIDTH), **marks)
+    _band(axes, curve, look, spec)
+    _exits(axes, exits, look)
+
+
+def _band(axes: "Axes", curve: Curve, look: Style, spec: FigureSpec) -> None:
+    """From the least to the greatest of several runs."""
+    if curve.x is None or curve.low is None or curve.high is None:
+        return
+    if curve.done > 1 or not curve.wanted:
+        at = evenly(curve.x, spec.x_scale == "log", IN_A_BAND)
+        band = curve.x[at], curve.low[at], curve.high[at]
+        axes.fill_between(*band, color=look.colour, alpha=0.15, linewidth=0)
+
+
+def _exits(axes: "Axes", exits: Sequence[tuple[float, bool]], look: Style) -> None:
+    """A triangle at the edge of the frame where a line leaves it."""
+    for x, above in exits:
+        axes.plot(
+            [x], [1.0 if above else 0.0], marker="^" if above else "v", markersize=7, color=look.colour,
+            label="_", linestyle="none", transform=axes.get_xaxis_transform(), clip_on=False, zorder=5,
+        )  # fmt: skip
+
+
+def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
+    """Round numbers; of points the settings themselves where they are few."""
+    from matplotlib import ticker
+
+    axis = axes.xaxis
+    for scale, one in ((spec.x_scale, axes.xaxis), (spec.y_scale, axes.yaxis)):
+        if scale == "linear":
+            one.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+    if spec.kind != "points":
+        return
+    settings = sorted({float(x) for curve in curves if curve.x is not None for x in curve.x})
+    if spec.x_scale == "log" and len(settings) <= MOST_TICKS:
+        axis.set_major_locator(ticker.FixedLocator(settings))
+        axis.set_major_formatter(lambda x, _: f"{x:g}")
+        axis.set_minor_locator(ticker.NullLocator())
+    elif spec.x_scale == "log":
+        axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(ticker.EngFormatter(sep=""))
+        axis.set_minor_formatter(ticker.NullFormatter())
+    elif settings and all(x.is_integer() for x in settings):
+        axis.set_major_locator(ticker.MaxNLocator(integer=True))
 
 
 def histogram_edges(values: np.ndarray, spec: FigureSpec) -> np.ndarray:
@@ -129,55 +262,3 @@ def histogram_edges(values: np.ndarray, spec: FigureSpec) -> np.ndarray:
     if spec.x_scale == "linear" or not (values > 0).any():
         return np.linspace(min(0.0, values.min()), values.max(), spec.bins + 1)
     return np.geomspace(values[values > 0].min(), values.max() * (1 + 1e-6), spec.bins + 1)
-
-
-def legend_label(curve: Curve) -> str:
-    """The legend entry of a drawn curve: its number of runs, and whether its budget is short."""
-    if not curve.wanted:
-        return curve.label
-    whole = curve.done == curve.wanted and curve.state.word != "running"
-    words = [f"{curve.done} run{'s' if curve.done > 1 else ''}" if whole else str(curve.state)]
-    return f"{curve.label} ({', '.join([*words, *(['short budget'] if curve.shorts else [])])})"
-
-
-def absent(curves: Iterable[Curve]) -> list[str]:
-    """One line for each state of curves that have nothing to draw: `missing: A, B`."""
-    states: dict[str, list[str]] = {}
-    for curve in curves:
-        if not curve.drawn:
-            state = curve.state
-            if state.word == "blocked":  # what to do, with paths of this machine, is for the screen
-                state = State("blocked", re.split(r": looked for |\. ", state.reason or "")[0])
-            states.setdefault(str(state), []).append(curve.label)
-    return [f"{state}: {', '.join(labels)}" for state, labels in states.items()]
-
-
-def write_figure(figure: Figure, folder: Path) -> Path:
-    """Writes <id>.png into `folder`, whole or not at all. The same records, the same bytes."""
-    path = folder / f"{figure.spec.id}.png"
-    canvas = draw(figure)
-    files.write(path, lambda file: canvas.savefig(file, format="png", dpi=150, metadata={"Software": None}))
-    return path
-
-
-def plot_rows(rows: list[dict[str, Any]], title: str, path: Path) -> None:
-    """The curves of one run: loss and metrics of each evaluation against steps. Whole or not at all."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    canvas = Canvas(figsize=(6.4, 4.4), layout="constrained")
-    FigureCanvasAgg(canvas)
-    axes = canvas.subplots()
-    names = [key for key in dict.fromkeys(k for row in rows for k in row) if "/" in key]
-    positive = True
-    for name in names:
-        points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
-        kept = [(step, value) for step, value in points if math.isfinite(value)]
-        positive &= all(value > 0 for _, value in kept)
-        axes.plot([step for step, _ in kept], [value for _, value in kept], label=name, linewidth=1.2)
-    axes.set_yscale("log" if positive else "linear")
-    axes.set_xlabel("training steps")
-    axes.set_title(title, fontsize=10)
-    if names:
-        axes.legend(fontsize=7)
-    files.write(path, lambda file: canvas.savefig(file, format="png", dpi=100, metadata={"Software": None}))

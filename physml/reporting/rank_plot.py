@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from physml.reporting.across import Ranks
 from physml.reporting.figure import Figure
+from physml.reporting.figure_style import COLOURS
 from physml.reporting.ranks_text import TOO_FEW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+BLUE = COLOURS[0]
 WIDTH = 6.4  # inches
 LINE = 0.17  # inches of a line of text
 WIDEST = 24  # characters of a label before it is wrapped
@@ -58,7 +60,7 @@ def _draw(axes: "Axes", ranks: Ranks, x_label: str) -> None:
         y = 0.7 + BAR * i
         over = GAP / 2 * (last - 1)
         ends = [ranks.mean[group[0]] - over, ranks.mean[group[-1]] + over]
-        axes.plot(ends, [y, y], color="C0", linewidth=3.5, solid_capstyle="butt", zorder=3)
+        axes.plot(ends, [y, y], color=BLUE, linewidth=3.5, solid_capstyle="butt", zorder=3)
     rows = list(ranks.mean)
     half = (len(rows) + 1) // 2
     _labels(axes, ranks, rows[:half], left=True)
@@ -71,11 +73,11 @@ def _draw(axes: "Axes", ranks: Ranks, x_label: str) -> None:
 def _critical(axes: "Axes", ranks: Ranks) -> None:
     """The critical difference as a length, above the axis."""
     y, end = -3.3, 1 + ranks.critical
-    axes.plot([1, end], [y, y], color="C0", linewidth=1.5, clip_on=False)
+    axes.plot([1, end], [y, y], color=BLUE, linewidth=1.5, clip_on=False)
     for x in (1.0, end):
-        axes.plot([x, x], [y - 0.25, y + 0.25], color="C0", linewidth=1.5, clip_on=False)
+        axes.plot([x, x], [y - 0.25, y + 0.25], color=BLUE, linewidth=1.5, clip_on=False)
     text = f"critical difference {ranks.critical:.2f}"
-    axes.text(end + GAP * (len(ranks.mean) - 1), y, text, ha="left", va="center", fontsize=FONT, color="C0")
+    axes.text(end + GAP * (len(ranks.mean) - 1), y, text, ha="left", va="center", fontsize=FONT, color=BLUE)
 
 
 def _labels(axes: "Axes", ranks: Ranks, rows: list[str], *, left: bool) -> None:

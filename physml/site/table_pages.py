@@ -12,21 +12,20 @@ from physml.errors import RecordError
 from physml.records import curves
 from physml.records.schema import Record
 from physml.reporting.document import NONE
-from physml.reporting.runs import number
-from physml.reporting.table_spec import Claim, Column
-from physml.reporting.table_text import (
-    claim_lines,
+from physml.reporting.fact_text import fact_lines, margin_text
+from physml.reporting.number_text import (
     decimals,
     difference_text,
-    fact_lines,
     interval_text,
-    margin_text,
     mean_text,
     params_text,
     published_text,
     span_text,
     time_text,
 )
+from physml.reporting.runs import number
+from physml.reporting.table_spec import Claim, Column
+from physml.reporting.table_text import claim_lines
 from physml.site import plots, words
 from physml.site.content import One, Results
 

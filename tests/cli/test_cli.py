@@ -64,16 +64,15 @@ def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
     )
 
 
-# Commands one after another, from those that import the least on; the states of tables are made once.
+# Commands one after another, from those that import the least on; states of tables are read once and kept.
 HELP = [("--help",), ("run", "--help"), ("--version",)]
 LISTS = [("list", "models"), ("list", "experiments")]
 ALL = [("table", "--all", "80"), ("table", "--all", "400")]  # and the width of the terminal
 READERS = [*ALL, ("table", "lem-4", "--no-run"), ("figure", "lem-fig-4", "--no-run")]
 CFG = ("run", *TINY, "--cfg")
 IN_TURN = """
-import contextlib, functools, io, json, os, sys
-from physml.cli import main, table
-table._with_state = functools.cache(table._with_state)
+import contextlib, io, json, os, sys
+from physml.cli import main
 made = []
 for arguments in json.loads(sys.argv[1]):
     if arguments[-1].isdecimal():

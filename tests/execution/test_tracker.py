@@ -17,7 +17,7 @@ from wandb.proto import wandb_internal_pb2 as pb
 
 from physml.execution.trackers import wandb as tracker
 from physml.records import record
-from physml.reporting import plot
+from physml.reporting import run_plot
 
 OFFLINE = "tracker.kind=wandb"
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
@@ -129,7 +129,7 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
 
     monkeypatch.setattr(wandb, "init", init)
     if moment == "plot":
-        monkeypatch.setattr(plot, "plot_rows", full_disk)
+        monkeypatch.setattr(run_plot, "plot_rows", full_disk)
     caplog.set_level(logging.WARNING)
     made = h.make(h.spec_of(h.odd(OFFLINE)))
     assert h.numbers(made) == h.numbers(want)

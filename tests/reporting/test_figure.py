@@ -19,7 +19,10 @@ from physml.reporting import figure as figures
 from physml.reporting import simulated_figure as simulated_figures
 from physml.reporting.figure import Curve, Figure, collect, state_lines
 from physml.reporting.figure_spec import FigureSpec, experiments_of, find_figure, load_figure
-from physml.reporting.plot import draw, histogram_edges, plot_rows, write_figure
+from physml.reporting.figure_style import COLOURS
+from physml.reporting.picture_files import write_figure
+from physml.reporting.plot import draw, histogram_edges
+from physml.reporting.run_plot import plot_rows
 
 IDENTITY = "0123abcd"
 STEPS = np.arange(100, 600, 100)
@@ -105,16 +108,22 @@ def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) ->
 
 
 def said(canvas: Any, panel: int = 0) -> list[str]:
-    """The words of a legend."""
+    """The words of a legend, its title first if it has one."""
     legend = canvas.axes[panel].get_legend()
     assert legend is not None
-    return [text.get_text() for text in legend.get_texts()]
+    title = legend.get_title().get_text()
+    return [*([title] if title else []), *(text.get_text() for text in legend.get_texts())]
+
+
+def notes(canvas: Any, panel: int = 0) -> list[str]:
+    """What stands over a panel or in it."""
+    return [text.get_text() for text in canvas.axes[panel].texts]
 
 
 def test_a_picture_names_its_curves_and_those_that_are_missing(tmp_path: Path) -> None:
     canvas = draw(collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0)]))
     (axes,) = canvas.axes
-    assert said(canvas) == ["A (partial 1/2)", "always answering 1", "missing: B"]
+    assert said(canvas) == ["A (partial 1/2)", "always answering 1"] and notes(canvas) == ["missing: B"]
     assert axes.get_yscale() == "log" and axes.get_xlabel() == "training steps"
     assert len(axes.lines[0].get_xdata()) == len(STEPS)  # type: ignore[arg-type]
 
@@ -138,8 +147,8 @@ def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp
     assert [steps[-1] for steps, _ in curve.each] == [200, 500]
     assert state_lines(made)[0] == "T = 5, A: 2/2, complete; ends with 0.005 at step 200, 0.004 at step 500"
     canvas = draw(made)
-    assert said(canvas) == ["A (2 runs)", "always answering 1", "missing: B"]
-    lines = [line for line in canvas.axes[0].lines if line.get_color() == "C0"]
+    assert said(canvas) == ["A (2 runs)", "always answering 1"] and notes(canvas) == ["missing: B"]
+    lines = [line for line in canvas.axes[0].lines if line.get_color() == COLOURS[0]]
     assert [list(line.get_xdata())[-1] for line in lines] == [200, 200, 500, 500]  # type: ignore[arg-type]
     assert canvas.get_supxlabel() == ""
 
@@ -167,33 +176,35 @@ def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
     made = collect(figure, ids("t/a", "t/b"), records)
     assert state_lines(made) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
     assert said(draw(made)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
+    same = collect(spec(), ids("t/a", "t/b"), records)
+    assert said(draw(same)) == ["2 runs", "A", "B", "always answering 1"]
 
 
 def test_seeds_of_the_command_line_are_those_of_every_series() -> None:
     assert with_own_seeds().with_seeds((7,)).runs == [("t/a", 0, 7), ("t/b", 0, 7)]
 
 
-def test_many_entries_stand_below_the_axes(tmp_path: Path) -> None:
+def test_a_legend_stands_beside_the_axes(tmp_path: Path) -> None:
     series = [{"label": letter, "experiment": f"t/{letter}"} for letter in "abcdef"]
     records = [record(tmp_path, f"t/{letter}", seed) for letter in "abcdef" for seed in range(2)]
     made = collect(
         spec(panels=[{"title": "T = 5", "series": series}]), ids(*(f"t/{e}" for e in "abcdef")), records
     )
-    legend_is_below(draw(made))
+    legend_is_beside(draw(made))
     of_points = [{"label": e, "points": [{"x": 1, "experiment": f"t/{e}"}]} for e in "abcdef"]
     dots = spec(kind="points", metric="test/accuracy", panels=[{"title": "p", "series": of_points}])
     records = [scored(tmp_path, f"t/{letter}", 0, 0.5) for letter in "abcdef"]
     made = collect(dots, ids(*(f"t/{e}" for e in "abcdef")), records)
-    legend_is_below(draw(made))
+    legend_is_beside(draw(made))
 
 
-def legend_is_below(canvas: Any) -> None:
+def legend_is_beside(canvas: Any) -> None:
     canvas.draw_without_rendering()
     (axes,) = canvas.axes
     legend = axes.get_legend()
     assert legend is not None and len(legend.get_texts()) == 7
     box = legend.get_window_extent()
-    assert box.y0 >= 0 and box.y1 < axes.get_window_extent().y0
+    assert axes.get_window_extent().x1 < box.x0 and box.x1 <= canvas.bbox.x1 and box.y0 >= 0
 
 
 def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
@@ -215,7 +226,8 @@ def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
     assert [axes.get_ylabel() for axes in shown] == ["p", "q", "r"]
     assert [axes.get_ylim() for axes in shown] == [(-1.5, 2.5)] * 3
     lines = [[(line.get_color(), line.get_linestyle()) for line in axes.lines] for axes in shown]
-    assert lines == [[("C0", "-")], [("C1", "--"), ("C0", "-")], [("C1", "--")]]
+    slow, fast = (COLOURS[0], "-"), (COLOURS[1], "--")
+    assert lines == [[slow], [fast, slow], [fast]]
     assert shown[0].get_legend() is None and said(canvas, 1) == ["fast", "slow"]
 
 
@@ -233,15 +245,25 @@ def test_a_panel_may_have_a_function_of_its_own() -> None:
 
 def test_a_picture_without_any_run_says_so() -> None:
     canvas = draw(collect(spec(), ids("t/a", "t/b"), []))
-    assert [text.get_text() for text in canvas.axes[0].texts] == ["no run yet"]
+    assert notes(canvas) == ["missing: A, B"]
 
 
 def test_a_histogram_takes_the_arrays_beside_the_record(tmp_path: Path) -> None:
     made = collect(histogram(), ids("t/a"), [record(tmp_path, "t/a", 0)])
     slow = made.panels[0][1][1]
     assert slow.values is not None and slow.values.shape == (50,)
-    bars = draw(made).axes[0].containers
-    assert [sum(bar.get_height() for bar in group) for group in bars] == [50, 50]  # type: ignore[attr-defined]
+    assert heights(draw(made)) == [50, 50]
+
+
+def heights(canvas: Any) -> list[float]:
+    """The sum of each outline of a histogram."""
+    return [patch.get_data().values.sum() for patch in canvas.axes[0].patches if not patch.get_fill()]
+
+
+def test_a_histogram_has_an_area_only_on_a_linear_axis(tmp_path: Path) -> None:
+    for scale, filled in (("log", 0), ("linear", 2)):
+        made = collect(histogram(y_scale=scale), ids("t/a"), [record(tmp_path, "t/a", 0)])
+        assert sum(patch.get_fill() for patch in draw(made).axes[0].patches) == filled
 
 
 def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_path: Path) -> None:
@@ -276,7 +298,8 @@ def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Pat
     assert (curve.done, curve.wanted, str(curve.state)) == (3, 6, "partial 3/6")
     assert points().runs == [(f"t/{name}", 0, seed) for name in "abc" for seed in (0, 1)]
     (bars,) = draw(made).axes[0].containers
-    assert bars.get_label() == "A (partial 3/6)" and bars.has_yerr
+    assert bars.get_label() == "A" and bars.has_yerr
+    assert said(draw(made))[0] == "A (1 to 2 runs per point, partial\n3/6)"
 
 
 def test_points_whose_runs_have_another_metric_say_so(tmp_path: Path) -> None:
@@ -344,12 +367,13 @@ def test_arrays_with_code_in_them_are_refused(tmp_path: Path) -> None:
 
 def test_writing_twice_gives_the_same_readable_picture(tmp_path: Path) -> None:
     made = collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", k) for k in range(2)])
-    path = write_figure(made, tmp_path / "figures")
+    (path,) = write_figure(made, tmp_path / "figures", ("png",))
     before = path.read_bytes()
-    assert write_figure(made, tmp_path / "figures").read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == ["nobody-fig-1.png"]
+    assert write_figure(made, tmp_path / "figures")[0].read_bytes() == before
+    names = [f"nobody-fig-1.{form}" for form in ("csv", "png", "svg")]
+    assert sorted(p.name for p in path.parent.iterdir()) == names
     with Image.open(path) as image:
-        assert image.size == (960, 660)
+        assert image.height == 600 and image.width > 870
         assert round(image.info["dpi"][0]) == 150
         assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 10
 
@@ -409,12 +433,11 @@ def test_the_median_over_seeds_is_drawn_and_the_least_and_the_greatest(
 
 def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch) -> None:
     canvas = draw(collect(simulation(monkeypatch, powers), {}, []))
-    (legend,) = canvas.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["A", "B"]
+    assert said(canvas, 1) == ["A", "B"] and canvas.axes[0].get_legend() is None
     assert [axes.get_xlabel() for axes in canvas.axes] == ["p", "q"]
-    assert all(axes.get_legend() is None and axes.get_aspect() == 1 for axes in canvas.axes)
+    assert all(axes.get_aspect() == 1 for axes in canvas.axes)
     line, dots = canvas.axes[0].lines
-    assert (line.get_linestyle(), dots.get_linestyle(), dots.get_marker()) == ("-", "None", "o")
+    assert (line.get_linestyle(), dots.get_linestyle(), dots.get_marker()) == ("-", "None", "s")
 
 
 def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,8 +447,7 @@ def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch)
     made = collect(simulation(monkeypatch, values, seeds=[1, 2]), {}, [])
     second = made.panels[0][1][1]
     assert second.values is not None and second.values.tolist() == [1, 1, 2, 2]
-    bars = draw(made).axes[0].containers
-    assert [sum(bar.get_height() for bar in group) for group in bars] == [2, 4]  # type: ignore[attr-defined]
+    assert heights(draw(made)) == [2, 4]
 
 
 def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,10 +461,7 @@ def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytes
         "p, A: simulated",
         "p, B: blocked: a.csv is missing: looked for /b/a.csv. Get it.",
     ]
-    assert [text.get_text() for text in draw(made).legends[0].get_texts()] == [
-        "A",
-        "blocked: a.csv is missing: B",
-    ]
+    assert notes(draw(made)) == ["blocked: a.csv is missing: B"]
 
 
 def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -537,7 +556,7 @@ def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path, monkeypatch: 
     for experiment in experiments_of(made):
         assert studies.is_name(experiment)
     figure = collect(made.shrunk(), dict.fromkeys(experiments_of(made), IDENTITY), [])
-    write_figure(figure, tmp_path)
+    write_figure(figure, tmp_path, ("svg", "csv"))
     words = {c.state.word.split()[0] for _, curves in figure.panels for c in curves}
     assert words <= {"missing", "simulated"}
 

@@ -12,7 +12,7 @@ from scipy import stats
 from physml.errors import ConfigError, InputError
 from physml.paths import CONF
 from physml.reporting.compare_text import Rows, compared, document, sentence
-from physml.reporting.document import FORMS, Screen
+from physml.reporting.document import FORMS
 from physml.reporting.metric_columns import columns_of, direction
 from physml.reporting.row_comparison import (
     MOST,
@@ -26,6 +26,7 @@ from physml.reporting.row_comparison import (
     wilcoxon_p,
 )
 from physml.reporting.runs import Runs
+from physml.reporting.screen import Screen
 from physml.reporting.stats import Values
 from physml.reporting.table_spec import Column, load_table, table_ids
 

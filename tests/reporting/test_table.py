@@ -21,10 +21,12 @@ from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 from physml.records.schema import SCHEMA
 from physml.reporting import table_spec as tables
-from physml.reporting.document import FORMS, Screen, write
+from physml.reporting.document import FORMS, write
+from physml.reporting.fact_text import fact_lines
+from physml.reporting.screen import Screen
 from physml.reporting.table import Table, collect, table_state
 from physml.reporting.table_spec import TableSpec
-from physml.reporting.table_text import HEADS, claim_lines, document, fact_lines
+from physml.reporting.table_text import HEADS, claim_lines, document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -16,11 +16,13 @@ from physml.errors import ConfigError
 from physml.paths import CONF
 from physml.reporting import figure as figures
 from physml.reporting.across import mean_ranks
-from physml.reporting.document import FORMS, Screen
+from physml.reporting.document import FORMS
 from physml.reporting.figure import Figure, state_lines
 from physml.reporting.figure_spec import FigureSpec, experiments_of, load_figure
-from physml.reporting.plot import draw, write_figure
+from physml.reporting.picture_files import write_figure
+from physml.reporting.plot import draw
 from physml.reporting.ranks_text import TOO_FEW
+from physml.reporting.screen import Screen
 from physml.reporting.table import Table, collect
 from physml.reporting.table_ranks import Ranking
 from physml.reporting.table_spec import TableSpec, load_table, only_ranked, table_ids
@@ -233,9 +235,11 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
     lines = state_lines(found)
     assert len(lines) == 10 and all(": mean rank " in line for line in lines[:9])
-    path = write_figure(found, tmp_path)
+    path, data = write_figure(found, tmp_path, ("png", "csv"))
     before = path.read_bytes()
-    assert write_figure(found, tmp_path).read_bytes() == before
+    assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
+    ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
+    assert len(ranked) == 9
     with Image.open(path) as image:
         assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])

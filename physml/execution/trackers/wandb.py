@@ -192,7 +192,7 @@ class WandbTracker(GuardedTracker):
     def _plot(self, rows: list[Row]) -> None:
         import wandb
 
-        from physml.reporting.plot import plot_rows
+        from physml.reporting.run_plot import plot_rows
 
         path = self.tracked.folder / "curves.png"
         plot_rows(rows, self.tracked.label, path)

@@ -1,0 +1,124 @@
+"""`physml plot`: the training curves of any runs in one picture."""
+
+import argparse
+import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physml.errors import ConfigError, InputError, RecordError, suggest
+from physml.paths import display_path, results_roots
+
+if TYPE_CHECKING:
+    from physml.records.schema import Record
+
+HELP = "experiments, tables or figures ('lem/fitzhugh_nagumo-*', lem-4), folders of results/runs, or records"
+
+
+def add(commands: Any) -> None:
+    plot = commands.add_parser(
+        "plot",
+        help="draw the training curves of any runs",
+        epilog="Example: physml plot 'lem/fitzhugh_nagumo-*' --mean --log-y --out curves.pdf",
+    )
+    plot.add_argument("names", nargs="+", metavar="RUN", help=HELP)
+    plot.add_argument(
+        "--metric", help="a column of the curves: valid/rmse, train/loss; default: the first on valid"
+    )
+    plot.add_argument("--seeds", help="0,1,2, 0-4, or n5 for the first five; default: all")
+    plot.add_argument("--mean", action="store_true", help="the mean over runs of a setting, and their range")
+    plot.add_argument("--log-x", action="store_true", help="a logarithmic axis of steps")
+    plot.add_argument("--log-y", action="store_true", help="a logarithmic axis of values")
+    plot.add_argument("--title", help="of the picture; default: what the names have in common")
+    plot.add_argument("--out", metavar="FILE", default="curves.png", help=".png, .svg, .pdf or .csv")
+    plot.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.reporting.picture_files import FORMS, write_form
+    from physml.reporting.run_curves import metrics_of, run_curves
+    from physml.reporting.table_spec import parse_seeds
+
+    out = Path(options.out)
+    if out.suffix.removeprefix(".") not in FORMS:
+        raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
+    seeds = parse_seeds(options.seeds) if options.seeds else None
+    groups = _groups(options.names, seeds)
+    first = next(iter(groups.values()))[0]
+    metrics = metrics_of(first)
+    metric = options.metric or next(iter(metrics), "")
+    if metric not in metrics:
+        raise ConfigError(
+            f"{display_path(Path(first['path']))} has no {metric!r}. {suggest(metric, metrics)}"
+        )
+    logs = {"log_x": options.log_x, "log_y": options.log_y}
+    figure = run_curves(groups, metric, mean=options.mean, title=options.title, **logs)
+    for curve in figure.panels[0][1]:
+        print(f"{curve.label}: {curve.done} run{'s' if curve.done > 1 else ''}, {metric}", end="")
+        print("" if curve.drawn else f": {curve.state}")
+    print(f"written: {display_path(write_form(figure, out))}")
+    return 0
+
+
+def _groups(names: list[str], seeds: tuple[int, ...] | None) -> "dict[str, list[Record]]":
+    """Finished runs by setting: a label and its records, in the order of the names."""
+
+    settings: dict[tuple[str, str], dict[str, Record]] = {}
+    for name in names:
+        for one in _named(name):
+            if one["status"] == "finished" and (seeds is None or one["seed"] in seeds):
+                settings.setdefault((one["experiment"], one["identity"]), {})[one["path"]] = one
+    if not settings:
+        raise RecordError(
+            f"no finished run of {', '.join(names)}. Train it, or see what is there: physml status"
+        )
+    experiments = [experiment for experiment, _ in settings]
+    found = {}
+    for (experiment, identity), records in settings.items():
+        label = experiment if experiments.count(experiment) == 1 else f"{experiment} {identity}"
+        found[label] = list(records.values())
+    return found
+
+
+def _named(name: str) -> "list[Record]":
+    """The records that a name means: one file, or those of experiments with their settings of today."""
+    from physml.records import record
+
+    if name.endswith(".json"):
+        return [{**record.read(Path(name)), "path": name}]
+    found = []
+    for folder in _folders(name):
+        records = record.records(folder)
+        identity = _identity(folder)
+        now = [one for one in records if one["identity"] == identity]
+        found += now or records
+    return found
+
+
+def _folders(name: str) -> list[str]:
+    """Folders below results/runs: of experiments by name or pattern, or of those of a table or figure."""
+    from physml.reporting import figure_spec, table_spec
+
+    if name in table_spec.table_ids("runs"):
+        return table_spec.experiments_of(table_spec.load_table(table_spec.find_table(name)))
+    if name in figure_spec.figure_ids():
+        return figure_spec.experiments_of(figure_spec.load_figure(figure_spec.find_figure(name)))
+    there = {
+        path.parent.relative_to(root / "runs").as_posix()
+        for root in results_roots()
+        for path in (root / "runs").rglob("*-seed*.json")
+    }
+    found = [name] if name in there else sorted(fnmatch.filter(there, name))
+    if not found:
+        raise ConfigError(f"there are no runs of {name}. {suggest(name, sorted(there))}")
+    return found
+
+
+def _identity(experiment: str) -> str | None:
+    """That of an experiment's settings of today; None for what is no experiment of a study."""
+    from physml.config import studies
+    from physml.config.compose import compose
+    from physml.config.identity import identity
+
+    if not studies.is_name(experiment):
+        return None
+    return identity(compose([f"experiment={experiment}"]).config)

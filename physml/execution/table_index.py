@@ -1,0 +1,215 @@
+"""The states of all tables, kept in the cache as long as the files that they come from are the same.
+
+A table is read again where one of these has changed, by size, times or inode: the program, conf/, a record of
+its experiments, the presence of its data, or a lock of its runs. With configs or plugins of one's own nothing
+is kept, because what they read is not known here.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from physml import files
+from physml.lock import is_held
+from physml.paths import (
+    CONF,
+    PACKAGE,
+    TASKS,
+    cache_root,
+    data_root,
+    own_conf,
+    results_root,
+    results_roots,
+    work_root,
+)
+
+FORM = 1  # of the index file
+SETTLED_S = 2.0  # a file that has just been changed may change again within one tick of its clock
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A table in a list: its state in words, its outcomes, and the verdict on its claim."""
+
+    ident: str
+    title: str
+    state: str
+    outcomes: dict[str, int] = field(default_factory=dict)
+    claims: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a table is read from besides the program and conf/.
+
+    runs: pairs of an experiment's folder and its identity. data: names of files and folders, below the roots
+    of data.
+    """
+
+    runs: tuple[tuple[str, str], ...] = ()
+    data: tuple[str, ...] = ()
+
+
+class TableIndex:
+    """States of tables by their ids. `get` gives None for a table that must be read."""
+
+    def __init__(self) -> None:
+        self.path = cache_root() / "tables.json"
+        self.usable = own_conf() is None
+        self.began = time.time()
+        self.base = _base() if self.usable else ""
+        self.folders: dict[str, tuple[str, float]] = {}
+        self.changed = False
+        self.known: dict[str, Any] = self._read() if self.usable else {}
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+            return dict(content["tables"]) if content["base"] == self.base else {}
+        except (OSError, ValueError, KeyError, TypeError):  # none yet, or not ours: it is written anew
+            return {}
+
+    def get(self, ident: str) -> Listed | None:
+        try:
+            entry = self.known[ident]
+            sources = Sources(tuple(map(tuple, entry["runs"])), tuple(entry["data"]))
+            same = entry["state"] == self.state(sources)[0]
+            return Listed(**entry["listed"]) if same else None
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def state(self, sources: Sources) -> tuple[str, float]:
+        """A digest of the state of all sources, and when the newest of them was changed."""
+        newest, parts = 0.0, []
+        for folder, identity in sources.runs:
+            if folder not in self.folders:
+                self.folders[folder] = _records(folder)
+            state, changed = self.folders[folder]
+            newest = max(newest, changed)
+            parts += [folder, state, *_held(folder, identity)]
+        roots = [root for root in (data_root(), cache_root() / "files") if root]
+        parts += [str(root / name) for root in roots for name in sources.data if (root / name).exists()]
+        return _digest(parts), newest
+
+    def keep(self, listed: Listed, sources: Sources, state: tuple[str, float]) -> None:
+        """state: of the sources before the table was read."""
+        if self.usable and state[1] < self.began - SETTLED_S:
+            entry = {"runs": sources.runs, "data": sources.data, "state": state[0]}
+            self.known[listed.ident] = entry | {"listed": dataclasses.asdict(listed)}
+            self.changed = True
+
+    def save(self) -> None:
+        """A cache that cannot be written is none: the next list is slower."""
+        if self.changed:
+            try:
+                files.write_json(self.path, {"base": self.base, "tables": self.known})
+            except OSError:
+                return
+
+
+def _base() -> str:
+    """The state of the program and of conf/, and where results and data are looked for."""
+    places = [*results_roots(), work_root(), cache_root(), data_root()]
+    found = [f"{path} {_stat(path)}" for root in (PACKAGE, TASKS, CONF) for path in _all(root)]
+    search = sorted((results_root() / "search").glob("*.json"))
+    return _digest([str(FORM), *map(str, places), *found, *(f"{path} {_stat(path)}" for path in search)])
+
+
+def _stat(path: Path | os.DirEntry[str]) -> str:
+    """Changes with every change of a file: its times, one of which no program can set, size and inode."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:  # removed since the folder was listed
+        return ""
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+
+
+def _all(root: Path) -> Iterator[Path]:
+    for folder, names, inside in os.walk(root):
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        yield from (Path(folder, name) for name in sorted(inside))
+
+
+def _records(folder: str) -> tuple[str, float]:
+    """The state of the records of an experiment in all results roots, and the newest change."""
+    newest, parts = 0.0, []
+    for root in results_roots():
+        try:
+            entries = sorted(os.scandir(root / "runs" / folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name.endswith(".json"):
+                parts.append(f"{root} {entry.name} {_stat(entry)}")
+                newest = max(newest, entry.stat().st_mtime)
+    return _digest(parts), newest
+
+
+def _held(folder: str, identity: str) -> list[str]:
+    """The runs of an experiment that a process works on."""
+    try:
+        runs = sorted((work_root() / folder).iterdir())
+    except OSError:
+        return []
+    return [run.name for run in runs if run.name.startswith(identity) and is_held(run)]
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+# ---------------------------------------------------------------------------- reading a table
+
+
+def read(ident: str, index: TableIndex) -> Listed:
+    """The state of a table, from the index or from its records; what is read is kept."""
+    if (listed := index.get(ident)) is not None:
+        return listed
+    from physml.reporting import table_spec as tables
+
+    path = tables.find_table(ident)
+    if tables.kind_of(path) == "settings":
+        from physml.reporting.settings_table import collect_settings, load_settings
+
+        settings = load_settings(path)
+        listed = Listed(ident, settings.title, collect_settings(settings).state)
+        index.keep(listed, Sources(), index.state(Sources()))
+        return listed
+    return _of_results(ident, path, index)
+
+
+def _of_results(ident: str, path: Path, index: TableIndex) -> Listed:
+    from physml.execution.requested_runs import RequestedRuns, RunOptions
+    from physml.execution.run_spec import folder_of
+    from physml.reporting.table import collect, outcomes, table_state
+    from physml.reporting.table_spec import load_table
+
+    spec = load_table(path)
+    requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
+    runs = tuple((folder_of(name), identity or "") for name, identity in requested.identities.items())
+    sources = Sources(runs, _data_names(requested.datasets))
+    before = index.state(sources)
+    blocked = requested.untrainable
+    table = collect(spec, requested.identities, requested.records(), requested.running(), blocked=blocked)
+    claims = {str(table.claim_verdict or "no verdict yet"): 1} if table.claim else {}
+    listed = Listed(ident, spec.title, table_state(table), dict(outcomes(table)), claims)
+    if not requested.plugins:
+        index.keep(listed, sources, before)
+    return listed
+
+
+def _data_names(datasets: Iterable[str]) -> tuple[str, ...]:
+    """Where the files of data sets may be, below a root of data."""
+    from physml.data.datasets import upstream
+
+    found: dict[str, None] = {}
+    for name in sorted(datasets):
+        for file in upstream(name).files:
+            found |= dict.fromkeys((file.name, *file.also, *([file.folder] if file.folder else [])))
+    return tuple(found)

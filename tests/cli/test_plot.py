@@ -1,0 +1,154 @@
+"""`physml plot`, the LaTeX options of `physml table`, and what a run says at its end."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from physml.cli import main
+from physml.cli.console import describe, show_outcomes
+from physml.paths import work_root
+from physml.records import record
+from physml.reporting.run_curves import metrics_of, run_curves
+
+LEM = "lem/fitzhugh_nagumo-lem"
+Said = tuple[int, str, str]
+Physml = Callable[..., Said]
+
+
+@pytest.fixture
+def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Results, work folders and caches in the folder of the test, which is the working folder too."""
+    for name in ("results", "runs", "cache"):
+        monkeypatch.setenv(f"PHYSML_{name.upper()}", str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def physml(capsys: pytest.CaptureFixture[str], own_roots: Path) -> Physml:
+    """A command in this process: exit code, output, errors."""
+
+    def call(*arguments: str) -> Said:
+        code = main.main(list(arguments))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def records(name: str = LEM) -> list[Any]:
+    return record.records(name)
+
+
+def test_runs_of_experiments_are_drawn_with_their_means(physml: Physml, own_roots: Path) -> None:
+    out = own_roots / "curves.csv"
+    code, said, _ = physml("plot", LEM, "lem/fitzhugh_nagumo-lst?", "--mean", "--out", str(out))
+    assert code == 0 and "lem: 10 runs, valid/rmse" in said and "lstm: 10 runs" in said
+    lines = out.read_text().splitlines()
+    assert {line.split(",")[1] for line in lines[1:]} == {"lem", "lstm"}
+    assert lines[1].split(",")[2] == "point" and lines[1].split(",")[-2] == "10"
+    assert physml("plot", LEM, "--mean", "--seeds", "0,1", "--out", str(out))[0] == 0
+    assert out.read_text().splitlines()[1].split(",")[-2] == "2"
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_a_record_is_drawn_in_the_form_of_its_file(physml: Physml, own_roots: Path, form: str) -> None:
+    out = own_roots / f"one.{form}"
+    code, said, _ = physml(
+        "plot", records()[0]["path"], "--metric", "train/loss", "--log-y", "--out", str(out)
+    )
+    assert code == 0 and "1 run, train/loss" in said and out.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("lem/fitzhugh_nagumo-lme",), "there are no runs of lem/fitzhugh_nagumo-lme. Did you mean"),
+        ((LEM, "--metric", "valid/rms"), "has no 'valid/rms'. Did you mean valid/rmse"),
+        ((LEM, "--seeds", "77"), "no finished run of"),
+        ((LEM, "--out", "a.jpg"), "--out must end in .png, .svg, .pdf, .csv; got a.jpg"),
+    ],
+)
+def test_wrong_words_are_one_line(physml: Physml, words: tuple[str, ...], says: str) -> None:
+    code, _, error = physml("plot", *words)
+    assert code == 2 and says in error and error.count("\n") == 1
+
+
+def test_every_run_is_a_line_or_all_are_a_mean() -> None:
+    some = records()[:3]
+    each = run_curves({"LEM": some}, "valid/rmse").panels[0][1][0]
+    assert len(each.each) == 3 and each.y is None
+    mean = run_curves({"LEM": some}, "valid/rmse", mean=True, log_x=True)
+    curve = mean.panels[0][1][0]
+    assert curve.y is not None and curve.low is not None and (curve.low <= curve.y).all()
+    assert (mean.spec.x_scale, mean.spec.y_scale) == ("log", "linear")
+    assert metrics_of(some[0])[0] == "valid/rmse" and "train/loss" in metrics_of(some[0])
+    broken = run_curves({"LEM": [*some, {**some[0], "curve": None}]}, "valid/rmse").panels[0][1][0]
+    assert "has no curve file" in str(broken.state) and not broken.drawn
+
+
+def test_labels_leave_out_what_they_share() -> None:
+    made = run_curves({"g2/texas-gcn": records()[:1], "g2/texas-gat": records()[:1]}, "valid/rmse")
+    assert [curve.label for curve in made.panels[0][1]] == ["gcn", "gat"] and made.spec.title == "g2/texas"
+
+
+def test_a_table_is_printed_for_a_paper(physml: Physml, own_roots: Path) -> None:
+    wanted = ("--no-run", "--latex", "-", "--only", "LEM", "--only", "LSTM", "--columns", "official")
+    code, out, _ = physml("table", "lem-4", *wanted, "--show", "ours", "--bold-best")
+    assert code == 0 and out.startswith("% needs \\usepackage{booktabs}\n") and out.count("\\textbf{") == 1
+    file = own_roots / "mine.tex"
+    code, said, _ = physml("table", "lem-4", "--no-run", "--latex", str(file))
+    assert code == 0 and said.startswith("written: ") and file.read_text().count(" \\\\\n") > 5
+    assert not (own_roots / "results" / "tables").exists()
+    code, _, error = physml("table", "lem-4", "--no-run", "--bold-best")
+    assert code == 2 and "--bold-best need --latex FILE" in error
+
+
+def test_the_end_of_a_run_names_its_files_and_what_was_typed(own_roots: Path) -> None:
+    path = own_roots / "results" / "runs" / "adhoc" / "adding-lem" / "0123abcd-split0-seed0.json"
+    path.parent.mkdir(parents=True)
+    best = {"test": {"mse": 0.25}}
+    made = {
+        "status": "finished", "path": str(path), "reason": None, "metrics": {"best": best},
+        "selected": {"rule": "min valid/mse", "epoch": 3}, "curve": "0123abcd-split0-seed0.curve.csv.gz",
+    }  # fmt: skip
+    before = describe(made, ["optim.lr=0.01"])
+    assert "mse 0.25" in before and "  with optim.lr=0.01" in before.splitlines()
+    assert "curve:" not in before and "picture:" not in before and "W&B" not in before
+    path.with_name(made["curve"]).write_bytes(gzip.compress(b""))
+    work = work_root() / "adhoc" / "adding-lem" / path.stem
+    (work / "wandb" / "offline-run-1").mkdir(parents=True)
+    (work / "curves.png").touch()
+    after = describe(made)
+    for words in (
+        "  curve: ",
+        "physml plot",
+        "  picture: ",
+        "curves.png",
+        "  W&B, offline: ",
+        "offline-run-1",
+    ):
+        assert words in after
+
+
+def test_runs_of_a_multirun_say_what_they_differ_in(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {"metrics": {"best": {"test": {"mse": 0.25, "mae": 0.3}}}}
+    monkeypatch.setattr("physml.execution.run.existing", lambda spec: made)
+    monkeypatch.setattr("physml.execution.run_state.state_of", lambda spec: "done")
+    planned: Any = [
+        SimpleNamespace(spec=SimpleNamespace(label=f"run {k}"), state="missing") for k in range(3)
+    ]
+    outcome: Any = SimpleNamespace(codes={"run 0": 0, "run 1": 1}, left=[])
+    typed = [["model=lem", f"optim.lr={rate}"] for rate in (0.1, 0.2, 0.3)]
+    show_outcomes(planned, outcome, typed)
+    assert capsys.readouterr().out.splitlines() == [
+        "run 0: optim.lr=0.1: finished, test mse 0.25",
+        "run 1: optim.lr=0.2: exit 1",
+        "run 2: optim.lr=0.3: done, test mse 0.25",
+    ]

@@ -1,0 +1,126 @@
+"""The files of a figure: pictures that are the same each time, and the drawn numbers."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from physml.config.load import structure
+from physml.errors import ConfigError
+from physml.paths import CONF
+from physml.reporting.figure import Curve, Figure
+from physml.reporting.figure_data import HEADS, MOST, comma_separated
+from physml.reporting.figure_spec import FigureSpec, load_figure
+from physml.reporting.figure_style import COLOURS, apart, counted, evenly, styles
+from physml.reporting.picture_files import write_figure
+from physml.reporting.plot import draw
+from physml.reporting.state import State
+
+
+def figure(curves: tuple[Curve, ...], **changes: Any) -> Figure:
+    panel = {
+        "title": "p",
+        "series": [{"label": "A", "arguments": {}}],
+        "printed": [{"label": "paper", "x": [1], "y": [2]}],
+    }
+    content = {
+        "id": "own", "title": "Own", "source": "nobody", "kind": "simulation", "function": "tasks.a.b",
+        "x_label": "x", "y_label": "y", "panels": [panel], "marks": [{"label": "level", "y": 0.5}],
+    }  # fmt: skip
+    spec = structure(FigureSpec, content | changes, "own.yaml")
+    return Figure(spec, ((spec.panels[0], curves),))
+
+
+def line(label: str, n: int = 5, **changes: Any) -> Curve:
+    x = np.arange(1.0, n + 1)
+    return Curve(label, State("simulated"), **({"x": x, "y": x / 7} | changes))
+
+
+def rows(made: Figure) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(comma_separated(made))))
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf", "csv"])
+def test_the_same_figure_gives_the_same_bytes(form: str, tmp_path: Path) -> None:
+    found = [
+        write_figure(figure((line("A"), line("B"))), tmp_path / folder, (form,))[0] for folder in ("a", "b")
+    ]
+    assert found[0].name == f"own.{form}" and found[0].read_bytes() == found[1].read_bytes()
+    assert b"CreationDate" not in found[0].read_bytes() and b"dc:date" not in found[0].read_bytes()
+
+
+def test_the_numbers_of_a_figure_have_its_published_points_and_marks() -> None:
+    low = np.zeros(5)
+    found = rows(figure((line("A", low=low, high=low + 1), Curve("B", State("missing")))))
+    assert tuple(found[0]) == HEADS
+    assert [row["kind"] for row in found] == ["point"] * 5 + ["nothing", "printed", "mark"]
+    assert (found[1]["x"], found[1]["y"], found[1]["high"], found[1]["n"]) == ("2", "0.2857143", "1", "NA")
+    assert found[5]["state"] == "missing" and found[6]["series"] == "paper" and found[7]["y"] == "0.5"
+
+
+def test_runs_and_bins_are_lines_of_their_own() -> None:
+    x = np.array([1.0, 2.0])
+    each = Curve("A", State("complete"), 2, 2, each=((x, x), (x[:1], x[:1])))
+    assert [(row["run"], row["x"]) for row in rows(figure((each,)))[:3]] == [
+        ("0", "1"),
+        ("0", "2"),
+        ("1", "1"),
+    ]
+    bins = rows(figure((Curve("A", State("complete"), 1, 1, values=x),), bins=4))
+    assert [row["y"] for row in bins[:4]] == ["0", "0", "1", "1"] and bins[3]["x_end"] == "2"
+
+
+def test_a_long_line_of_a_simulation_is_thinned_with_both_ends() -> None:
+    found = [row for row in rows(figure((line("A", 4000),))) if row["kind"] == "point"]
+    assert len(found) == MOST and (found[0]["x"], found[-1]["x"]) == ("1", "4000")
+
+
+def test_points_lie_evenly_along_the_axis() -> None:
+    x = np.arange(1.0, 1001)
+    assert np.diff(evenly(x, False, 10)).max() <= 112
+    at = x[evenly(x, True, 10)]
+    assert len(at) == 10 and np.diff(np.log(at)).std() < 0.08
+    assert evenly(x[::-1], False, 10) == list(range(0, 1000, 100))  # one that goes back
+
+
+def test_lines_differ_in_colour_dashes_and_markers() -> None:
+    looks = styles(figure(tuple(line(letter) for letter in "ABCDEF")))
+    for part in ("colour", "dash", "marker"):
+        assert len({str(getattr(look, part)) for look in looks.values()}) == 6
+    assert looks["A"].colour == COLOURS[0]
+    chosen = styles(figure((line("A"), line("B", line="dashed"))))
+    assert (chosen["A"].dash, chosen["B"].dash) == ("solid", "dashed")
+
+
+def test_runs_are_counted_per_point_and_said_once() -> None:
+    three = counted(Curve("A", State("complete"), 6, 6, counts=(3, 3)))
+    some = counted(Curve("B", State("partial", done=4, wanted=6), 4, 6, counts=(1, 3)))
+    assert apart([three, three]) == ("3 runs per point", ["", ""])
+    assert apart([three, some]) == ("", ["3 runs per point", "1 to 3 runs per point, partial 4/6"])
+    assert apart([three]) == ("", ["3 runs per point"])
+
+
+def test_a_line_that_leaves_the_frame_has_a_triangle_there() -> None:
+    grows = line("A", y=np.array([1.0, 2.0, 30.0, 400.0, 5000.0]))
+    axes = draw(figure((grows, line("B")), y_limits=[0, 5])).axes[0]
+    drawn = next(one for one in axes.lines if one.get_label() == "A")
+    assert len(drawn.get_xdata()) == 3  # type: ignore[arg-type]
+    (mark,) = (one for one in axes.lines if one.get_marker() == "^" and not one.get_clip_on())
+    assert mark.get_xdata() == [3.0] and mark.get_ydata() == [1.0]
+
+
+def test_published_points_are_checked_and_drawn() -> None:
+    panel = {"title": "p", "series": [{"label": "A"}], "printed": [{"label": "log", "x": [1, 2], "y": [1]}]}
+    with pytest.raises(
+        ConfigError, match="printed 'log' must have as many y as x, at least one; got 2 and 1"
+    ):
+        figure((), panels=[panel])
+    log = load_figure(CONF / "figure" / "lem-fig-1.yaml")
+    made = draw(Figure(log, tuple((panel, (Curve("A", State("missing")),)) for panel in log.panels)))
+    for axes, panel in zip(made.axes, log.panels, strict=True):
+        (drawn,) = (one for one in axes.lines if one.get_label() == "official log of LEM")
+        assert tuple(drawn.get_ydata()) == panel.printed[0].y  # type: ignore[arg-type]
+        assert axes.get_ylim()[0] < min(panel.printed[0].y)

@@ -1,0 +1,83 @@
+"""The table for a paper: chosen rows and columns, the best in bold."""
+
+import re
+from typing import Any
+
+import pytest
+
+from physml.config.load import structure
+from physml.errors import ConfigError
+from physml.records.schema import SCHEMA
+from physml.reporting.latex_table import latex_table
+from physml.reporting.table import Table, collect
+from physml.reporting.table_spec import TableSpec
+
+VALUES = {"t/a": (0.5, 0.6, 0.7), "t/b": (0.7, 0.8, 0.9)}
+
+
+def table() -> Table:
+    printed = {"value": 80.1, "sd": 1.0, "digits": 1, "statistic": "mean", "n": 3}
+    rows: list[dict[str, Any]] = [
+        {"label": "A_1", "experiment": "t/a", "cells": {"acc": {"published": printed}}},
+        {"label": "B", "experiment": "t/b", "cells": {"acc": {"published": printed | {"value": 75.0}}}},
+        {"label": "C", "cells": {}},
+    ]
+    column = {"metric": "test/acc", "scale": 100, "unit": "%", "protocol": "clean"}
+    columns = [
+        column | {"key": "acc", "better": "higher"},
+        column | {"key": "low", "label": "the same, lower", "better": "lower"},
+    ]
+    spec = structure(
+        TableSpec,
+        {"id": "own", "title": "Own", "source": "me", "columns": columns, "rows": rows, "seeds": [0, 1, 2]},
+        "own.yaml",
+    )
+    records: list[Any] = [
+        {
+            "schema": SCHEMA, "experiment": name, "identity": name, "split": 0, "seed": seed,
+            "status": "finished", "reason": None, "metrics": {"best": {"test": {"acc": value}}},
+            "protocol": "clean", "data": {},
+        }
+        for name, values in VALUES.items()
+        for seed, value in enumerate(values)
+    ]  # fmt: skip
+    return collect(spec, {name: name for name in VALUES}, records)
+
+
+def body(text: str) -> list[str]:
+    return re.findall(r"^(?!.*(?:multicolumn|Model)).* & .*$", text, re.MULTILINE)
+
+
+def test_the_best_of_each_column_is_bold() -> None:
+    lines = body(latex_table(table(), bold_best=True))
+    assert lines == [
+        r"A\_1 & \textbf{80.1} $\pm$ 1.0 & 60.0 $\pm$ 10.0 & -- & \textbf{60.0} $\pm$ 10.0 \\",
+        r"B & 75.0 $\pm$ 1.0 & \textbf{80.0} $\pm$ 10.0 & -- & 80.0 $\pm$ 10.0 \\",
+    ]
+
+
+def test_rows_and_columns_are_chosen_and_keep_their_order() -> None:
+    text = latex_table(table(), ["B", "A*"], ["acc"], ["ours", "runs"])
+    assert body(text) == [r"B & 80.0 $\pm$ 10.0 & 3/3 \\", r"A\_1 & 60.0 $\pm$ 10.0 & 3/3 \\"]
+    assert r"\cmidrule(lr){2-3}" in text and r"\begin{tabular}{lrr}" in text
+    assert "over 3 runs" in text and text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+    single = latex_table(table(), ["B"], ["acc"], ["published"])
+    assert "cmidrule" not in single and r"Model & acc [\%] \\" in single and "Ours" not in single
+
+
+def test_a_row_without_anything_stands_only_where_it_is_named() -> None:
+    assert not any(line.startswith("C &") for line in body(latex_table(table())))
+    assert body(latex_table(table(), ["C"], ["acc"])) == [r"C & -- & -- \\"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": ["D"]}, "own: there is no row 'D'"),
+        ({"columns": ["ac"]}, "own: there is no 'ac' to show. Did you mean acc"),
+        ({"show": ["our"]}, "own: there is no 'our' to show. Did you mean ours"),
+    ],
+)
+def test_a_wrong_name_gets_near_ones(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        latex_table(table(), **change)

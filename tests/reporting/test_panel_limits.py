@@ -1,0 +1,71 @@
+"""The frame of a panel, and lines that leave it."""
+
+import numpy as np
+import pytest
+
+from physml.reporting.figure import Curve
+from physml.reporting.panel_limits import bounds, limits, within
+from physml.reporting.state import State
+
+X = np.arange(100.0)
+
+
+def curve(y: object) -> Curve:
+    return Curve("A", State("complete"), x=X, y=np.broadcast_to(np.asarray(y, float), X.shape))
+
+
+def test_one_diverging_line_does_not_set_the_frame() -> None:
+    calm = [curve(0.2 + 0.001 * X), curve(0.3 - 0.001 * X)]
+    low, high = limits([*calm, curve(1.1**X)], (), log=False) or (0, 0)
+    assert low < 0.2 and 0.3 < high < 1.1
+    without = limits(calm, (), log=False)
+    assert without is not None and without[1] < 0.32
+
+
+def test_on_a_logarithmic_axis_a_low_error_stays_in_sight() -> None:
+    lines = [
+        curve(0.17),
+        curve(0.17),
+        curve(np.geomspace(0.17, 1e-6, 100)),
+        curve(np.geomspace(0.17, 40, 100)),
+    ]
+    low, high = limits(lines, (), log=True) or (0, 0)
+    assert low < 1e-6 and 0.17 < high < 1.1
+
+
+def test_what_is_published_is_in_the_frame_and_nothing_has_none() -> None:
+    low, high = limits([curve(0.5)], [0.01, 2.0], log=False) or (0, 0)
+    assert low < 0.01 and high > 2
+    assert limits([], (), log=True) is None and limits([curve(np.nan)], (), log=False) is None
+    assert limits([curve(0.0)], (), log=True) is None  # a logarithmic axis has no zero
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_bounds_hold_every_value(log: bool) -> None:
+    low, high = bounds([1.0, 2.0, 30.0, np.inf], log) or (0, 0)
+    assert low < 1 and 30 < high < 40
+    assert bounds([], log) is None
+    same = bounds([3.0], log)
+    assert same is not None and same[0] < 3 < same[1]
+
+
+def test_a_growing_oscillation_ends_where_it_leaves() -> None:
+    y = np.exp(X / 20) * np.cos(X)
+    left = within(X, y, (-2.0, 2.0), log=False)
+    first = int((np.abs(y) > 2).argmax())
+    assert len(left.x) == first + 1 and left.exits == ((X[first], bool(y[first] > 0)),)
+
+
+def test_a_line_that_comes_back_is_whole_and_marked() -> None:
+    y = np.full(100, 0.5)
+    y[40:43] = 1.2
+    left = within(X, y, (0.0, 1.0), log=False)
+    assert len(left.x) == 100 and left.exits == ((40.0, True),)
+    assert within(X, y, (0.0, 2.0), log=False).exits == ()
+
+
+def test_what_falls_below_a_logarithmic_axis_ends_there() -> None:
+    y = np.geomspace(1, 1e-60, 100)
+    y[90:] = 0.0
+    left = within(X, y, (1e-10, 10.0), log=True)
+    assert left.exits == ((float(np.argmax(y < 1e-10)), False),) and left.y[-1] < 1e-10
