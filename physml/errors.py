@@ -62,6 +62,11 @@ EXTRAS = {
     "wandb": "track",
     "mlflow": "mlflow",
     "ray": "ray",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "onnxscript": "onnx",
+    "huggingface_hub": "hub",
+    "sklearn": "estimators",
 }
 
 

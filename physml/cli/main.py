@@ -15,6 +15,7 @@ from physml.cli import (
     data,
     diff,
     doctor,
+    export,
     figure,
     listing,
     records,
@@ -106,7 +107,10 @@ def parser() -> argparse.ArgumentParser:
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in (run, table, figure, search, status, listing, data, records, track, doctor, diff, compare):
+    for command in (
+        *(run, table, figure, search, status, listing, data),
+        *(records, export, track, doctor, diff, compare),
+    ):
         command.add(commands)
     add_pilot(commands)
     return top

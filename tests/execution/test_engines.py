@@ -178,7 +178,7 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("pilot", "code"),
     [
-        ("trap \"exit 75\" USR1; touch begun; while :; do sleep 0.05; done", 75),
+        ('trap "exit 75" USR1; touch begun; while :; do sleep 0.05; done', 75),
         ("touch begun; exec sleep 60", 128 + signal.SIGUSR1),  # it does not know of signals yet
     ],
 )

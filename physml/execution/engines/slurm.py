@@ -122,7 +122,7 @@ def script(job: Job, settings: SlurmSettings) -> str:
             "    wait $pilot; code=$?",
             "    kill -0 $pilot 2>/dev/null || break",
             "done",
-            "if [ $code -eq 75 ] || [ -n \"$told\" -a $code -gt 128 ]; then",
+            'if [ $code -eq 75 ] || [ -n "$told" -a $code -gt 128 ]; then',
             '    scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"',
             "fi",
             "exit $code",
