@@ -4,6 +4,7 @@ sktime hands panels over as (n, channels, time), which are turned to (n, time, c
 those of `physml.estimators`. Axes: n series, D channels, T time.
 """
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -190,7 +191,9 @@ class SktimeForecaster(BaseForecaster):
         self.patience = patience
         self.random_state = random_state
         self.verbose = verbose
-        super().__init__()
+        with warnings.catch_warnings():  # of a default that will change, and that nothing here depends on
+            warnings.filterwarnings("ignore", "The default of config ``remember_data``", FutureWarning)
+            super().__init__()
 
     def _fit(self, y: pd.DataFrame, X: Any = None, fh: Any = None) -> "SktimeForecaster":
         self.estimator_ = Forecaster(**self.get_params(deep=False)).fit(y.to_numpy())

@@ -14,7 +14,6 @@ from physml.estimators import Forecaster, SequenceClassifier
 from physml.estimators.for_sktime import SktimeClassifier, SktimeForecaster, SktimeRegressor
 
 ALL = (SktimeClassifier, SktimeRegressor, SktimeForecaster)
-pytestmark = pytest.mark.filterwarnings("ignore:The default of config ``remember_data``:FutureWarning")
 
 
 def failed(estimator: Any) -> dict[str, str]:
