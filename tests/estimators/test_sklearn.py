@@ -1,6 +1,7 @@
 """Estimators of scikit-learn: its own checks, and what they do not ask."""
 
 import pickle
+import sys
 import warnings
 from typing import Any
 
@@ -18,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from physml.errors import ConfigError, InputError
+from physml.errors import ConfigError, InputError, MissingExtra
 from physml.estimators import Forecaster, SequenceClassifier, SequenceRegressor
 from physml.estimators.layers import names
 from physml.models.lem import LEM
@@ -169,6 +170,21 @@ def test_they_work_in_pipelines_and_searches() -> None:
     assert cross_val_score(model, X[:, :, 0], y, cv=2).shape == (2,)
     search = GridSearchCV(classifier(epochs=1), {"layer": ["lem", "gru"]}, cv=2).fit(X, y)
     assert search.best_params_["layer"] in ("lem", "gru")
+
+
+def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    import physml.estimators
+
+    monkeypatch.delitem(vars(physml.estimators), "SequenceClassifier")
+    for module in [name for name in sys.modules if name.startswith(("sklearn", "physml.estimators."))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(
+        MissingExtra, match=r"needs sklearn. Install it with: pip install 'physml\[estimators\]'"
+    ):
+        physml.estimators.SequenceClassifier  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'Sequence'"):
+        physml.estimators.Sequence  # noqa: B018
 
 
 # ---------------------------------------------------------------------------- the forecaster

@@ -137,6 +137,15 @@ def test_an_onnx_graph_runs_without_torch(roots: Path, tmp_path: Path) -> None:
     assert str(roots).encode() not in (tmp_path / "out" / "model.onnx").read_bytes()
 
 
+def test_without_onnx_the_error_names_the_extra(
+    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["export", NAME, "--to", "onnx", "--out", str(tmp_path / "out")]) == 2
+    said = "error: --to onnx needs onnx. Install it with: pip install 'physml[onnx]'\n"
+    assert capsys.readouterr().err == said and not (tmp_path / "out").exists()
+
+
 def test_a_program_of_torch_export_runs_without_physml(roots: Path, tmp_path: Path) -> None:
     made = export(NAME, "torch-export", tmp_path / "out")
     assert made.difference is not None and made.difference < 1e-5
