@@ -55,5 +55,5 @@ def _run(options: argparse.Namespace) -> int:
     if made.difference is not None:
         print(f"greatest difference to the trained network: {made.difference:.2g}")
     if options.push:
-        print(f"pushed: {hub.push(made.folder, options.push, private=options.private)}")
+        print(f"pushed: {hub.push(made.folder, made.written, options.push, private=options.private)}")
     return 0

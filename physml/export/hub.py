@@ -1,6 +1,7 @@
 """An exported folder in a repository of the Hugging Face hub. Never tried against the real hub."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from physml.errors import InputError, PhysmlError, needed_by
@@ -20,15 +21,14 @@ def check_repository(name: str) -> None:
         raise InputError(f"--push needs a repository OWNER/NAME; got {name!r}.")
 
 
-def push(folder: Path, repository: str, *, private: bool) -> str:
-    """Upload the files of a folder; the address of the commit.
+def push(folder: Path, names: Sequence[str], repository: str, *, private: bool) -> str:
+    """Upload these files of a folder; the address of the commit.
 
     The token is that of `hf auth login` or HF_TOKEN. A repository that is not there is made.
     Errors: MissingExtra without huggingface_hub; PushFailed with the hub's reason.
     """
     with needed_by("--push"):
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     api = HfApi()
     try:
@@ -37,10 +37,11 @@ def push(folder: Path, repository: str, *, private: bool) -> str:
             repo_id=repository,
             repo_type="model",
             folder_path=folder,
+            allow_patterns=list(names),
             commit_message="Exported by physml",
         )
-    except (HfHubHTTPError, LocalTokenNotFoundError, OSError) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
+    except Exception as error:  # its own errors, and those of its HTTP client, which differ by version
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         raise PushFailed(
             f"the hub did not take {repository}: {reason}. The files are in {folder}; log in with "
             "`hf auth login`, then run the same command with --force."

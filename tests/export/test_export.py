@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,22 @@ def test_without_onnx_the_error_names_the_extra(
     assert capsys.readouterr().err == said and not (tmp_path / "out").exists()
 
 
+def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "taken_rnn.py"
+    plugin.write_text(
+        "from physml.models.gated import GRU\n\n\nclass TakenRNN(GRU):\n    pass\n", encoding="utf-8"
+    )
+    own = ("model=own", "model._target_=taken_rnn.TakenRNN", "model.d_hidden=4", f"plugins=[{plugin}]")
+    spec = trained(*own, "task=adding", "runtime.save_model=true")
+    run, out = str(spec.record_path), tmp_path / "out"
+    with pytest.raises(ConfigError, match="taken_rnn"):
+        export(run, "torch-export", out)
+    made = export(run, "torch-export", out, plugins=[plugin])
+    assert made.difference is not None and made.difference < 1e-5
+    assert yaml.safe_load((out / "config.yaml").read_text())["config"]["plugins"] == ["taken_rnn.py"]
+    assert str(tmp_path) not in "".join(path.read_text(errors="ignore") for path in out.iterdir())
+
+
 def test_a_program_of_torch_export_runs_without_physml(roots: Path, tmp_path: Path) -> None:
     made = export(NAME, "torch-export", tmp_path / "out")
     assert made.difference is not None and made.difference < 1e-5
@@ -259,6 +276,7 @@ def test_a_push_makes_the_repository_and_uploads_the_folder(
     assert "pushed: https://hub.test/commit" in capsys.readouterr().out
     (_, created), (_, uploaded) = Hub.calls
     assert created == {"repo_id": "me/cornn", "repo_type": "model", "private": True, "exist_ok": True}
+    assert sorted(uploaded["allow_patterns"]) == sorted(path.name for path in out.iterdir())
     assert uploaded["folder_path"] == out and uploaded["repo_id"] == "me/cornn"
 
 
@@ -267,15 +285,11 @@ def test_a_hub_that_cannot_be_reached_is_one_line(
 ) -> None:
     hub_package = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
 
-    class Away(Hub):
-        def create_repo(self, repository: str, **options: object) -> None:
-            raise ConnectionError("no route to hub.test\nmore")
-
-    monkeypatch.setattr(hub_package, "HfApi", Away)
-    with pytest.raises(
-        hub.PushFailed, match=r"the hub did not take me/cornn: no route to hub.test. The files are"
-    ):
-        hub.push(tmp_path, "me/cornn", private=False)
+    # The real client, at a port where nobody listens.
+    nowhere = partial(hub_package.HfApi, endpoint="http://127.0.0.1:9", token="hf_none")
+    monkeypatch.setattr(hub_package, "HfApi", nowhere)
+    with pytest.raises(hub.PushFailed, match=r"the hub did not take me/cornn: .*refused. The files are"):
+        hub.push(tmp_path, ["README.md"], "me/cornn", private=False)
 
 
 @pytest.mark.parametrize("name", ["cornn", "me/", "me/a b", "../etc/x", "https://hub.test/me/cornn"])
