@@ -25,7 +25,9 @@ def failed(estimator: Any) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(
+    "estimator", [SktimeClassifier, SktimeRegressor, pytest.param(SktimeForecaster, marks=pytest.mark.grid)]
+)
 def test_checks_of_sktime(estimator: Any) -> None:
     assert failed(estimator.create_test_instance()) == {}
 
