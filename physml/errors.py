@@ -65,6 +65,11 @@ EXTRAS = {
     "jinja2": "site",
     "markdown_it": "site",
     "latex2mathml": "site",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "onnxscript": "onnx",
+    "huggingface_hub": "hub",
+    "sklearn": "estimators",
 }
 
 

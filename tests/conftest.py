@@ -15,7 +15,16 @@ sys.path.insert(0, str(HERE / "harness"))
 # Slow families, by where a test stands.
 FAMILIES = {
     "matrix": ("conf/", "tasks/", "data/", "task/", "models/test_sequence_model.py"),
-    "process": ("execution/", "training/", "repository/", "bench/", "cli/", "records/", "test_extras.py"),
+    "process": (
+        "execution/",
+        "training/",
+        "repository/",
+        "bench/",
+        "cli/",
+        "records/",
+        "export/",
+        "test_extras.py",
+    ),
     "native": ("ops/", "simulate/", "models/", "reporting/test_figure.py", "test_library.py"),
 }
 SAMPLE = 25  # `--quick` takes one in so many of each slow family

@@ -47,10 +47,12 @@ def base(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_every_extra_is_one_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
+    distributions = {"sklearn": "scikit_learn"}
     for module, extra in EXTRAS.items():
-        assert any(requirement.replace("-", "_").startswith(module) for requirement in extras[extra]), module
+        name = distributions.get(module, module)
+        assert any(requirement.replace("-", "_").startswith(name) for requirement in extras[extra]), module
     (everything,) = extras["all"]
-    alone = {"dev", "all", "mlflow", "postgresql", "ray"}
+    alone = {"dev", "all", "mlflow", "postgresql", "ray", "onnx"}
     assert set(everything.partition("[")[2].rstrip("]").split(",")) == set(extras) - alone
     names = {requirement.partition(">")[0] for requirement in project["dependencies"]}
     assert not names & set(EXTRAS)

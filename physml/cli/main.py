@@ -16,6 +16,7 @@ from physml.cli import (
     data,
     diff,
     doctor,
+    export,
     figure,
     listing,
     plot,
@@ -111,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in (
         *(run, table, figure, plot, search, site, status, listing),
-        *(data, records, track, doctor, diff, compare, cite),
+        *(data, records, export, track, doctor, diff, compare, cite),
     ):
         command.add(commands)
     add_pilot(commands)

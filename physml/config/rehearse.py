@@ -68,12 +68,18 @@ def _net(parts: Parts, task: Any) -> Any:
         if not known:
             task.d_in = width
         try:
-            with _known_errors(), torch.random.fork_rng(devices=[]), torch.device("meta"):
-                return build.build_net(parts, task)
+            return on_meta(parts, task)
         except InputError as error:
             errors.append(error)
     if errors and len({str(error) for error in errors}) == 1:
         raise errors[0]
+    return None
+
+
+def on_meta(parts: Parts, task: Any) -> Any:
+    """The network for the sizes of a task, without memory; None where it cannot be built so."""
+    with _known_errors(), torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return build.build_net(parts, task)
     return None
 
 

@@ -8,9 +8,8 @@ from physml.config import studies
 from physml.config.conf_files import is_path
 from physml.errors import ConfigError, InputError, suggest
 from physml.execution.requested_runs import RequestedRuns, RunOptions
-from physml.paths import results_roots
 from physml.records import record
-from physml.records.export import ADHOC
+from physml.records.export import ADHOC, adhoc_folders
 from physml.records.schema import Record
 from physml.reporting.row_comparison import Side
 from physml.reporting.runs import Runs
@@ -54,7 +53,7 @@ def side_of(name: str) -> Side:
 
 
 def _of_folder(name: str) -> Side:
-    known = [*studies.names(), *_adhoc()]
+    known = [*studies.names(), *adhoc_folders()]
     folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
     if folder is None:
         raise ConfigError(f"there is no experiment {name}. {suggest(name, known)}")
@@ -67,12 +66,6 @@ def _of_folder(name: str) -> Side:
             f"{files}."
         )
     return Side(name, _runs(folder, next(iter(settings), None), found))
-
-
-def _adhoc() -> list[str]:
-    """Folders of runs that belong to no table."""
-    folders = (root / "runs" / ADHOC for root in results_roots())
-    return [f"{ADHOC}/{path.name}" for folder in folders if folder.is_dir() for path in folder.iterdir()]
 
 
 def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> Runs:

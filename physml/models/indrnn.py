@@ -72,7 +72,7 @@ class IndRNN(nn.Module):
         hs = initial_state(state, tuple(f"h of layer {i}" for i in range(len(self.W))), x, self.d_out)
         last: list[Tensor] = []
         for W, b, u, h in zip(self.W, self.b, self.u, hs, strict=True):
-            if self.bound is not None:
+            if self.bound is not None and not torch.compiler.is_exporting():
                 self._bring_back(u, self.bound)
             path = []
             with no_autocast(x):

@@ -164,11 +164,8 @@ class SequenceModel(nn.Module):
     ) -> tuple[Tensor, tuple[Any, ...]]:
         if lengths is not None:
             has_shape("lengths", lengths, (input.shape[0],), hint="One true length per sequence.")
-            if not 0 < int(lengths.min()) <= int(lengths.max()) <= input.shape[1]:
-                raise InputError(
-                    f"lengths must lie in [1, {input.shape[1]}], the padded length; got {int(lengths.min())} "
-                    f"to {int(lengths.max())}."
-                )
+            if not torch.compiler.is_exporting():  # which knows no values
+                _check_lengths(lengths, input.shape[1])
         if state is not None and len(state) != len(self.layers):
             raise InputError(f"state must hold one entry per layer, {len(self.layers)}; got {len(state)}.")
         y = self._features(input)
@@ -179,7 +176,7 @@ class SequenceModel(nn.Module):
             states.append(carried)
         if self.readout_at == "last":
             if lengths is not None and self.lengths:
-                y = y[torch.arange(len(y), device=y.device), lengths.to(y.device) - 1]
+                y = y[torch.arange(y.shape[0], device=y.device), lengths.to(y.device) - 1]
             else:
                 y = y[:, -1]
         return self.readout(y), tuple(states)
@@ -208,6 +205,14 @@ class SequenceModel(nn.Module):
         if self.dropout_kind == "step":
             return F.dropout(y, self.dropout)
         return y * F.dropout(y.new_ones(y.shape[0], 1, y.shape[2]), self.dropout)
+
+
+def _check_lengths(lengths: Tensor, n_steps: int) -> None:
+    if not 0 < int(lengths.min()) <= int(lengths.max()) <= n_steps:
+        raise InputError(
+            f"lengths must lie in [1, {n_steps}], the padded length; got {int(lengths.min())} to "
+            f"{int(lengths.max())}."
+        )
 
 
 def _start_embedding(

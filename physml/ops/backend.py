@@ -21,6 +21,7 @@ from threading import Lock
 from types import ModuleType
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from physml.check import one_of
@@ -102,6 +103,10 @@ class Op(Generic[R]):
         """
         if backend not in CHOICES:
             one_of("backend", backend, CHOICES)
+        if torch.compiler.is_dynamo_compiling() and resolved(backend) != "reference":
+            from physml.ops.untraced import untraced
+
+            return untraced(self, *tensors, backend=backend, plain=plain, **constants)
         if transforms.transformed(*tensors, *constants.values()):
             plain = plain or transforms.REASON
         with no_autocast(tensors[0]):

@@ -1,17 +1,20 @@
-"""Transforms that a backward written by hand does not know: forward-mode derivatives and torch.func."""
+"""What a backward written by hand does not know: forward-mode derivatives, torch.func and torch.export."""
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-REASON = "forward-mode derivatives and torch.func need backend reference"
+REASON = "forward-mode derivatives, torch.func and torch.export need backend reference"
 
 
 def transformed(*values: object) -> bool:
-    """Whether a transform of torch.func is active, or one of the values is a tensor with a tangent.
+    """Whether a transform of torch.func or torch.export is active, or one of the values has a tangent.
 
-    C reads the primal alone and so would drop a tangent silently; autograd Functions refuse transforms.
+    C reads the primal alone and so would drop a tangent silently; autograd Functions refuse transforms. What
+    torch.export traces has no numbers that C could read.
     """
+    if torch.compiler.is_exporting():
+        return True
     if torch._C._are_functorch_transforms_active():
         return True
     if forward_ad._current_level < 0:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from physml import files
+from physml.paths import results_roots
 from physml.records import record
 from physml.records.schema import Record
 
@@ -33,6 +34,12 @@ def run_files(root: Path, *, adhoc: bool = False) -> list[Path]:
     paths = (root / "runs").rglob(record.RUNS)
     own = root / "runs" / ADHOC
     return sorted(path for path in paths if adhoc or own not in path.parents)
+
+
+def adhoc_folders() -> list[str]:
+    """Folders of runs that belong to no table, below results/runs."""
+    folders = (root / "runs" / ADHOC for root in results_roots())
+    return [f"{ADHOC}/{path.name}" for folder in folders if folder.is_dir() for path in folder.iterdir()]
 
 
 def runs_csv(root: Path) -> str:

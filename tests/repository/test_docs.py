@@ -17,6 +17,7 @@ from physml.cli import main
 from physml.cli.distribution import pilot_command
 from physml.config import compose, conf_files
 from physml.errors import PhysmlError
+from physml.estimators.layers import names
 from physml.paths import ROOT
 from physml.reporting.table_spec import find_table
 
@@ -146,6 +147,24 @@ def test_the_layers_of_the_how_to_run() -> None:
     source = readme.files((ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8"))["graph_layers.py"]
     assert "assert" in source
     exec(compile(source, "graph_layers.py", "exec"), {})  # its last line checks shapes
+
+
+ESTIMATORS = readme.files((ROOT / "docs" / "estimators.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_estimators_of_the_how_to_run(name: str) -> None:
+    pytest.importorskip("sktime" if "sktime" in name else "sklearn", reason="needs an extra")
+    assert "assert" in ESTIMATORS[name]
+    exec(compile(ESTIMATORS[name], name, "exec"), {})
+
+
+def test_the_how_to_names_every_recurrent_model_that_can_be_exported() -> None:
+    text = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    (row,) = [line for line in text.splitlines() if line.startswith("| lem, ")]
+    (refused,) = [line for line in text.splitlines() if line.startswith("| bilstm |")]
+    assert "from both ends" in refused
+    assert {*row.split("|")[1].strip().split(", ")} | {"bilstm"} == set(names())
 
 
 def test_the_readme_lists_the_environment_variables_that_the_code_reads() -> None:

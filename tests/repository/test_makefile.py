@@ -103,7 +103,7 @@ def test_tests_demo_lint_and_smoke() -> None:
     assert expanded("smoke") == [
         ".venv/bin/python scripts/smoke.py",
         ".venv/bin/python scripts/readme_commands.py --run README.md "
-        "docs/add-a-model.md docs/add-a-task.md docs/own-folder.md",
+        "docs/add-a-model.md docs/add-a-task.md docs/own-folder.md docs/export.md",
     ]
 
 

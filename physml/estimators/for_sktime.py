@@ -1,0 +1,212 @@
+"""Thin wrappers in the interface of sktime, for its pipelines and benchmarks.
+
+sktime hands panels over as (n, channels, time), which are turned to (n, time, channels). The arguments are
+those of `physml.estimators`. Axes: n series, D channels, T time.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from physml.errors import needed_by
+
+with needed_by("physml.estimators.for_sktime"):
+    from sktime.classification.base import BaseClassifier
+    from sktime.forecasting.base import BaseForecaster
+    from sktime.regression.base import BaseRegressor
+
+import numpy as np
+import pandas as pd
+
+from physml.estimators.forecaster import Forecaster
+from physml.estimators.layers import Layer
+from physml.estimators.sequences import SequenceClassifier, SequenceRegressor
+
+COMMON = {
+    "authors": ["the physml contributors"],
+    "maintainers": ["the physml contributors"],
+    "python_dependencies": ["torch"],
+    "capability:multivariate": True,
+    "property:randomness": "derandomized",
+    "capability:random_state": True,
+}
+# For sktime's own checks.
+SMALL = (
+    {"layer": "lem", "layer_args": {"d_hidden": 4}, "epochs": 2},
+    {"layer": "gru", "epochs": 1, "patience": 1},
+)
+
+
+class _Panel:
+    """The settings of both estimators of panels."""
+
+    def __init__(
+        self,
+        layer: Layer = "lem",
+        layer_args: Mapping[str, Any] | None = None,
+        epochs: int = 100,
+        batch_size: int = 32,
+        learning_rate: float = 0.01,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.layer = layer
+        self.layer_args = layer_args
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+        super().__init__()
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """For sktime's own checks: small and quick."""
+        return [dict(one) for one in SMALL]
+
+
+class SktimeClassifier(_Panel, BaseClassifier):
+    """`SequenceClassifier` for sktime.
+
+    Args:
+        layer: as in `physml.estimators.SequenceClassifier`, like the rest.
+        layer_args: its arguments.
+        epochs: at most.
+        batch_size: series in a batch.
+        learning_rate: of Adam.
+        validation_fraction: the share that is held out for early stopping.
+        patience: epochs without a better loss on that share.
+        random_state: of all that is drawn.
+        verbose: 0, 1 or 2.
+
+    Example:
+        >>> from physml.estimators.for_sktime import SktimeClassifier
+        >>> from sktime.datasets import load_unit_test
+        >>> X, y = load_unit_test("train")
+        >>> SktimeClassifier("lem", epochs=2, random_state=0).fit(X, y).predict(X).shape
+        (20,)
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {**COMMON, "X_inner_mtype": "numpy3D", "capability:predict_proba": True}
+
+    def _fit(self, X: np.ndarray, y: np.ndarray) -> "SktimeClassifier":
+        self.estimator_ = SequenceClassifier(**self.get_params(deep=False)).fit(X.transpose(0, 2, 1), y)
+        return self
+
+    def _predict(self, X: np.ndarray) -> np.ndarray:
+        return self.estimator_.predict(X.transpose(0, 2, 1))
+
+    def _predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self.estimator_.predict_proba(X.transpose(0, 2, 1))
+
+
+class SktimeRegressor(_Panel, BaseRegressor):
+    """`SequenceRegressor` for sktime.
+
+    Args:
+        layer: as in `physml.estimators.SequenceRegressor`, like the rest.
+        layer_args: its arguments.
+        epochs: at most.
+        batch_size: series in a batch.
+        learning_rate: of Adam.
+        validation_fraction: the share that is held out for early stopping.
+        patience: epochs without a better loss on that share.
+        random_state: of all that is drawn.
+        verbose: 0, 1 or 2.
+
+    Example:
+        >>> from physml.estimators.for_sktime import SktimeRegressor
+        >>> from sktime.datasets import load_unit_test
+        >>> X, y = load_unit_test("train")
+        >>> SktimeRegressor("lem", epochs=2, random_state=0).fit(X, y.astype(float)).predict(X).shape
+        (20,)
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {**COMMON, "X_inner_mtype": "numpy3D"}
+
+    def _fit(self, X: np.ndarray, y: np.ndarray) -> "SktimeRegressor":
+        self.estimator_ = SequenceRegressor(**self.get_params(deep=False)).fit(X.transpose(0, 2, 1), y)
+        return self
+
+    def _predict(self, X: np.ndarray) -> np.ndarray:
+        return self.estimator_.predict(X.transpose(0, 2, 1))
+
+
+class SktimeForecaster(BaseForecaster):
+    """`Forecaster` for sktime: one network for all columns of a series, without exogenous data.
+
+    Args:
+        layer: as in `physml.estimators.Forecaster`, like the rest.
+        window: values that a prediction looks back.
+        layer_args: its arguments.
+        epochs: at most.
+        batch_size: windows in a batch.
+        learning_rate: of Adam.
+        validation_fraction: the share that is held out for early stopping.
+        patience: epochs without a better loss on that share.
+        random_state: of all that is drawn.
+        verbose: 0, 1 or 2.
+
+    Example:
+        >>> from physml.estimators.for_sktime import SktimeForecaster
+        >>> from sktime.datasets import load_airline
+        >>> y = load_airline()
+        >>> SktimeForecaster("gru", window=24, epochs=2, random_state=0).fit(y).predict([1, 2, 3]).shape
+        (3,)
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        **COMMON,
+        "y_inner_mtype": "pd.DataFrame",
+        "requires-fh-in-fit": False,
+        "capability:exogenous": False,
+        "capability:insample": False,
+        "capability:pred_int": False,
+    }
+
+    def __init__(
+        self,
+        layer: Layer = "lem",
+        window: int = 50,
+        layer_args: Mapping[str, Any] | None = None,
+        epochs: int = 100,
+        batch_size: int = 32,
+        learning_rate: float = 0.01,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.layer = layer
+        self.window = window
+        self.layer_args = layer_args
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+        with warnings.catch_warnings():  # of a default that will change, and that nothing here depends on
+            warnings.filterwarnings("ignore", "The default of config ``remember_data``", FutureWarning)
+            super().__init__()
+
+    def _fit(self, y: pd.DataFrame, X: Any = None, fh: Any = None) -> "SktimeForecaster":
+        self.estimator_ = Forecaster(**self.get_params(deep=False)).fit(y.to_numpy())
+        return self
+
+    def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
+        steps = np.asarray(fh.to_relative(self.cutoff), dtype=int)
+        found = self.estimator_.predict(int(steps.max()))
+        return pd.DataFrame(
+            found[steps - 1], index=fh.to_absolute_index(self.cutoff), columns=self._get_columns("predict")
+        )
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """For sktime's own checks: small and quick."""
+        return [{**one, "window": 5} for one in SMALL]

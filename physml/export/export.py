@@ -1,0 +1,89 @@
+"""A folder with a trained network, for somewhere else."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from physml import files
+from physml.check import one_of
+from physml.errors import InputError
+from physml.execution import saved_model
+from physml.export.card import card
+from physml.export.facts import facts_of
+from physml.export.formats import FILES, FORMATS, write_onnx, write_program
+from physml.export.loaders import loader
+from physml.paths import display_path
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written into a folder.
+
+    difference: the greatest one to the outputs of the trained network; None where none were compared.
+    """
+
+    folder: Path
+    written: tuple[str, ...]
+    difference: float | None
+
+
+def export(
+    run: str | Path,
+    to: str,
+    out: Path,
+    *,
+    lengths: bool = False,
+    plugins: Sequence[str | Path] = (),
+    force: bool = False,
+) -> Exported:
+    """Write the network of a run, its card, its config and a loader.
+
+    Args:
+        run: as `physml.load` takes it.
+        to: "safetensors", "onnx" or "torch-export".
+        out: the folder, new or empty.
+        lengths: a graph that takes the true lengths of padded sequences too.
+        plugins: files of one's own that the run was made with; they are run.
+        force: write into a folder that has files.
+
+    Errors: InputError for a folder with files, or a network that the format cannot hold; errors of
+    `physml.load`; MissingExtra without the packages of onnx.
+    """
+    one_of("--to", to, FORMATS)
+    if lengths and to == "safetensors":
+        raise InputError(
+            "--lengths is for a graph; weights are built into a network that takes lengths anyway."
+        )
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {display_path(out)} is a file. Name a folder.")
+    if not force and out.is_dir() and any(out.iterdir()):
+        raise InputError(f"--out {display_path(out)} is not empty. Name another folder, or add --force.")
+    weights = saved_model.weights_of(run)
+    about = saved_model.read_about(weights)
+    facts = facts_of(weights, about, run)
+    net = saved_model.built(weights, plugins)
+    difference = None
+    if to == "safetensors":
+        with files.writing(out / FILES[to]) as temporary:
+            shutil.copyfile(weights, temporary)
+    else:
+        write = write_onnx if to == "onnx" else write_program
+        difference = write(net, about, out / FILES[to], lengths=lengths)
+    dtype = "int64" if about.sizes["tokens"] else str(next(net.parameters()).dtype).removeprefix("torch.")
+    inputs = {"input": dtype} | ({"lengths": "int64"} if lengths else {})
+    content = {
+        "config.yaml": _yaml({"identity": about.identity, "sizes": about.sizes, "config": about.config}),
+        "README.md": card(facts, to, tuple(inputs), difference),
+        "load.py": loader(facts, to, inputs),
+    }
+    for name, text in content.items():
+        files.write_text(out / name, text)
+    return Exported(out, (FILES[to], *content), difference)
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,132 @@
+"""What a card says of a network: its run, the runs beside it, the data they learned from. No torch."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from physml.config.class_source import read_class
+from physml.data.catalogue import task_datasets
+from physml.data.datasets import Upstream, upstream
+from physml.errors import PhysmlError
+from physml.execution.named_run import record_of
+from physml.execution.saved_model import About
+from physml.paths import results_roots
+from physml.records import record
+from physml.records.export import ADHOC
+from physml.records.schema import Record
+from physml.reporting.stats import Spread, Summary, summarise_runs
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A network that is exported.
+
+    about: what its file says. made: the record of its run, where it is at hand. beside: the records of all
+    finished runs of the same identity, its own among them.
+    """
+
+    about: About
+    made: Record | None
+    beside: Sequence[Record]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """That of its run; empty where it is not at hand."""
+        return dict(self.made or {})
+
+    @property
+    def model(self) -> str:
+        return str(self._choice("model") or self.about.config["model"]["_target_"].rpartition(".")[2])
+
+    @property
+    def task(self) -> str:
+        return str(self._choice("task") or self.about.config["task"]["_target_"].rpartition(".")[2])
+
+    @property
+    def experiment(self) -> str:
+        return str(self.record.get("experiment") or f"{self.task}-{self.model}")
+
+    @property
+    def name(self) -> str:
+        return self.experiment.removeprefix(f"{ADHOC}/")
+
+    @property
+    def unit(self) -> str:
+        """Over which the spread is taken: splits, their seeds averaged first, where there are several."""
+        return "split" if len({one["split"] for one in self.beside}) > 1 else "run"
+
+    @cached_property
+    def datasets(self) -> list[Upstream]:
+        """Those of conf/dataset that the task reads; none where data are generated or a hub's."""
+        return [upstream(name) for name in task_datasets().get(self.task, [])]
+
+    @cached_property
+    def spread(self) -> dict[str, Summary]:
+        """Metric on test data -> mean and spread over the recorded runs, as the tables take them."""
+        found: dict[str, Summary] = {}
+        for name in self._metrics():
+            values = {
+                (one["split"], one["seed"]): float(value)
+                for one in self.beside
+                if (value := ((one["metrics"]["best"] or {}).get("test") or {}).get(name)) is not None
+            }
+            if values:
+                over: Spread = "splits" if self.unit == "split" else "runs"
+                found[name] = summarise_runs(values, "higher", over)  # whose best is not shown
+        return found
+
+    def own(self, metric: str) -> float | None:
+        """The value of this very run."""
+        best = self.made["metrics"]["best"] if self.made else None
+        return ((best or {}).get("test") or {}).get(metric)
+
+    @property
+    def source_of_model(self) -> str | None:
+        """The `Source:` of the model's docstring; None for a class of one's own."""
+        try:
+            doc = read_class(self.about.config["model"]["_target_"]).doc
+        except PhysmlError:
+            return None
+        found = re.search(r"^Source: (.+?)(?=\n\s*\n|\n\w+: |\Z)", doc, re.DOTALL | re.MULTILINE)
+        return None if found is None else " ".join(found.group(1).split())
+
+    def _metrics(self) -> list[str]:
+        best = self.made["metrics"]["best"] if self.made else None
+        return list((best or {}).get("test") or {})
+
+    def _choice(self, group: str) -> str | None:
+        name = (self.record.get("choices") or {}).get(group)
+        return None if name == "own" else name
+
+
+def facts_of(path: Path, about: About, run: object) -> Facts:
+    """The facts of the network in a file of weights; `run` as its caller named it."""
+    made = _record(path, run)
+    if made is None or not made.get("path"):
+        return Facts(about, made, [made] if made else [])
+    folder = Path(made["path"]).parent
+    roots = [root / "runs" for root in results_roots()]
+    inside = next((root for root in roots if root in folder.parents), None)
+    if inside is None:
+        found = [record.read(one) for one in sorted(folder.glob(record.RUNS))]
+    else:
+        found = record.records(str(folder.relative_to(inside)))
+    same = [r for r in found if r["identity"] == made["identity"] and r["status"] == "finished"]
+    return Facts(about, made, same or [made])
+
+
+def _record(path: Path, run: object) -> Record | None:
+    """From the name of the run, else from the place of its weights, which is that of its record."""
+    if isinstance(run, dict):
+        return run  # type: ignore[return-value]
+    if Path(str(run)).suffix != ".safetensors" and not (Path(str(run)) / path.name).is_file():
+        return record_of(str(run))
+    place = path.absolute().parts[:-1]
+    for n in (3, 4, 2):  # folder/stem, with adhoc/ or without, and of an experiment a paper/
+        name = "/".join(place[-n:])
+        if any((root / "runs" / f"{name}.json").is_file() for root in results_roots()):
+            return record_of(name)
+    return None

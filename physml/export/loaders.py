@@ -1,0 +1,68 @@
+"""The file load.py of an exported network, about ten lines, for a machine without this checkout."""
+
+from collections.abc import Mapping
+
+from physml.export.facts import Facts
+
+SAFETENSORS = '''"""Loads the network of this folder. Needs physml and its base packages."""
+
+from pathlib import Path
+
+import physml
+import torch
+
+net = physml.load(Path(__file__).with_name("model.safetensors"))
+
+if __name__ == "__main__":
+    {example}
+    print(tuple({call}.shape))
+'''
+
+TORCH = '''"""Loads the network of this folder. Needs torch {torch} or newer, and not physml."""
+
+from pathlib import Path
+
+import torch
+
+# A program is code: load it only if you trust its source.
+net = torch.export.load(Path(__file__).with_name("model.pt2")).module()
+
+if __name__ == "__main__":
+    {example}
+    print(tuple({call}.shape))
+'''
+
+ONNX = '''"""Loads the network of this folder. Needs onnxruntime and numpy, neither torch nor physml."""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
+
+if __name__ == "__main__":
+    {example}
+    print(session.run(["output"], {call})[0].shape)
+'''
+
+
+def loader(facts: Facts, kind: str, inputs: Mapping[str, str]) -> str:
+    """The content of load.py. inputs: for each input of an exported graph, its type in numpy."""
+    import torch
+
+    sizes = facts.about.sizes
+    if sizes["readout"] in ("node", "graph"):
+        example = f"x, edges = torch.zeros(3, {sizes['d_in']}), torch.tensor([[0, 1], [1, 2]])"
+        return SAFETENSORS.format(example=example, call="net(x, edges)")
+    shape = "(2, 50)" if sizes["tokens"] else f"(2, 50, {sizes['d_in']})"
+    if kind == "onnx":
+        values = {"input": f"np.zeros({shape}, np.{inputs['input']})", "lengths": "np.array([50, 20])"}
+        example = "inputs = {" + ", ".join(f'"{name}": {values[name]}' for name in inputs) + "}"
+        return ONNX.format(example=example, call="inputs")
+    dtype = f", dtype=torch.{inputs['input']}"
+    example = f"x = torch.zeros({shape[1:-1]}{dtype})"
+    given = "x, torch.tensor([50, 20])" if "lengths" in inputs else "x"
+    if kind == "torch-export":
+        return TORCH.format(example=example, call=f"net({given})", torch=torch.__version__.partition("+")[0])
+    return SAFETENSORS.format(example=example, call=f"net({given})[0]")

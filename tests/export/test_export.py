@@ -1,0 +1,300 @@
+"""The folder of an exported network: its files, its card, its loader, and what is refused."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+import physml
+import physml.execution.saved_model
+import physml.paths
+from physml.cli.main import main
+from physml.config.compose import compose
+from physml.errors import ConfigError, DataError, InputError, RecordError
+from physml.execution.progress import LineReporter
+from physml.execution.run import perform
+from physml.execution.run_spec import RunSpec, checked_specs
+from physml.export import hub
+from physml.export.export import export
+
+NAME = "adding-cornn"
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Results with three seeds of one setting, of which the first kept its weights; and a graph network."""
+    root = tmp_path_factory.mktemp("roots")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHYSML_RESULTS", str(root / "results"))
+        patch.setenv("PHYSML_CACHE", str(root / "cache"))
+        patch.delenv("PHYSML_RUNS", raising=False)
+        for seed in range(3):
+            keep = f"runtime.save_model={'true' if seed == 0 else 'false'}"
+            trained("model=cornn", "task=adding", f"seed={seed}", keep)
+        trained("model=gcn", "task=texas", "runtime.save_model=true")
+        yield root
+
+
+def trained(*overrides: str) -> RunSpec:
+    (spec,) = checked_specs([compose([*overrides, "profile=smoke", "tracker=none", "trainer.max_steps=2"])])
+    perform(spec, LineReporter())
+    return spec
+
+
+def record_path(roots: Path, seed: int = 0) -> Path:
+    (path,) = (roots / "results" / "runs" / "adhoc" / NAME).glob(f"*seed{seed}.json")
+    return path
+
+
+def front_matter(folder: Path) -> dict:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert text.startswith("---\n")
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+def ran(folder: Path) -> list[str]:
+    """What the loader prints, in a folder that is not ours."""
+    command = [sys.executable, "load.py"]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=True, timeout=300
+    ).stdout.split("\n")
+
+
+def test_weights_are_copied_and_loaded_again(
+    roots: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["export", NAME, "--to", "safetensors", "--out", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} == {
+        "model.safetensors",
+        "config.yaml",
+        "README.md",
+        "load.py",
+    }
+    assert capsys.readouterr().out.count("written: ") == 4
+    x = torch.randn(3, 9, 2)
+    want = physml.load(record_path(roots))(x)[0]
+    for name in (out, out / "model.safetensors", NAME, f"adhoc/{NAME}/{record_path(roots).stem}"):
+        assert torch.equal(physml.load(name)(x)[0], want)
+    kept = yaml.safe_load((out / "config.yaml").read_text())
+    assert kept["identity"] == record_path(roots).name[:8] and kept["sizes"]["d_in"] == 2
+    assert kept["config"]["model"]["_target_"] == "physml.models.cornn.CoRNN"
+    assert ran(out)[0] == "(2, 1)"
+
+
+def test_the_card_has_the_spread_of_all_seeds_and_reads_as_front_matter(roots: Path, tmp_path: Path) -> None:
+    export(str(record_path(roots)), "safetensors", tmp_path / "out")
+    values = [
+        json.loads(record_path(roots, s).read_text())["metrics"]["best"]["test"]["mse"] for s in range(3)
+    ]
+    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    mean, sd = torch.tensor(values).double().mean(), torch.tensor(values).double().std()
+    assert f"| mse | {values[0]:.5g} | {mean:.5g} ± {sd:.3g} | 3 |" in text
+    for words in (
+        "Protocol: clean",
+        "profile=smoke",
+        "arxiv.org/abs/2010.00951",
+        "CITATION.cff",
+        "is for their owner",
+    ):
+        assert words in text
+    front = front_matter(tmp_path / "out")
+    assert front["library_name"] == "physml" and front["tags"] == ["physml", "cornn", "adding"]
+    assert "license" not in front
+    (metric,) = front["model-index"][0]["results"][0]["metrics"]
+    assert metric["type"] == "mse" and metric["value"] == pytest.approx(float(mean), rel=1e-5)
+    hub_cards = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+    card = hub_cards.ModelCard(text)
+    assert card.data.eval_results[0].metric_type == "mse"
+
+
+def test_the_data_and_their_licence_are_those_of_conf(roots: Path, tmp_path: Path) -> None:
+    export("texas-gcn", "safetensors", tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    licence = yaml.safe_load((physml.paths.CONF / "dataset" / "geom_texas.yaml").read_text())["licence"]
+    assert f"Licence of the data: {licence}." in text
+    assert "`edge_index`, int64 (2, E)" in text
+    assert ran(tmp_path / "out")[0].startswith("(3, ")
+
+
+def test_an_onnx_graph_runs_without_torch(roots: Path, tmp_path: Path) -> None:
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(package, reason="needs the extra onnx")
+    made = export(NAME, "onnx", tmp_path / "out", lengths=True)
+    assert made.difference is not None and made.difference < 1e-5
+    loader = tmp_path / "out" / "load.py"
+    assert len([line for line in loader.read_text().splitlines() if line]) <= 12
+    loader.write_text(loader.read_text() + "    import sys\n    print('torch' in sys.modules)\n")
+    assert ran(tmp_path / "out")[:2] == ["(2, 1)", "False"]
+    assert "`lengths`, int64 (B,)" in (tmp_path / "out" / "README.md").read_text()
+    assert str(roots).encode() not in (tmp_path / "out" / "model.onnx").read_bytes()
+
+
+def test_without_onnx_the_error_names_the_extra(
+    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["export", NAME, "--to", "onnx", "--out", str(tmp_path / "out")]) == 2
+    said = "error: --to onnx needs onnx. Install it with: pip install 'physml[onnx]'\n"
+    assert capsys.readouterr().err == said and not (tmp_path / "out").exists()
+
+
+def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "taken_rnn.py"
+    plugin.write_text(
+        "from physml.models.gated import GRU\n\n\nclass TakenRNN(GRU):\n    pass\n", encoding="utf-8"
+    )
+    own = ("model=own", "model._target_=taken_rnn.TakenRNN", "model.d_hidden=4", f"plugins=[{plugin}]")
+    spec = trained(*own, "task=adding", "runtime.save_model=true")
+    run, out = str(spec.record_path), tmp_path / "out"
+    with pytest.raises(ConfigError, match="taken_rnn"):
+        export(run, "torch-export", out)
+    made = export(run, "torch-export", out, plugins=[plugin])
+    assert made.difference is not None and made.difference < 1e-5
+    assert yaml.safe_load((out / "config.yaml").read_text())["config"]["plugins"] == ["taken_rnn.py"]
+    assert str(tmp_path) not in "".join(path.read_text(errors="ignore") for path in out.iterdir())
+
+
+def test_a_program_of_torch_export_runs_without_physml(roots: Path, tmp_path: Path) -> None:
+    made = export(NAME, "torch-export", tmp_path / "out")
+    assert made.difference is not None and made.difference < 1e-5
+    loader = tmp_path / "out" / "load.py"
+    loader.write_text(loader.read_text() + "    import sys\n    print('physml' in sys.modules)\n")
+    assert ran(tmp_path / "out")[:2] == ["(2, 1)", "False"]
+
+
+# ---------------------------------------------------------------------------- what is refused
+
+
+def test_names_that_mean_no_run_or_several(roots: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"there is no run addin-cornn.* Did you mean .*{NAME}"):
+        physml.load("addin-cornn")
+    with pytest.raises(DataError, match=r"seed 1 kept no weights. Train it again with"):
+        physml.load(f"{NAME}/{record_path(roots, 1).stem}")
+    again = record_path(roots).with_name(record_path(roots).name.replace("split0", "split7"))
+    again.write_text(record_path(roots).read_text().replace('"split": 0', '"split": 7'))
+    try:
+        with pytest.raises(ConfigError, match=r"2 runs of adhoc/adding-cornn kept their weights. Name one: "):
+            physml.load(NAME)
+    finally:
+        again.unlink()
+
+
+def test_a_folder_with_files_is_left_alone_unless_forced(roots: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"is not empty. Name another folder, or add --force"):
+        export(NAME, "safetensors", tmp_path)
+    with pytest.raises(InputError, match=r"is a file. Name a folder"):
+        export(NAME, "safetensors", tmp_path / "mine.txt")
+    export(NAME, "safetensors", tmp_path, force=True)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_graphs_and_lengths_of_weights_are_refused_and_leave_nothing(roots: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="works on graphs"):
+        export("texas-gcn", "torch-export", tmp_path / "out")
+    with pytest.raises(InputError, match="--lengths is for a graph"):
+        export(NAME, "safetensors", tmp_path / "out", lengths=True)
+    assert not (tmp_path / "out").exists()
+
+
+def changed(roots: Path, path: Path, change: Callable[[dict], None]) -> Path:
+    """A file of weights with other metadata."""
+    source = physml.execution.saved_model.weights_of(record_path(roots))
+    with safe_open(source, "pt") as file:
+        about = json.loads(file.metadata()["physml"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(about)
+    save_file(tensors, path, {"physml": json.dumps(about)})
+    return path
+
+
+HOSTILE: dict[str, Callable[[dict], None]] = {
+    "too-large": lambda about: about["config"]["model"].update(d_hidden=10**7),
+    "too-wide": lambda about: about["sizes"].update(d_in=10**12),
+    "no-number": lambda about: about["sizes"].update(d_in="2"),
+    "negative": lambda about: about["sizes"].update(d_out=-1),
+    "no-config": lambda about: about.update(config=[1]),
+    "half-config": lambda about: about["config"].pop("net"),
+    "a-process": lambda about: about["config"]["model"].update(_target_="subprocess.Popen"),
+    "vectors": lambda about: about.update(vectors=[10**9, "x"]),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_weights_are_refused_in_one_line(kind: str, roots: Path, tmp_path: Path) -> None:
+    path = changed(roots, tmp_path / "it.safetensors", HOSTILE[kind])
+    with pytest.raises((RecordError, ConfigError)) as caught:
+        physml.load(path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_pickle_is_never_opened(roots: Path, tmp_path: Path) -> None:
+    torch.save({"a": 1}, tmp_path / "it.safetensors")
+    with pytest.raises(RecordError, match="is not a network that physml has kept"):
+        physml.load(tmp_path / "it.safetensors")
+    torch.save({"a": 1}, tmp_path / "it.json")
+    with pytest.raises(RecordError, match="is damaged"):
+        physml.load(tmp_path / "it.json")
+
+
+# ---------------------------------------------------------------------------- the hub
+
+
+class Hub:
+    """Stands for huggingface_hub.HfApi: it keeps what it is given."""
+
+    calls: list[tuple[str, dict]]
+
+    def __init__(self) -> None:
+        type(self).calls = []
+
+    def create_repo(self, repository: str, **options: object) -> None:
+        self.calls.append(("create", {"repo_id": repository, **options}))
+
+    def upload_folder(self, **options: object) -> str:
+        self.calls.append(("upload", options))
+        return "https://hub.test/commit"
+
+
+def test_a_push_makes_the_repository_and_uploads_the_folder(
+    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub_package = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+    monkeypatch.setattr(hub_package, "HfApi", Hub)
+    out = tmp_path / "out"
+    words = ["export", NAME, "--to", "safetensors", "--out", str(out), "--push", "me/cornn", "--private"]
+    assert main(words) == 0
+    assert "pushed: https://hub.test/commit" in capsys.readouterr().out
+    (_, created), (_, uploaded) = Hub.calls
+    assert created == {"repo_id": "me/cornn", "repo_type": "model", "private": True, "exist_ok": True}
+    assert sorted(uploaded["allow_patterns"]) == sorted(path.name for path in out.iterdir())
+    assert uploaded["folder_path"] == out and uploaded["repo_id"] == "me/cornn"
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(
+    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_package = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+
+    # The real client, at a port where nobody listens.
+    nowhere = partial(hub_package.HfApi, endpoint="http://127.0.0.1:9", token="hf_none")
+    monkeypatch.setattr(hub_package, "HfApi", nowhere)
+    with pytest.raises(hub.PushFailed, match=r"the hub did not take me/cornn: .*refused. The files are"):
+        hub.push(tmp_path, ["README.md"], "me/cornn", private=False)
+
+
+@pytest.mark.parametrize("name", ["cornn", "me/", "me/a b", "../etc/x", "https://hub.test/me/cornn"])
+def test_a_name_that_is_no_repository_is_refused_first(name: str, roots: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["export", NAME, "--to", "safetensors", "--out", str(out), "--push", name]) == 2
+    assert not out.exists()
+    assert main(["export", NAME, "--to", "safetensors", "--out", str(out), "--private"]) == 2
