@@ -170,7 +170,10 @@ def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
 
 
 def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", typed: "Sequence[Sequence[str]]") -> None:
-    """A line for each run: its end, and its score beside the typed settings that the runs differ in."""
+    """A line for each run: its end and score, beside the typed settings that the runs differ in.
+
+    Seed and split are in its label.
+    """
     from physml.execution.run import existing
     from physml.execution.run_state import state_of
 
@@ -178,7 +181,7 @@ def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", typed: "Sequ
     shared = set.intersection(*map(set, typed)) if typed else set()
     for one, settings in zip(planned, typed, strict=True):
         label = one.spec.label
-        own = " ".join(text for text in settings if text not in shared)
+        own = " ".join(t for t in settings if t not in shared and not t.startswith(("seed=", "split=")))
         if label in outcome.codes:
             end = words.get(outcome.codes[label], f"exit {outcome.codes[label]}")
         else:

@@ -60,7 +60,7 @@ def slug(text: str) -> str:
 
     Example:
         >>> slug("LSTM, rate of LEM"), slug("official"), slug("G²-GCN")
-        ('lstm-rate-of-lem-c671', 'official', 'g2-gcn-6ab5')
+        ('lstm-rate-of-lem-7196', 'official', 'g2-gcn-5d25')
     """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     made = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-") or "x"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from physml import LEM, ExpRNN, IndRNN, UnICORNN
-from physml.cli import inventory
+from physml.execution import inventory
 from physml.config import build
 from physml.config.compose import compose
 from physml.config.resolve import resolve
