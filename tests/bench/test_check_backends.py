@@ -11,16 +11,26 @@ from physml.bench.workloads import WORKLOADS
 from physml.ops.lem import OP, autograd
 
 
-def test_small_sizes_pass_and_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "workloads",
+    [
+        ("cornn-psmnist-128", "lem-fhn", "unicornn-psmnist"),
+        pytest.param((), marks=pytest.mark.grid, id="all"),
+    ],
+)
+def test_small_sizes_pass_and_are_written(
+    workloads: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "new" / "errors.json"
     chosen = ["--backend", "reference", "--backend", "torch", "--backend", "triton"]
+    chosen += [word for name in workloads for word in ("--workload", name)]
     assert check_backends.main(["--quick", *chosen, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "Not tried: triton: backend triton runs on a GPU; got a tensor on cpu." in printed
     assert "All right." in printed
     found = json.loads(out.read_text())
     assert found["passed"]
-    assert {row["workload"] for row in found["rows"]} == {w.name for w in WORKLOADS}
+    assert {row["workload"] for row in found["rows"]} == set(workloads or (w.name for w in WORKLOADS))
     assert {row["backend"] for row in found["rows"]} == {"reference", "torch"}
     for row in found["rows"]:
         assert 0 < row["gradient"] < 1e-5

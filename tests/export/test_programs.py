@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from physml import LEM, ExpRNN, IndRNN, UnICORNN
-from physml.execution import inventory
 from physml.config import build
 from physml.config.compose import compose
 from physml.config.resolve import resolve
 from physml.errors import InputError
+from physml.execution import inventory
 from physml.execution.saved_model import About
 from physml.export import formats, program
 from physml.export.program import Inputs, example, greatest_difference, traced
