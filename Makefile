@@ -109,7 +109,7 @@ integration: $(READY) ## install Slurm, PostgreSQL, Chromium (Debian, root), Ray
 		$(VENV)/mlflow-server/bin/python -m pip install --quiet mlflow==$$(sed -n 's/^mlflow-skinny==//p' constraints.txt); }
 	@$(PY) -m pytest --integration tests/integration $(ARGS)
 
-site: $(READY) ## write the results as web pages into site/ (ARGS="--serve" shows them)
+site: $(READY) ## write the results as web pages into site/ (ARGS="--api --serve": with the library, and show them)
 	@$(PY) -m physml site $(ARGS)
 
 lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter

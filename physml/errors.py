@@ -65,6 +65,7 @@ EXTRAS = {
     "jinja2": "site",
     "markdown_it": "site",
     "latex2mathml": "site",
+    "pdoc": "site",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",

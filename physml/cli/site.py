@@ -15,6 +15,7 @@ def add(commands: Any) -> None:
         "--out", default="site", metavar="DIR", help="the folder: new, empty, or a site of before (site)"
     )
     site.add_argument("--url", metavar="URL", help="where it will be served: adds a sitemap")
+    site.add_argument("--api", action="store_true", help="with a reference of the library, by pdoc")
     site.add_argument(
         "--serve",
         nargs="?",
@@ -30,7 +31,7 @@ def _run(options: argparse.Namespace) -> int:
     from physml.site.build import build
 
     out = Path(options.out).expanduser()
-    built = build(out, options.url)
+    built = build(out, options.url, api=options.api)
     print(f"written: {display_path(out / 'index.html')}, {built.pages} pages, {built.bytes / 2**20:.0f} MiB")
     if options.serve is not None:
         _serve(out, options.serve)

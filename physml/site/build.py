@@ -11,6 +11,7 @@ from physml.errors import InputError
 from physml.paths import display_path
 from physml.site import catalogue, data
 from physml.site.content import Content, Results, gather
+from physml.site.reference import write_reference
 from physml.site.render import ASSETS, Renderer
 from physml.site.table_pages import (
     Pictures,
@@ -33,12 +34,13 @@ class Built:
     bytes: int
 
 
-def build(out: Path, base: str | None = None) -> Built:
+def build(out: Path, base: str | None = None, *, api: bool = False) -> Built:
     """The whole site into a folder: beside it first, and then in its place.
 
     Args:
         out: New, empty, or a site that was built before.
         base: Address where it will be served, for the sitemap; None: no sitemap.
+        api: Whether with a reference of the library, which imports it.
 
     Raises:
         InputError: The folder holds something else.
@@ -50,7 +52,9 @@ def build(out: Path, base: str | None = None) -> Built:
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
         made = Path(name) / "site"
-        built = _written(made, _pages(gather(), base))
+        if api:
+            write_reference(made / "reference")
+        built = _written(made, _pages(gather(), base, api))
         (made / MARK).write_text("Made by physml site, which replaces this folder.\n", encoding="utf-8")
         if out.exists():
             out.rename(Path(name) / "old")
@@ -79,8 +83,8 @@ def _written(folder: Path, pages: Iterator[Page]) -> Built:
     return Built(count, size)
 
 
-def _pages(content: Content, base: str | None) -> Iterator[Page]:
-    render = Renderer()
+def _pages(content: Content, base: str | None, api: bool) -> Iterator[Page]:
+    render = Renderer(api)
     yield from ((f"assets/{path.name}", path) for path in sorted(ASSETS.iterdir()))
     names: list[str] = []
     for name, made in _all(content, render):
@@ -120,9 +124,10 @@ def _all(content: Content, render: Renderer) -> Iterator[Page]:
 
 
 def check_links(folder: Path) -> list[str]:
-    """Links within a site that lead to no file or to no id: page, and what it names."""
+    """Links within a site that lead to no file or to no id: page, and what it names. Not in pdoc's."""
     wrong = []
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.html"))}
+    pages = (path for path in sorted(folder.rglob("*.html")) if "reference" not in path.parts)
+    texts = {path: path.read_text(encoding="utf-8") for path in pages}
     ids = {path: {*re.findall(r'\bid="([^"]+)"', text)} for path, text in texts.items()}
     for path, text in texts.items():
         for target in set(re.findall(r'\b(?:href|src)="([^"]+)"', text)):

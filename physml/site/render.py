@@ -23,9 +23,10 @@ MENU = (
 
 
 class Renderer:
-    """Pages from templates; whatever a text holds is escaped."""
+    """Pages from templates; whatever a text holds is escaped. api: whether the site has a reference."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: bool = False) -> None:
+        self.menu = (*MENU, ("API", "reference/index.html")) if api else MENU
         code = provenance.code()
         commit = code.get("commit")
         self.commit = (commit[:10] + (" with changes" if code.get("dirty") else "")) if commit else None
@@ -42,7 +43,7 @@ class Renderer:
             undefined=jinja2.StrictUndefined,
         )
         made.filters["slug"] = words.slug
-        made.globals.update(kinds=words.KINDS, axis_row=plots.axis_row, menu=MENU)
+        made.globals.update(kinds=words.KINDS, axis_row=plots.axis_row, menu=self.menu)
         return made
 
     @cached_property

@@ -92,6 +92,13 @@ def test_a_page_is_small_and_asks_for_nothing_outside(site):
         assert not re.search(r'(?:src|<link[^>]*href)="(?:https?:)?//', text), page
 
 
+def test_the_reference_of_the_library_is_in_the_menu(few, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "gather", lambda: few)
+    monkeypatch.setattr(build, "write_reference", lambda folder: folder.mkdir(parents=True))
+    build.build(tmp_path / "site", api=True)
+    assert 'href="reference/index.html">API<' in (tmp_path / "site" / "index.html").read_text()
+
+
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(InputError, match="no site of physml: name a new folder"):

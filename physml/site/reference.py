@@ -1,0 +1,33 @@
+"""The reference of the library, from its docstrings, by pdoc in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from physml.errors import RunFailed, needed_by
+
+MODULES = ("physml", "physml.models", "physml.estimators")
+
+
+def write_reference(folder: Path) -> None:
+    """Pages of what a user of the library calls.
+
+    Raises:
+        MissingExtra: pdoc is not installed.
+        RunFailed: It came to no end.
+    """
+    with needed_by("the reference"):
+        import pdoc  # noqa: F401
+    command = [
+        sys.executable,
+        "-m",
+        "pdoc",
+        "--docformat",
+        "google",
+        "--output-directory",
+        str(folder),
+        *MODULES,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunFailed(f"pdoc ended with {done.returncode}: {done.stderr.strip()[-300:]}")

@@ -1,0 +1,31 @@
+"""The notebook docs/tour.ipynb: its cells run one after the other, and it is kept without outputs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from physml.paths import ROOT
+
+TOUR = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))
+
+
+def test_its_cells_run(tmp_path: Path) -> None:
+    code = "\n\n".join("".join(cell["source"]) for cell in TOUR["cells"] if cell["cell_type"] == "code")
+    environment = os.environ | {"MPLBACKEND": "agg", "PHYSML_RESULTS": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [*(tmp_path / "runs").rglob("*-seed*.json")]
+
+
+def test_it_has_no_outputs() -> None:
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in TOUR["cells"])
