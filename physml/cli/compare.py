@@ -9,8 +9,7 @@ from physml.paths import display_path
 
 if TYPE_CHECKING:
     from physml.reporting.compare_text import Rows
-    from physml.reporting.row_comparison import Side
-    from physml.reporting.table_spec import Cell, Column, Row, TableSpec
+    from physml.reporting.table_spec import Column, TableSpec
 
 
 def add(commands: Any) -> None:
@@ -63,44 +62,21 @@ def _run(options: argparse.Namespace) -> int:
 
 def _of_table(options: argparse.Namespace) -> "Rows":
     from physml.execution.requested_runs import RequestedRuns, RunOptions
-    from physml.reporting.compare_text import compared
-    from physml.reporting.row_comparison import Side
-    from physml.reporting.runs import Runs
+    from physml.execution.row_records import experiments_of_rows, row_named, rows_of_table
     from physml.reporting.table_spec import find_table, load_table, parse_row, with_rows
 
     if options.metric or options.better:
         raise ConfigError("--metric and --better are for two experiments: a table's columns say both.")
     spec = load_table(find_table(options.table, options.paper))
     spec = with_rows(spec, map(parse_row, options.row)) if options.row else spec
-    rows = [_row(spec, label) for label in (options.first, options.second)]
-    if rows[0] is rows[1]:
-        raise InputError(f"a comparison needs two rows; both are {rows[0].label}.")
+    rows = (row_named(spec, options.first), row_named(spec, options.second))
     columns = _columns(spec, options.column)
-    cells = {column.key: (spec.cell(rows[0], column), spec.cell(rows[1], column)) for column in columns}
-    wanted = dict.fromkeys(cell.experiment for pair in cells.values() for cell in pair if cell.experiment)
+    wanted = experiments_of_rows(spec, rows, columns)
     requested = RequestedRuns([(e, 0, 0) for e in wanted], RunOptions(), spec.id)
     if requested.broken:
         raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
-    records = requested.records()
-
-    def side(row: "Row", cell: "Cell") -> "Side":
-        name = cell.experiment or ""
-        identity = requested.identities.get(name)
-        return Side(row.label, Runs.find(name, identity, records, spec.seeds_of(name), spec.splits))
-
-    sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
     hint = f"Train what is missing with physml table {options.table}, or choose other rows."
-    return compared(spec.id, columns, sides, cells, spec.spread, hint)
-
-
-def _row(spec: "TableSpec", label: str) -> "Row":
-    for row in spec.rows:
-        if row.label == label:
-            return row
-    raise ConfigError(
-        f"{spec.id} has no row {label!r}. {suggest(label, [row.label for row in spec.rows])} "
-        "Labels with blanks need quotes."
-    )
+    return rows_of_table(spec, rows, columns, requested, hint)
 
 
 def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":

@@ -21,6 +21,7 @@ from physml.cli import (
     listing,
     plot,
     records,
+    rerun,
     run,
     search,
     site,
@@ -111,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in (
-        *(run, table, figure, plot, search, site, status, listing),
+        *(run, rerun, table, figure, plot, search, site, status, listing),
         *(data, records, export, track, doctor, diff, compare, cite),
     ):
         command.add(commands)

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import os
+import sys
 import tempfile
 import textwrap
 from collections import Counter
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
-from physml.errors import ConfigError
+from physml.errors import ConfigError, InputError
 from physml.paths import display_path
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from physml.records.schema import Record
     from physml.reporting.document import Document
     from physml.reporting.table import Table
-    from physml.reporting.table_spec import TableSpec
+    from physml.reporting.table_spec import Row, TableSpec
 
 
 def add(commands: Any) -> None:
@@ -37,6 +38,9 @@ def add(commands: Any) -> None:
         default=[],
         metavar="label=L,experiment=FILE",
         help="an extra row, or label=L,COLUMN=FILE,...; with its own seeds=0-4; only such rows are trained",
+    )
+    table.add_argument(
+        "--compare", metavar="LABEL", help="after the table: each --row against this row, by equal runs"
     )
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
@@ -104,6 +108,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     from physml.reporting.table_text import document
 
     spec = _with_options(load_table(path), options)
+    opponents = _opponents(spec, options)
     extra = [(row, spec.cell(row, column)) for row in spec.rows if row.extra for column in spec.columns]
     own = {cell.experiment: row.label for row, cell in extra if cell.experiment}
     requested = RequestedRuns(spec.runs, run_options(options), spec.id, only=own or None)
@@ -117,12 +122,63 @@ def _results(path: Path, options: argparse.Namespace) -> int:
             raise ConfigError(f"row {label}: {requested.broken[experiment]}")
     made = _collected(spec, requested, [record.read(Path(path)) for path in options.yours])
     if options.latex:
-        return _latex(made, options) or code
+        _latex(made, options)
+        return max(code, _compare(spec, requested, opponents, options))
     # The reader's own rows and runs are shown, and written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
     _show(document(made), options, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
     if options.html is not None or options.pdf is not None:
         _write_page(spec, requested, options)
+    return max(code, _compare(spec, requested, opponents, options))
+
+
+def _opponents(spec: "TableSpec", options: argparse.Namespace) -> "list[tuple[Row, Row]]":
+    """Each extra row with the row of --compare, before anything is trained."""
+    from physml.execution.row_records import row_named
+
+    if options.compare is None:
+        return []
+    if not options.row:
+        raise ConfigError(
+            "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml. Two rows of the table: "
+            f"physml compare A B --table {spec.id}."
+        )
+    if options.latex == "-":
+        raise ConfigError(
+            "--latex - prints a table and nothing else. With --compare, write it: --latex FILE."
+        )
+    other = row_named(spec, options.compare)
+    if other.extra:
+        raise ConfigError(f"--compare names a row of {spec.id}; {other.label} is an extra row itself.")
+    return [(row, other) for row in spec.rows if row.extra]
+
+
+def _compare(
+    spec: "TableSpec",
+    requested: "RequestedRuns",
+    opponents: "list[tuple[Row, Row]]",
+    options: argparse.Namespace,
+) -> int:
+    """Prints the comparisons; exit code 2 where one cannot be made."""
+    from rich.console import Console
+
+    from physml.execution.row_records import rows_of_table
+    from physml.reporting.compare_text import document
+    from physml.reporting.screen import Screen
+
+    hint = f"Train what is missing with physml table {spec.id}, or give the rows equal seeds."
+    code = 0
+    for pair in opponents:
+        try:
+            rows = rows_of_table(spec, pair, spec.columns, requested, hint)
+        except InputError as error:
+            print(f"error: {pair[0].label} against {pair[1].label}: {error}", file=sys.stderr)
+            code = 2
+            continue
+        if options.smoke:
+            rows = dataclasses.replace(rows, facts=(f"{SMOKE}.", *rows.facts))
+        print()
+        Console().print(Screen(document(rows)))
     return code
 
 
@@ -148,8 +204,8 @@ def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse
             print(f"written: {display_path(out)}")
 
 
-def _latex(table: "Table", options: argparse.Namespace) -> int:
-    """Writes or prints the table for a paper; returns 0."""
+def _latex(table: "Table", options: argparse.Namespace) -> None:
+    """Writes or prints the table for a paper."""
     from physml import files
     from physml.reporting.latex_table import USUAL, latex_table
 
@@ -160,7 +216,6 @@ def _latex(table: "Table", options: argparse.Namespace) -> int:
     else:
         files.write_text(Path(options.latex), text)
         print(f"written: {display_path(Path(options.latex))}")
-    return 0
 
 
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
@@ -189,8 +244,10 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     spec = load_settings(path)
     if options.latex:
         raise ConfigError(f"{spec.id} is a table of settings; results/tables/{spec.id}.tex has it in LaTeX.")
-    if options.seeds or options.row or options.yours:
-        raise ConfigError(f"{spec.id} is a table of settings: it has no runs for --seeds, --row or --yours.")
+    if options.seeds or options.row or options.yours or options.compare:
+        raise ConfigError(
+            f"{spec.id} is a table of settings: it has no runs for --seeds, --row, --yours or --compare."
+        )
     if options.html is not None or options.pdf is not None:
         raise ConfigError(f"{spec.id} is a table of settings: its page is part of physml site.")
     if options.plan:

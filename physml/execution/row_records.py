@@ -1,20 +1,81 @@
-"""The finished runs that a name means: of an experiment, of its file, or of a record. No torch, no hydra."""
+"""The finished runs that a name means: of a row, an experiment, its file, or a record. No torch, no hydra."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from physml.config import studies
-from physml.config.conf_files import is_path
+from physml.config.conf_files import YAML, is_path
+from physml.config.load import read_yaml
 from physml.errors import ConfigError, InputError, suggest
 from physml.execution.requested_runs import RequestedRuns, RunOptions
+from physml.paths import expanded
 from physml.records import record
 from physml.records.export import ADHOC, adhoc_folders
 from physml.records.schema import Record
+from physml.reporting.compare_text import Rows, compared
 from physml.reporting.row_comparison import Side
 from physml.reporting.runs import Runs
+from physml.reporting.table_spec import Cell, Column, Row, TableSpec
 
 TELLING = ("graph", "length", "name", "dataset")  # arguments that make another task of one class
+
+
+# --- rows of a table
+
+
+def row_named(spec: TableSpec, label: str) -> Row:
+    """ConfigError for a label that no row has, with near ones."""
+    for row in spec.rows:
+        if row.label == label:
+            return row
+    raise ConfigError(
+        f"{spec.id} has no row {label!r}. {suggest(label, [row.label for row in spec.rows])} "
+        "Labels with blanks need quotes."
+    )
+
+
+def experiments_of_rows(spec: TableSpec, rows: Iterable[Row], columns: Iterable[Column]) -> list[str]:
+    """The experiments behind the cells of some rows."""
+    columns = list(columns)
+    cells = [spec.cell(row, column) for row in rows for column in columns]
+    return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment))
+
+
+def rows_of_table(
+    spec: TableSpec,
+    rows: tuple[Row, Row],
+    columns: Sequence[Column],
+    requested: RequestedRuns,
+    hint: str,
+) -> Rows:
+    """Two rows of a table, compared by their finished runs.
+
+    Args:
+        spec: The table.
+        rows: Of it, A and B.
+        columns: To compare in.
+        requested: Has the experiments of both rows.
+        hint: What to do where nothing can be compared.
+
+    Raises:
+        InputError: Both are one row, or they share no run.
+    """
+    if rows[0] is rows[1]:
+        raise InputError(f"a comparison needs two rows; both are {rows[0].label}.")
+    records = requested.records()
+
+    def side(row: Row, cell: Cell) -> Side:
+        name = cell.experiment or ""
+        identity = requested.identities.get(name)
+        return Side(row.label, Runs.find(name, identity, records, spec.seeds_of(name), spec.splits))
+
+    cells = {column.key: (spec.cell(rows[0], column), spec.cell(rows[1], column)) for column in columns}
+    sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
+    return compared(spec.id, columns, sides, cells, spec.spread, hint)
+
+
+# --- two experiments
 
 
 def both(first: str, second: str) -> tuple[Side, Side]:
@@ -22,12 +83,14 @@ def both(first: str, second: str) -> tuple[Side, Side]:
 
     Raises:
         ConfigError: A name that nothing has, with near names; or one of several settings.
-        InputError: Both mean the same runs, or runs of different tasks.
+        InputError: Both mean the same runs or one setting, or runs of different tasks.
     """
     sides = side_of(first), side_of(second)
     of = [(side.runs.experiment, side.runs.identity) for side in sides]
     if of[0] == of[1]:
         raise InputError(f"a comparison needs two experiments; both are {of[0][0]}.")
+    if of[0][1] is not None and of[0][1] == of[1][1]:
+        raise InputError(f"a comparison needs two settings; {first} and {second} are both {of[0][1]}.")
     tasks = [_task(side.runs) for side in sides]
     if None not in tasks and tasks[0] != tasks[1]:
         raise InputError(
@@ -44,12 +107,19 @@ def side_of(name: str) -> Side:
         made = record.read(Path(name))
         beside = [record.read(path) for path in sorted(Path(name).parent.glob(record.RUNS))]
         return Side(_labelled(made), _runs(made["experiment"], made["identity"], beside))
+    _refuse_table(name)
     if is_path(name) or studies.is_name(name):
         requested = RequestedRuns([(name, 0, 0)], RunOptions(), name)
         if name in requested.broken:
             raise ConfigError(f"{name}: {requested.broken[name]}")
         return Side(name, _runs(name, requested.identities[name], requested.records()))
     return _of_folder(name)
+
+
+def _refuse_table(name: str) -> None:
+    """ConfigError for the file of a table: its rows are compared by their labels."""
+    if name.endswith(YAML) and (path := expanded(name)).is_file() and "columns" in read_yaml(path):
+        raise ConfigError(f"{name} is a table. Compare two of its rows: physml compare A B --table {name}.")
 
 
 def _of_folder(name: str) -> Side:

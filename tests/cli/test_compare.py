@@ -1,5 +1,6 @@
 """`physml compare`: rows of tables, experiments and records of one's own, and what it refuses."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +8,37 @@ from pathlib import Path
 import pytest
 
 from physml.cli import main
+from physml.config.compose import compose
+from physml.config.identity import identity
 from physml.paths import ROOT
 from physml.records import record
 from physml.records.record import Place
 
 Said = tuple[int, str, str]
 TABLE = ("--table", "graphcon-2")
+STUDY = """task: fitzhugh_nagumo
+provenance: {kind: own, source: mine}
+common: {trainer: {epochs: 1, batch_size: 32}}
+rows:
+  mine: {model: lem, set: {model: {d_hidden: 3}}}
+  slow: {base: mine, set: {optim: {lr: 0.5}}}
+"""
+MINE = """# @package _global_
+defaults:
+  - override /model: lem
+  - override /task: fitzhugh_nagumo
+model: {d_hidden: 4}
+trainer: {epochs: 1}
+"""
+MY_TABLE = """title: Mine
+source: me
+seeds: [0, 1, 2]
+columns:
+  - {key: clean, label: RMSE, metric: test/rmse, better: lower, protocol: clean}
+rows:
+  - {label: mine, experiment: "./study.yaml:mine"}
+  - {label: slow, experiment: "./study.yaml:slow"}
+"""
 
 
 @pytest.fixture
@@ -35,12 +61,12 @@ def physml(
     return call
 
 
-def kept(name: str, identity: str, seeds: range, shift: float) -> Path:
+def kept(name: str, identity: str, seeds: range, shift: float, experiment: str = "") -> Path:
     """Records of a model of one's own, as ad hoc runs leave them; the path of the last one."""
     for seed in seeds:
         made = {
             "schema": 2,
-            "experiment": f"adhoc/{name}",
+            "experiment": experiment or f"adhoc/{name}",
             "identity": identity,
             "split": 0,
             "seed": seed,
@@ -102,6 +128,80 @@ def test_records_of_ones_own(physml: Callable[..., Said]) -> None:
     kept("mine-a", "cccccccc", range(2), 1.0)
     code, _, err = physml("compare", "mine-a", "mine-b")
     assert code == 2 and "adhoc/mine-a has runs of 2 settings. Name a record of one instead" in err
+
+
+@pytest.fixture
+def own(physml: Callable[..., Said]) -> None:
+    """A study, an experiment and a table in the working folder, with records of all."""
+    for name, text in {"study.yaml": STUDY, "mine.yaml": MINE, "mytable.yaml": MY_TABLE}.items():
+        Path(name).write_text(text)
+    named = {"study-mine": "./study.yaml:mine", "study-slow": "./study.yaml:slow", "mine": "./mine.yaml"}
+    for shift, (folder, experiment) in enumerate(named.items(), 1):
+        kept(folder, identity(compose([f"experiment={experiment}"]).config), range(3), shift, experiment)
+
+
+@pytest.mark.parametrize("back", ["", "../"])
+def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, back: str) -> None:
+    if back:
+        Path("below").mkdir()
+        os.chdir("below")
+    study, mine, table = (
+        f"{back or './'}{name}" for name in ("study.yaml:slow", "mine.yaml", "mytable.yaml")
+    )
+    for arguments, says in {
+        (study, mine): f"{study} is better than {mine} by",
+        (mine, "study-mine"): f"study-mine is better than {mine} by",
+        ("slow", "mine", "--table", table): "mine is better than slow by",
+        ("mine", "M", "--table", table, "--row", f"label=M,experiment={mine}"): "mine is better than M by",
+    }.items():
+        code, out, err = physml("compare", *arguments)
+        assert (code, err) == (0, "")
+        assert says in " ".join(out.split())
+    code, _, err = physml("compare", table, mine)
+    assert code == 2
+    assert f"{table} is a table. Compare two of its rows: physml compare A B --table {table}." in err
+    code, _, err = physml("compare", "study-mine", f"{back or './'}study.yaml:mine")
+    assert code == 2 and "a comparison needs two settings; study-mine and" in err
+
+
+def test_a_table_compares_ones_own_rows_with_one_of_its(physml: Callable[..., Said], own: None) -> None:
+    rows = ("--row", "label=Mine,experiment=./mine.yaml", "--row", "label=Slow,experiment=./study.yaml:slow")
+    code, out, err = physml("table", "lem-4", "--no-run", *rows, "--compare", "LEM", "--seeds", "0-2")
+    assert (code, err) == (0, "")
+    flat = " ".join(out.split())
+    assert flat.index("Verdicts:") < flat.index("lem-4: Mine (A) against LEM (B)")
+    assert flat.index("LEM is better than Mine by") < flat.index("LEM is better than Slow by")
+    alone = physml("compare", "Slow", "LEM", "--table", "lem-4", *rows)
+    assert alone[0] == 0 and alone[1] in out
+
+
+def test_a_row_that_cannot_be_compared_hides_no_other(physml: Callable[..., Said], own: None) -> None:
+    rows = ("label=Mine,experiment=./mine.yaml,seeds=7-9", "label=Slow,experiment=./study.yaml:slow")
+    options = ("--no-run", "--row", rows[0], "--row", rows[1], "--compare", "mine")
+    code, out, err = physml("table", "./mytable.yaml", *options)
+    assert code == 2
+    assert err.startswith("error: Mine against mine: a comparison needs finished runs of both rows")
+    assert "mine is better than Slow by" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml"),
+        (("--row", "label=M,experiment=./mine.yaml", "--compare", "LME"), "lem-4 has no row 'LME'. Did you"),
+        (("--row", "label=M,experiment=./mine.yaml", "--compare", "M"), "M is an extra row itself"),
+        (
+            ("--row", "label=M,experiment=./mine.yaml", "--latex", "-"),
+            "With --compare, write it: --latex FILE",
+        ),
+    ],
+)
+def test_what_a_table_refuses_to_compare(
+    physml: Callable[..., Said], arguments: tuple[str, ...], says: str
+) -> None:
+    code, out, err = physml("table", "lem-4", "--no-run", "--compare", "LEM", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
 
 
 def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:

@@ -1,0 +1,72 @@
+"""`physml rerun`: a recorded run is trained again, and its numbers are compared."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physml.cli.options import OPTIONS, count
+from physml.paths import display_path
+
+if TYPE_CHECKING:
+    from physml.execution.run_spec import RunSpec
+    from physml.records.schema import Record
+
+BACKENDS = ("auto", "reference", "torch", "native", "triton")
+
+
+def add(commands: Any) -> None:
+    rerun = commands.add_parser(
+        "rerun",
+        help="train a recorded run again, and say whether the numbers are the same",
+        epilog="Exit code 0: equal, or within what another processor or backend explains. 1: different.",
+    )
+    rerun.add_argument(
+        "run", metavar="RECORD", help="a record, its place below results/runs, or an experiment"
+    )
+    rerun.add_argument("--seed", type=int, default=0, help="of an experiment's runs; default: 0")
+    rerun.add_argument("--split", type=int, default=0, help="of an experiment's runs; default: 0")
+    rerun.add_argument("--plan", action="store_true", help="show what it would train and cost, and stop")
+    rerun.add_argument(
+        "--plugin", action="append", default=[], metavar="FILE", help="a file of your own that the run used"
+    )
+    rerun.add_argument("--device", **OPTIONS["--device"])
+    rerun.add_argument("--backend", choices=BACKENDS, help="another one than the run preferred")
+    rerun.add_argument("--threads", type=count, metavar="N", help="another number than the run had")
+    rerun.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from physml.execution.named_run import run_of
+    from physml.execution.progress import reporter
+    from physml.execution.rerun import rerun_spec, seeds_of, trained_again
+    from physml.reporting.rerun_verdict import dirty, verdict
+
+    made = run_of(options.run, options.split, options.seed)
+    changed = {key: getattr(options, key) for key in ("device", "backend", "threads")}
+    spec = rerun_spec(made, options.plugin, {key: value for key, value in changed.items() if value})
+    if line := dirty(made):
+        print(line)
+    if options.plan:
+        _show(made, spec)
+        return 0
+    seeds = seeds_of(made)
+    new = trained_again(spec, reporter())
+    print(f"recorded: {display_path(Path(made['path']))}")
+    print(f"again:    {display_path(Path(new['path']))}")
+    found = verdict(made, new, seeds)
+    print(found.sentence)
+    return 1 if found.outcome == "different" else 0
+
+
+def _show(made: "Record", spec: "RunSpec") -> None:
+    """What it trains, what that cost when it was recorded, and where the new record goes."""
+    cost, machine = made.get("cost"), made.get("machine") or {}
+    print(f"trains again: {display_path(Path(made['path']))}")
+    print(f"  {made['experiment']} {made['identity']}, split {made['split']}, seed {made['seed']}")
+    if cost:
+        device = machine.get("cpu") if machine.get("device") == "cpu" else machine.get("device")
+        print(
+            f"  took {cost['train_s'] + cost['eval_s']:.1f} s ({made.get('n_steps')} steps of "
+            f"{cost['ms_per_step']:.1f} ms) and {cost['peak_memory_mib']:.0f} MiB on {device}"
+        )
+    print(f"  the new record: {display_path(spec.record_path)}")

@@ -1,0 +1,127 @@
+"""`physml rerun`: equal on this machine, within rounding on another backend, and what is refused."""
+
+import json
+
+import pytest
+import run_harness as h
+
+from physml.cli import main
+from physml.execution import run_state
+from physml.records import record
+
+SMALL = (
+    *("model=lem", "model.d_hidden=3", "task=adding", "task.length=12", "task.n_eval=16", "tracker=none"),
+    *("profile=smoke", "trainer.max_steps=6", "trainer.batch_size=4", "runtime.backend=torch"),
+)
+
+
+@pytest.fixture
+def again(capsys):
+    """`physml rerun` in this process: exit code, output, errors."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = main.main(["rerun", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def rewritten(path, **changes):
+    """The record at a path with other fields of its own."""
+    record.write(path, {**record.read(path), **changes})
+
+
+def test_a_run_is_the_same_again_and_its_record_stays(again, roots):
+    spec = h.spec_of([*SMALL, "seed=3"])
+    h.make(spec)
+    before = spec.record_path.read_bytes()
+    code, out, _ = again(spec.record_path)
+    assert code == 0
+    assert "\nequal to the bit: all " in out
+    assert spec.record_path.read_bytes() == before
+    (new,) = (roots / "results/runs/adhoc/rerun-adding-lem").glob(record.RUNS)
+    assert f"again:    {new}" in out
+    assert h.numbers(record.read(new)) == h.numbers(record.read(spec.record_path))
+    code, out, _ = again(new, "--plan")  # a rerun of a rerun lies beside it too
+    assert code == 0 and "rerun-rerun-adding-lem" in out
+
+
+def test_another_backend_is_within_rounding(again):
+    spec = h.spec_of(list(SMALL))
+    h.make(spec)
+    code, out, _ = again("adding-lem", "--backend", "reference")
+    assert code == 0
+    assert "backend reference, was torch" in out
+
+
+def test_other_numbers_are_different(again):
+    spec = h.spec_of(list(SMALL))
+    made = h.make(spec)
+    metrics = made["metrics"]
+    metrics["best"]["test"]["mse"] += 0.5
+    rewritten(spec.record_path, metrics=metrics)
+    code, out, _ = again(spec.record_path)
+    assert code == 1
+    assert "\ndifferent: test/mse is " in out and "1 recorded seed on this split" in out
+
+
+def test_a_plan_trains_nothing(again, roots):
+    spec = h.spec_of(list(SMALL))
+    h.make(spec)
+    code, out, _ = again("adding-lem", "--plan")
+    assert code == 0
+    assert "trains again: " in out and "(6 steps of " in out
+    assert not (roots / "results/runs/adhoc/rerun-adding-lem").exists()
+
+
+def test_what_is_refused(again, monkeypatch):
+    spec = h.spec_of(list(SMALL))
+    h.make(spec)
+    path = spec.record_path
+    for name, says in {
+        "lem/adding-lme": "there is no run lem/adding-lme",
+        "nothing.json": "nothing.json cannot be read",
+    }.items():
+        code, out, err = again(name)
+        assert (code, out) == (2, "") and says in err
+    code, _, err = again("adding-lem", "--seed", "9")
+    assert code == 2 and "adhoc/adding-lem has 1 records, none with split 0 and seed 9" in err
+    code, _, err = again(path, "--plugin", "my_rnn.py")
+    assert code == 2 and "the run used no file of your own; got my_rnn.py" in err
+    monkeypatch.setattr(run_state, "blocked_by", lambda *_: "no data")
+    rewritten(path, status="failed", reason="broken")
+    code, _, err = again(path)
+    assert code == 2 and "the run is failed, so there are no numbers to compare" in err
+
+
+def test_a_setting_that_is_another_today_is_refused_with_what_differs(again):
+    spec = h.spec_of(list(SMALL))
+    h.make(spec)
+    (setting,) = spec.record_path.parent.glob("*.setting.json")
+    content = json.loads(setting.read_text())
+    content["config"]["model"]["d_hidden"] = 4
+    made = record.read(spec.record_path)
+    made["config"]["model"]["d_hidden"] = 4
+    record.write(spec.record_path, made)
+    code, _, err = again(spec.record_path)
+    assert code == 2
+    assert "with this code, not " in err and "model.d_hidden 4, was 3" in err
+
+
+def test_code_of_the_user_runs_only_where_the_user_names_it(again):
+    spec = h.spec_of(h.odd())
+    h.make(spec)
+    code, _, err = again(spec.record_path)
+    assert code == 2 and "the run used odd_tasks.py; got none." in err
+    code, out, _ = again(spec.record_path, "--plugin", h.ODD)
+    assert code == 0 and "equal to the bit" in out
+
+
+def test_a_record_of_uncommitted_code_says_so(again):
+    spec = h.spec_of(list(SMALL))
+    made = h.make(spec)
+    rewritten(spec.record_path, code=made["code"] | {"dirty": True})
+    _, out, _ = again(spec.record_path, "--plan")
+    assert "was made on uncommitted code: no commit holds what produced it." in out
