@@ -70,6 +70,7 @@ EXTRAS = {
     "onnxscript": "onnx",
     "huggingface_hub": "hub",
     "sklearn": "estimators",
+    "shtab": "completion",
 }
 
 
