@@ -71,6 +71,7 @@ EXTRAS = {
     "onnxscript": "onnx",
     "huggingface_hub": "hub",
     "sklearn": "estimators",
+    "shtab": "completion",
 }
 
 

@@ -122,6 +122,8 @@ def _files(made: dict[str, Any], path: Path) -> list[str]:
         lines.append(f"  picture: {display_path(picture)}")
     if made.get("weights"):
         lines.append(f"  weights: {display_path(work_root() / made['weights'])}; physml.load reads them")
+    if made.get("profile"):
+        lines.append(f"  profile: {display_path(work_root() / made['profile'])}; the trace lies beside it")
     offline = map(display_path, sorted(work.glob("wandb/offline-run-*")))
     return [*lines, *(f"  W&B, offline: {folder}; physml track sync sends it" for folder in offline)]
 

@@ -13,6 +13,7 @@ from physml import __version__
 from physml.cli import (
     cite,
     compare,
+    completion,
     data,
     diff,
     doctor,
@@ -117,6 +118,7 @@ def parser() -> argparse.ArgumentParser:
     ):
         command.add(commands)
     add_pilot(commands)
+    completion.add(commands, parser)
     return top
 
 

@@ -30,6 +30,8 @@ class RuntimeKeys(TypedDict):
     checkpoint_every_s: float
     save_model: bool
     score_test: bool
+    profile: NotRequired[bool]
+    energy: NotRequired[bool]
 
 
 class DataKeys(TypedDict):

@@ -28,13 +28,18 @@ class Selected(TypedDict):
 
 
 class Cost(TypedDict):
-    """Time and memory of the training. cpu_s: CPU seconds of all threads, without evaluation."""
+    """Time and memory of the training. cpu_s: CPU seconds of all threads, without evaluation.
+
+    energy_j: with `runtime.energy` alone; of the whole processor package or GPU, null where unknown.
+    """
 
     train_s: float
     cpu_s: NotRequired[float]
     eval_s: float
     ms_per_step: float
     peak_memory_mib: float
+    energy_j: NotRequired[float | None]
+    energy_source: NotRequired[Literal["rapl", "nvml"] | None]
 
 
 class DataFile(TypedDict):
@@ -91,6 +96,7 @@ class Record(TypedDict, total=False):
     data: Data
     curve: str | None
     arrays: str | None
+    profile: str  # below the folder of all runs
     code: Code
     packages: dict[str, str]
     machine: dict[str, Any]

@@ -105,3 +105,32 @@ def time_text(cell: CellResult) -> str:
     if cell.train_s is None or cell.ms_per_step is None:
         return NONE
     return f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}"
+
+
+def memory_text(cell: CellResult) -> str:
+    """The median over runs of the peak: of the process on a CPU, of the device's memory on a GPU."""
+    return NONE if cell.peak_memory_mib is None else size_text(cell.peak_memory_mib)
+
+
+def size_text(mib: float) -> str:
+    """A size of memory.
+
+    Example:
+        >>> size_text(3.26), size_text(512.4), size_text(20480.0)
+        ('3.3 MiB', '512 MiB', '20.0 GiB')
+    """
+    if mib >= 10_000:
+        return f"{mib / 1024:.1f} GiB"
+    return f"{mib:.0f} MiB" if mib >= 10 else f"{mib:.1f} MiB"
+
+
+def energy_text(joules: float) -> str:
+    """An amount of energy.
+
+    Example:
+        >>> energy_text(12.34), energy_text(45_600.0), energy_text(7.2e6)
+        ('12.3 J', '45.6 kJ', '2.00 kWh')
+    """
+    if joules >= 1e6:
+        return f"{joules / 3.6e6:.2f} kWh"
+    return f"{joules / 1e3:.1f} kJ" if joules >= 1e3 else f"{joules:.1f} J"

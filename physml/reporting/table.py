@@ -54,6 +54,8 @@ class CellResult:
     params_paper: str | None = None
     train_s: float | None = None
     ms_per_step: float | None = None
+    peak_memory_mib: float | None = None
+    energy_j: float | None = None
     yours: tuple[Yours, ...] = ()
     extra: bool = False
 
@@ -133,6 +135,7 @@ def _cell(
         return empty
     values = runs.values(column)
     some = list(runs.finished.values())
+    costs = [cost for record in some if (cost := record.get("cost"))]
     summary = stats.summarise_runs(values, column.better, spec.spread, column.bounds) if values else None
     settings = settings_of(some[0].get("provenance")) if some else None
     comparison = None
@@ -149,8 +152,10 @@ def _cell(
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
         over=_over_references(spec, column, runs),
         params_ours=some[0].get("n_parameters") if some else None,
-        train_s=_median(cost.get("cpu_s") or cost["train_s"] for r in some if (cost := r.get("cost"))),
-        ms_per_step=_median(cost["ms_per_step"] for r in some if (cost := r.get("cost"))),
+        train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
+        ms_per_step=_median(cost["ms_per_step"] for cost in costs),
+        peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
+        energy_j=_median(cost.get("energy_j") for cost in costs),
         yours=tuple(_yours(record, column, runs) for record in yours),
     )
 

@@ -12,6 +12,7 @@ from physml.reporting.number_text import (
     gain_text,
     interval_text,
     mean_text,
+    memory_text,
     params_text,
     published_text,
     time_text,
@@ -33,9 +34,10 @@ HEADS = (
     "outcome",
     "parameters",
     "time, per step",
+    "peak memory",
 )
-FOLDED = ((0, 9), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
-BY_WIDTH = (0, 1, 2, 8, 3, 6, 4, 7, 5, 9, 10)  # columns on a terminal, the first four always
+FOLDED = ((0, 9, 11), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
+BY_WIDTH = (0, 1, 2, 8, 3, 6, 4, 7, 5, 9, 10, 11)  # columns on a terminal, the first four always
 TEX_HEADS = (
     ("Model", 0), ("Published", 1), ("Ours", 2), ("Runs", 3), (r"95\,\% interval", 4), ("Best", 5),
     ("Settings", 7), ("Outcome", 8), ("Parameters", 9),
@@ -84,6 +86,7 @@ def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
                 reasons.short(cell.state),
                 params_text(cell),
                 time_text(cell),
+                memory_text(cell),
             )
         )
         states.append(cell.state)

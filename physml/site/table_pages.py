@@ -16,8 +16,10 @@ from physml.reporting.fact_text import fact_lines, margin_text
 from physml.reporting.number_text import (
     decimals,
     difference_text,
+    energy_text,
     interval_text,
     mean_text,
+    memory_text,
     params_text,
     published_text,
     span_text,
@@ -160,6 +162,8 @@ def cell_context(results: Results, one: One, pictures: "Pictures") -> dict[str, 
         "readings": result.comparison.readings if result.comparison else (),
         "parameters": params_text(result),
         "time": time_text(result),
+        "memory": memory_text(result),
+        "energy": None if result.energy_j is None else energy_text(result.energy_j),
         "dots": axis
         and plots.dots(
             axis, known, result.published, result.summary, f"{len(known)} runs, {view.row(one)['ours']}"

@@ -21,6 +21,7 @@ from physml.errors import ConfigError
 from physml.paths import CONF, ROOT
 from physml.records.schema import SCHEMA
 from physml.reporting import table_spec as tables
+from physml.reporting import table_values
 from physml.reporting.document import FORMS, write
 from physml.reporting.fact_text import fact_lines
 from physml.reporting.screen import Screen
@@ -55,7 +56,7 @@ def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any)
         "metrics": metrics,
         "selected": {"rule": "min valid/rmse", "step": 10},
         "n_parameters": 1233,
-        "cost": {"train_s": 90.0 + seed, "ms_per_step": 50.0},
+        "cost": {"train_s": 90.0 + seed, "ms_per_step": 50.0, "peak_memory_mib": 411.0 + seed},
         "precision": "fp32",
         "backend": "reference",
         "scoring": {"rmse": "clean", "rmse_last128": "official"},
@@ -241,7 +242,7 @@ def console(table: Table, width: int) -> str:
 def renderings() -> dict[str, str]:
     table = synthetic()
     forms = {f"table.{suffix}": form(document(table)) for suffix, form in FORMS.items()}
-    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 240)}
+    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 260)}
 
 
 # --- states
@@ -622,3 +623,21 @@ def test_a_row_may_have_more_seeds_than_the_table() -> None:
     assert made.with_seeds((7,)).seeds_of("t/agrees") == (7,)
     with pytest.raises(ConfigError, match="row agrees: seeds must be different whole numbers"):
         dataclasses.replace(made, rows=(dataclasses.replace(own, seeds=(1, 1)), *made.rows[1:]))
+
+
+def test_memory_and_energy_are_medians_over_the_runs_that_have_them() -> None:
+    cost = {"train_s": 9.0, "ms_per_step": 5.0}
+    costs = [
+        cost | {"peak_memory_mib": 300.0, "energy_j": 20.0},
+        cost | {"peak_memory_mib": 500.0, "energy_j": None},
+        cost | {"peak_memory_mib": 700.0},
+    ]
+    records = [record("t/agrees", k, 0.01 + k / 1000, cost=one) for k, one in enumerate(costs)]
+    table = collect(spec(), ids("t/agrees"), records)
+    heads, *lines = table_values.values(table)
+    (line,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("agrees", "clean"))
+    assert (line["peak_memory_mib"], line["energy_j"]) == (500.0, 20.0)
+    (missing,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("worse", "clean"))
+    assert missing["peak_memory_mib"] is None and missing["energy_j"] is None
+    grid = next(grid for grid in document(table).grids if "clean" in grid.heading)
+    assert [one[-1] for one in grid.lines if one[0] == "agrees"] == ["500 MiB"]
