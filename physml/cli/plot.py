@@ -96,6 +96,7 @@ def _named(name: str) -> "list[Record]":
 
 def _folders(name: str) -> list[str]:
     """Folders below results/runs: of experiments by name or pattern, or of those of a table or figure."""
+    from physml.execution.run_spec import folder_of
     from physml.reporting import figure_spec, table_spec
 
     if name in table_spec.table_ids("runs"):
@@ -107,7 +108,8 @@ def _folders(name: str) -> list[str]:
         for root in results_roots()
         for path in (root / "runs").rglob("*-seed*.json")
     }
-    found = [name] if name in there else sorted(fnmatch.filter(there, name))
+    folder = folder_of(name)  # of ./study.yaml:row too
+    found = [folder] if folder in there else sorted(fnmatch.filter(there, name))
     if not found:
         raise ConfigError(f"there are no runs of {name}. {suggest(name, sorted(there))}")
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from physml.cli import main
+from physml.cli import main, plot
 from physml.cli.console import describe, show_outcomes
 from physml.paths import work_root
 from physml.records import record
@@ -76,6 +76,13 @@ def test_a_record_is_drawn_in_the_form_of_its_file(physml: Physml, own_roots: Pa
 def test_wrong_words_are_one_line(physml: Physml, words: tuple[str, ...], says: str) -> None:
     code, _, error = physml("plot", *words)
     assert code == 2 and says in error and error.count("\n") == 1
+
+
+def test_a_row_of_ones_own_study_is_found_by_its_path(own_roots: Path) -> None:
+    folder = own_roots / "results" / "runs" / "adhoc" / "study-mine"
+    folder.mkdir(parents=True)
+    (folder / "a-split0-seed0.json").write_text("{}")
+    assert plot._folders("./study.yaml:mine") == ["adhoc/study-mine"]
 
 
 def test_every_run_is_a_line_or_all_are_a_mean() -> None:
