@@ -115,17 +115,36 @@ def _settings(content: Content, render: Renderer) -> Iterator[Page]:
 
 
 def _figures(content: Content, render: Renderer) -> Iterator[Page]:
-    folder = results_root() / "figures"
+    drawn, missing = [], []
     for ident, spec in content.figures.items():
         page = f"figure/{ident}/index.html"
-        found = [path for suffix in ("svg", "png", "csv") if (path := folder / f"{ident}.{suffix}").exists()]
-        yield from ((f"figure/{ident}/{path.name}", path) for path in found)
-        picture = next((path.name for path in found if path.suffix != ".csv"), None)
-        data = next((path.name for path in found if path.suffix == ".csv"), None)
+        found = _files_of_figure(ident)
+        yield from ((f"figure/{ident}/{path.name}", path) for path in found.values())
+        picture, data = (found[form].name if form in found else None for form in ("png", "csv"))
+        if picture:
+            drawn.append((spec, picture))
+        else:
+            missing.append(spec)
         yield (
             page,
-            render.page("figure.html.j2", page, spec=spec, picture=picture, data=data, paper=paper_of(ident)),
+            render.page(
+                "figure.html.j2",
+                page,
+                spec=spec,
+                picture=found["svg"].name if "svg" in found else picture,
+                data=data,
+                paper=paper_of(ident),
+            ),
         )
+    page = "figure/index.html"
+    yield page, render.page("gallery.html.j2", page, drawn=drawn, missing=missing)
+
+
+def _files_of_figure(ident: str) -> dict[str, Path]:
+    """By form, as far as they have been drawn."""
+    folder = results_root() / "figures"
+    paths = {form: folder / f"{ident}.{form}" for form in ("svg", "png", "csv")}
+    return {form: path for form, path in paths.items() if path.exists()}
 
 
 # ---------------------------------------------------------------------------- models and tasks

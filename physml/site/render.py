@@ -13,8 +13,9 @@ FOLDER = Path(__file__).parent
 ASSETS = FOLDER / "assets"
 MENU = (
     ("physml", "index.html"),
-    ("Tables and figures", "all/index.html"),
+    ("Tables", "all/index.html"),
     ("Cells", "cells/index.html"),
+    ("Figures", "figure/index.html"),
     ("Models", "model/index.html"),
     ("Tasks", "task/index.html"),
     ("Searches", "search/index.html"),

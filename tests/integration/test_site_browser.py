@@ -31,6 +31,7 @@ PAGES = (
     "paper/lem/index.html",
     "model/lem/index.html",
     "task/smnist/index.html",
+    "figure/index.html",
     "figure/lem-fig-4/index.html",
     "search/fitzhugh_nagumo-cornn/index.html",
     "docs/verdicts/index.html",

@@ -49,7 +49,7 @@ def test_every_kind_of_page_is_there(site):
     for page in (
         *("index", "all/index", "cells/index", "paper/lem/index", "table/lem-4/index", "table/lem-8/index"),
         *("cell/lem-4/lstm/official/index", "model/lem/index", "task/smnist/index", "docs/verdicts/index"),
-        *("figure/lem-fig-4/index", "search/fitzhugh_nagumo-cornn/index", "data/index"),
+        *("figure/lem-fig-4/index", "search/fitzhugh_nagumo-cornn/index", "data/index", "figure/index"),
     ):
         assert (site / f"{page}.html").is_file(), page
     assert [*site.glob("run/*/index.html")]
