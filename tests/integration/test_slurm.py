@@ -39,6 +39,7 @@ def cluster(tmp_path_factory):
 def environment(cluster, tmp_path):
     made = os.environ | {"SLURM_CONF": cluster, "PHYSML_RESULTS": str(tmp_path / "shared")}
     made.pop("PHYSML_RUNS", None)
+    until(lambda: slurm(made, "sinfo", "-h", "-o", "%T").strip() == "idle")  # the jobs before have let it go
     yield made | {"WANDB_MODE": "disabled"}
     slurm(made, "scancel", "--user", "root")
 
