@@ -178,7 +178,7 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("pilot", "codes"),
     [
-        ('trap "exit 75" USR1; touch begun; while :; do sleep 0.05; done', 75),
+        ('trap "exit 75" USR1; touch begun; while :; do sleep 0.05; done', {75}),
         # It does not know of signals yet. Its own code, or that of the signal which ended `wait`.
         ("touch begun; exec sleep 60", {128 + signal.SIGUSR1, 128 + signal.SIGTERM}),
     ],
