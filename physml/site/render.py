@@ -8,6 +8,7 @@ from physml import __version__
 from physml.errors import needed_by
 from physml.records import provenance
 from physml.site import plots, words
+from physml.site.content import DOCS
 
 FOLDER = Path(__file__).parent
 ASSETS = FOLDER / "assets"
@@ -68,5 +69,6 @@ class Renderer:
             "inline": Markup(self._style) if inline else None,
             "version": __version__,
             "commit": self.commit,
+            "docs": DOCS.is_dir(),  # an installed wheel has none
         }
         return str(self._environment.get_template(template).render(**given, **context))
