@@ -27,6 +27,7 @@ _MODULES = {
     "physml.models.orthogonal": ("ExpRNN",),
     "physml.models.truncated": ("TruncatedLSTM",),
     "physml.models.rnn": ("SequenceModel",),
+    "physml.ops.cell": ("recurrence", "recurrent"),
     "physml.models.diffusion": ("Diffusion",),
     "physml.models.gnn": ("GCNII", "GNN", "GraphModel", "PairNorm"),
     "physml.models.graph_layers": (

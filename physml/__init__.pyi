@@ -29,6 +29,8 @@ from physml.models.orthogonal import ExpRNN as ExpRNN
 from physml.models.rnn import SequenceModel as SequenceModel
 from physml.models.truncated import TruncatedLSTM as TruncatedLSTM
 from physml.models.unicornn import UnICORNN as UnICORNN
+from physml.ops.cell import recurrence as recurrence
+from physml.ops.cell import recurrent as recurrent
 
 __version__: str
 
@@ -65,4 +67,6 @@ __all__ = [
     "edge_homophily",
     "load",
     "mean_average_distance",
+    "recurrence",
+    "recurrent",
 ]

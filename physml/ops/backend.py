@@ -138,8 +138,8 @@ class Op(Generic[R]):
         reason = self.refusal(preferred, tensors, plain)
         if reason is None:
             return preferred
-        return self._instead(
-            self._fastest(tensors, plain, but=preferred), f"runtime.backend={preferred}: {reason}"
+        return self.warn(
+            f"runtime.backend={preferred}: {reason}", self._fastest(tensors, plain, but=preferred)
         )
 
     def _fastest(self, tensors: tuple[Tensor, ...], plain: str | None, but: str = "") -> str:
@@ -151,7 +151,7 @@ class Op(Generic[R]):
             return safe
         reason = self.refusal(fast, tensors)
         if reason is not None:
-            return self._instead(safe, reason)
+            return self.warn(reason, safe)
         return fast if self._pays(fast, tensors) else safe
 
     def refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
@@ -197,7 +197,7 @@ class Op(Generic[R]):
                 raise  # our own mistake
             return f"backend {backend} can't be imported: {error}"
 
-    def _instead(self, backend: str, reason: str) -> str:
+    def warn(self, reason: str, backend: str) -> str:
         """`backend`, with a warning that it stands in for a better one: once per reason and run."""
         if (self.name, reason) not in _run.warned:
             _run.warned.add((self.name, reason))

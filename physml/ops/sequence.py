@@ -26,18 +26,18 @@ def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:
 
 
 def initial_state(
-    state: tuple[Tensor, ...] | None, names: tuple[str, ...], u: Tensor, d_hidden: int
+    state: tuple[Tensor, ...] | None, names: tuple[str, ...], u: Tensor, d_hidden: int | tuple[int, ...]
 ) -> tuple[Tensor, ...]:
-    """The state before the first step: zero, or the one given, checked; a tuple of (B, H)."""
+    """The state before the first step: zero, or the one given, checked; a tuple of (B, H), H that of each."""
+    sizes = (d_hidden,) * len(names) if isinstance(d_hidden, int) else d_hidden
     if state is None:
-        return tuple(u.new_zeros(u.shape[0], d_hidden) for _ in names)
+        return tuple(u.new_zeros(u.shape[0], size) for size in sizes)
     if not isinstance(state, tuple | list) or len(state) != len(names):
         what = f"{len(state)} entries" if isinstance(state, tuple | list) else type(state).__name__
-        raise InputError(f"state must be a tuple ({', '.join(names)}), each (B, {d_hidden}); got {what}.")
-    for name, x in zip(names, state, strict=True):
-        has_shape(
-            f"state {name}", x, (u.shape[0], d_hidden), hint="The state goes with the batch it came from."
-        )
+        shapes = ", ".join(f"{name} (B, {size})" for name, size in zip(names, sizes, strict=True))
+        raise InputError(f"state must be a tuple of {shapes}; got {what}.")
+    for name, x, size in zip(names, state, sizes, strict=True):
+        has_shape(f"state {name}", x, (u.shape[0], size), hint="The state goes with the batch it came from.")
         if x.dtype != u.dtype:
             raise InputError(f"state {name} must have the dtype of u, {u.dtype}; got {x.dtype}.")
     return tuple(state)

@@ -28,7 +28,7 @@ FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-sha
 REAL = {torch.float32: "float", torch.float64: "double"}
 PATIENCE_S = 300  # for one compilation
 
-Key = tuple[Path, torch.dtype, str | None, str, str | None]
+Key = tuple[Path | str, torch.dtype, str | None, str, str | None]
 
 _made: dict[Key, "ctypes.CDLL | Unavailable"] = {}
 _lock = Lock()
@@ -39,13 +39,22 @@ class Unavailable(Exception):
 
 
 def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
-    """The library made from `source`, its `real` being `dtype`.
+    """The library made from the file `source`, its `real` being `dtype`.
 
     Headers lie in this folder or beside the source. What was found once, a library or a reason, holds for the
     process.
     Environment: CC, the compiler; PHYSML_NATIVE_FLAGS, flags that are added; PHYSML_CACHE.
     Errors: Unavailable.
     """
+    return _found(source, source.stem, dtype)
+
+
+def load_text(name: str, text: str, dtype: torch.dtype) -> ctypes.CDLL:
+    """The library made from C that was generated; `name` begins the name of its file. Else as `load`."""
+    return _found(text, name, dtype)
+
+
+def _found(source: Path | str, name: str, dtype: torch.dtype) -> ctypes.CDLL:
     if dtype not in REAL:
         raise Unavailable(f"native code computes in float32 or float64; got {dtype}")
     more_flags = os.environ.get("PHYSML_NATIVE_FLAGS", "")
@@ -54,7 +63,7 @@ def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
         with _lock:
             if (made := _made.get(key)) is None:
                 try:
-                    made = _loaded(source, dtype, more_flags)
+                    made = _loaded(source, name, dtype, more_flags)
                 except Unavailable as reason:
                     made = reason
                 _made[key] = made
@@ -63,16 +72,15 @@ def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
     return made
 
 
-def _loaded(source: Path, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
+def _loaded(source: Path | str, name: str, dtype: torch.dtype, more_flags: str) -> ctypes.CDLL:
     compiler = _compiler(os.environ.get("CC"))
     flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *_words("PHYSML_NATIVE_FLAGS", more_flags)]
-    name = f"{source.stem}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
-    path = cache_root() / "native" / name
+    path = cache_root() / "native" / f"{name}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
     try:
         if not _sound(path):
             with locked(path.with_suffix(".lock")):
                 if not _sound(path):  # another process may have made it meanwhile
-                    _compile([*compiler, *flags, str(source)], path)
+                    _compile([*compiler, *flags], source, path)
     except OSError as error:
         raise Unavailable(
             f"the folder for compiled code, {display_path(path.parent)}, can't be used ({error.strerror}); "
@@ -109,13 +117,14 @@ def _compiler(given: str | None) -> list[str]:
     raise Unavailable("no C compiler: " + ", ".join(COMPILERS) + " are not on the PATH")
 
 
-def _hash(source: Path, compiler: list[str], flags: list[str]) -> str:
+def _hash(source: Path | str, compiler: list[str], flags: list[str]) -> str:
     parts = [shlex.join(compiler), _version(tuple(compiler)), " ".join(flags), _cpu()]
     made_of = [part.encode() for part in parts]
-    made_of += [
-        path.read_bytes()
-        for path in (source, *sorted(HEADERS.glob("*.h")), *sorted(source.parent.glob("*.h")))
-    ]
+    made_of += [path.read_bytes() for path in sorted(HEADERS.glob("*.h"))]
+    if isinstance(source, str):
+        made_of.append(source.encode())
+    else:
+        made_of += [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
     lengths = " ".join(str(len(part)) for part in made_of).encode()  # where one part ends and the next begins
     return hashlib.sha256(lengths + b"".join(made_of)).hexdigest()[:20]
 
@@ -173,11 +182,14 @@ def _sound(path: Path) -> bool:
         return False
 
 
-def _compile(command: list[str], path: Path) -> None:
+def _compile(command: list[str], source: Path | str, path: Path) -> None:
     """Under another name first: a process that is killed here leaves nothing that looks finished."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made, digest = Path(folder) / "made.so", Path(folder) / "made.sha256"
-        _output([*command, "-o", str(made), "-lm"])
+        if isinstance(source, str):
+            text, source = source, Path(folder) / "generated.c"
+            source.write_text(text, encoding="ascii")
+        _output([*command, str(source), "-o", str(made), "-lm"])
         digest.write_text(hashlib.sha256(made.read_bytes()).hexdigest(), encoding="ascii")
         made.replace(path)
         digest.replace(_digest_path(path))

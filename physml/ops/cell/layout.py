@@ -1,0 +1,212 @@
+"""A program, that is a step's graph, its C and the tables with offsets that the C is called with."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from physml.ops.cell.graph import Graph
+from physml.ops.cell.plan import ONE, Operand, Plan, pieces
+from physml.ops.cell.source import Code, Key
+from physml.ops.native.library import load_text
+
+
+@dataclass
+class Program:
+    """A compiled step, for the widths that it was traced with.
+
+    Args:
+        plan: what it computes, and where it lies.
+        code: its C.
+        dtype: of all tensors.
+    """
+
+    plan: Plan
+    code: Code
+    dtype: torch.dtype
+
+    @property
+    def graph(self) -> Graph:
+        return self.plan.graph
+
+    @cached_property
+    def library(self) -> ctypes.CDLL:
+        """Errors: Unavailable."""
+        return load_text("cell", self.code.text, self.dtype)
+
+    @cached_property
+    def layout(self) -> "Layout":
+        return Layout(self, int(self.library.cell_vector()))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a leaf in the joined weights: `rows` and `columns` of a matrix, or `rows` of a vector.
+
+    Args:
+        leaf: which tensor from outside.
+        shape: of the part, (n, k), or (n,) for a bias.
+        at: where it begins.
+        strides: of rows and columns there.
+    """
+
+    leaf: int
+    rows: slice
+    columns: slice | None
+    shape: tuple[int, ...]
+    at: int
+    strides: tuple[int, ...]
+
+
+class Layout:
+    """Offsets and lengths, in numbers, for vectors of `lanes` numbers.
+
+    A row of the path: operands of products in the plan's order, other inputs and states, then what is saved.
+    """
+
+    def __init__(self, program: Program, lanes: int) -> None:
+        self.lanes, self.program = lanes, program
+        self.graph, self.plan, code = program.graph, program.plan, program.code
+        widths = self.graph.widths
+        self.at: dict[Key, int] = {}
+        end = self._row()
+        self.ld_pre = self.odd(
+            self._line([("pre", v) for g in self.plan.groups for v in g.members], lambda key: widths[key[1]])
+        )
+        states = [("d_state", k) for k in range(len(self.graph.states))]
+        self.ld_state = self._line(states, lambda key: widths[self.graph.states[key[1]]])
+        self.ld_op = self._line([("d_op", v) for v in code.spilled], lambda key: widths[key[1]])
+        self.ld_in = self._line([("d_in", v) for v in code.inputs_written], lambda key: widths[key[1]])
+        nodes = list(zip(self.graph.nodes, widths, strict=True))
+        self.vectors: list[Any] = [("vec", *n[1:], width) for n, width in nodes if n[0] == "vector"]
+        self.fixed: list[Any] = [("fixed", *n[1:]) for n, _ in nodes if n[0] == "fixed"]
+        self.ld_vec = self._line(self.vectors, lambda key: key[4])
+        self.ld_fixed = self._line(self.fixed, lambda key: key[3] - key[2])
+        self.out_width = widths[self.graph.output]
+        self.columns: dict[tuple[int, Operand], int] = {}
+        self.groups: list[tuple[int, ...]] = []
+        self.pieces: list[tuple[int, int, int]] = []
+        self.n_weights = 0
+        for g in range(len(self.plan.groups)):
+            self._group(g)
+        self.parts = [part for g in range(len(self.plan.groups)) for part in self._parts(g)]
+        # Products read whole vectors of a piece.
+        self.ld_row = self.odd(max([end, *(begin + self.room(k) for begin, k, _ in self.pieces)]))
+        self.tables = {
+            "at": self._table([self._offset(key) for key in code.offsets]),
+            "states": self._table([self._state(k) for k in range(len(self.graph.states))]),
+            "groups": self._table(self.groups),
+            "pieces": self._table(self.pieces),
+            "backs": self._table([self._back(*back) for back in code.backs]),
+        }
+
+    def room(self, n: int) -> int:
+        """n in whole vectors."""
+        return -(-n // self.lanes) * self.lanes
+
+    def odd(self, n: int) -> int:
+        """An odd number of vectors: rows a multiple of 4 KiB apart would share few lines of a cache."""
+        return (self.room(n) // self.lanes | 1) * self.lanes
+
+    def input_places(self, strides: Sequence[tuple[int, ...]]) -> Any:
+        """The table of inputs, for inputs of these strides (batch, step, unit)."""
+        rows = []
+        for v in self.plan.inputs:
+            _, k, begin, end = self.graph.nodes[v]
+            d_at = self.at.get(("d_in", v), -1)
+            rows.append((end - begin, self.input_room[v], self.at["row", v], d_at, *strides[k]))
+        return self._table(rows)
+
+    @staticmethod
+    def _table(rows: Sequence[Any]) -> Any:
+        return np.array(rows, np.int64)
+
+    def _line(self, keys: Sequence[Any], width: Callable[[Any], int]) -> int:
+        """Places one after the other; returns where they end."""
+        end = 0
+        for key in keys:
+            self.at[key] = end
+            end += self.room(width(key))
+        return end
+
+    def _row(self) -> int:
+        """The places in a row of the path; returns where they end."""
+        graph, plan, end = self.graph, self.plan, 0
+        read = {x for v in range(len(graph.nodes)) for x in graph.arguments(v)} | {
+            graph.output,
+            *graph.states,
+        }
+        self.input_room = {
+            v: self.room(graph.widths[v]) if v in read else graph.widths[v] for v in plan.inputs
+        }
+        for x in [*plan.row, *(v for v in plan.inputs if v not in plan.row)]:
+            self.at["row", x] = end
+            if isinstance(x, int) and graph.nodes[x][0] == "state":
+                self.at["state", graph.nodes[x][1]] = end
+            end += self._length(x)
+        for k, v in enumerate(graph.states):
+            if k not in plan.carried and ("state", k) not in self.at:
+                self.at["state", k] = end = self.room(end)
+                end += self.room(graph.widths[v])
+        end = self.room(end)
+        for v in self.program.code.saved:
+            self.at["saved", v] = end
+            end += self.room(graph.widths[v])
+        return end
+
+    def _length(self, x: Operand) -> int:
+        """Of an operand in the row: an input that only products read is not filled up to whole vectors."""
+        if isinstance(x, str):
+            return 1
+        return self.input_room[x] if x in self.input_room else self.room(self.graph.widths[x])
+
+    def _offset(self, key: Key) -> int:
+        if key[0] == "room":
+            return self.room(key[1])
+        return int(key[1]) if key[0] == "width" else self.at[key]
+
+    def _group(self, g: int) -> None:
+        """The rows of a group in the tables of products."""
+        group, column, first = self.plan.groups[g], 0, len(self.pieces)
+        n = sum(self.room(self.graph.widths[v]) for v in group.members)
+        for run in pieces(self.plan.row, set(group.operands)):
+            begin = self.at["row", run[0]]
+            for x in run:
+                self.columns[g, x] = column + self.at["row", x] - begin
+            k = self.at["row", run[-1]] + self._length(run[-1]) - begin
+            self.pieces.append((begin, k, column))
+            column += self.room(k)
+        pre, n_pieces = self.at["pre", group.members[0]], len(self.pieces) - first
+        self.groups.append((group.level, n, pre, first, n_pieces, self.n_weights, column))
+        self.n_weights += n * column
+
+    def _parts(self, g: int) -> list[Part]:
+        """What the joined weights of a group are made of."""
+        begin, length = self.groups[g][-2:]
+        found, row = [], 0
+        for v in self.plan.groups[g].members:
+            (_, terms, biases), n = self.graph.nodes[v], self.graph.widths[v]
+            at = begin + row * length
+            for t in terms:
+                shape = (n, t.columns[1] - t.columns[0])
+                place = at + self.columns[g, t.operand]
+                found.append(Part(t.weight, slice(*t.rows), slice(*t.columns), shape, place, (length, 1)))
+            for leaf, a, b in biases:
+                found.append(Part(leaf, slice(a, b), None, (n,), at + self.columns[g, ONE], (length,)))
+            row += self.room(n)
+        return found
+
+    def _state(self, k: int) -> tuple[int, ...]:
+        v, carried = self.graph.states[k], self.plan.carried.get(k)
+        at = self.at["state", k] if carried is None else self.at["row", carried]
+        written = k in self.program.code.states_written
+        return self.graph.widths[v], at, int(carried is not None), self.at["d_state", k], int(written)
+
+    def _back(self, g: int, x: int, added: bool) -> tuple[int, ...]:
+        name, *rest = self.graph.nodes[x]
+        to = {"state": (1, ("d_state", *rest[:1])), "input": (-1, ("d_in", x))}.get(name, (0, ("d_op", x)))
+        return g, self.columns[g, x], self.graph.widths[x], to[0], self.at[to[1]], int(added)

@@ -1,0 +1,311 @@
+"""The operations of torch that a compiled step may use, and the trace of a step."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.cell.rows import RANDOM, NotExpressible, Rows, Trace
+
+
+def trace(
+    step: Callable[..., Any], n_batch: int, like: Tensor, inputs: Sequence[int], states: Sequence[int]
+) -> Trace:
+    """The graph of `step(u, state) -> (output, state)`.
+
+    Args:
+        step: the function; u is a tensor if there is one input, else a tuple.
+        n_batch: B.
+        like: a tensor with the dtype and the device of all others.
+        inputs: the width of each input.
+        states: the width of each state.
+    Errors: NotExpressible.
+    """
+    made = Trace(n_batch, like, WORDS)
+    u = tuple(made.add(width, "input", k) for k, width in enumerate(inputs))
+    state = tuple(made.add(width, "state", k) for k, width in enumerate(states))
+    before = torch.get_rng_state()
+    try:
+        found = step(u[0] if len(u) == 1 else u, state)
+    except NotExpressible:
+        raise
+    except Exception as error:  # a mistake in the step is shown by the loop, at its place
+        raise NotExpressible(f"it can't be traced: {type(error).__name__}: {error}") from error
+    finally:
+        drew = not torch.equal(before, torch.get_rng_state())
+        if drew:
+            torch.set_rng_state(before)
+    if drew:
+        raise NotExpressible(RANDOM)
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], tuple | list)):
+        raise NotExpressible("it must return (output, (state, ...))")
+    output, new = found
+    if len(new) != len(states):
+        raise NotExpressible(f"it takes {len(states)} states and returns {len(new)}")
+    if not isinstance(output, Rows):
+        raise NotExpressible("its output depends on neither input nor state")
+    rows = [made.row(x, width) for x, width in zip(new, states, strict=True)]
+    made.outputs = (output.index, *(x.index for x in rows))
+    return made
+
+
+def _first(args: Sequence[Any]) -> Rows:
+    for x in args:
+        if isinstance(x, Rows):
+            return x
+    raise NotExpressible("it has no row among its arguments")
+
+
+def _binary(name: str, a: Any, b: Any) -> Rows:
+    first = _first((a, b))
+    trace, width = first.trace, first.width
+    left, right = trace.row(a, width), trace.row(b, width)
+    if name in ("mul", "div") and trace.nodes[right.index] == ("exactly", 1.0):
+        return left
+    if name == "mul" and trace.nodes[left.index] == ("exactly", 1.0):
+        return right
+    return trace.add(width, name, left.index, right.index)
+
+
+def _unary(name: str) -> Callable[..., Rows]:
+    def apply(x: Rows, **_options: Any) -> Rows:
+        return x.trace.add(x.width, name, x.index)
+
+    return apply
+
+
+def _add(a: Any, b: Any, *, alpha: float = 1) -> Rows:
+    return _binary("add", a, _binary("mul", b, alpha) if alpha != 1 else b)
+
+
+def _sub(a: Any, b: Any, *, alpha: float = 1) -> Rows:
+    return _binary("sub", a, _binary("mul", b, alpha) if alpha != 1 else b)
+
+
+def _neg(x: Rows) -> Rows:
+    return _binary("sub", 0.0, x)
+
+
+def _not(x: Rows) -> Rows:
+    return _sub(1.0, x)
+
+
+def _pow(x: Any, power: Any) -> Rows:
+    if not isinstance(x, Rows) or not isinstance(power, int | float):
+        raise NotExpressible("it has a power whose exponent is no number")
+    if power == 0.5:
+        return _unary("sqrt")(x)
+    if power == int(power) and 1 <= abs(power) <= 8:
+        result = x
+        for _ in range(abs(int(power)) - 1):
+            result = _binary("mul", result, x)
+        return result if power > 0 else _binary("div", 1.0, result)
+    return _unary("exp")(_binary("mul", _unary("log")(x), float(power)))
+
+
+def _weight(x: Rows, weight: Any) -> int:
+    """The place of a weight (n, x.width)."""
+    if not isinstance(weight, Tensor):
+        raise NotExpressible("it multiplies rows of the batch with each other")
+    if weight.ndim != 2 or weight.shape[1] != x.width:
+        raise NotExpressible(
+            f"it multiplies rows of {x.width} units with a tensor of shape {tuple(weight.shape)}"
+        )
+    return x.trace.leaf(weight)
+
+
+def _linear(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Rows:
+    if not isinstance(x, Rows):
+        raise NotExpressible("it computes weights from rows of the batch")
+    product = x.trace.add(len(weight), "linear", x.index, _weight(x, weight))
+    return product if bias is None else _add(product, bias)
+
+
+def _matmul(x: Any, weight: Any) -> Rows:
+    if not isinstance(x, Rows) or not isinstance(weight, Tensor) or weight.ndim != 2:
+        raise NotExpressible("it has a product other than of rows with a matrix")
+    trace = x.trace
+    if weight.shape[0] != x.width:
+        raise NotExpressible(
+            f"it multiplies rows of {x.width} units with a matrix of shape {tuple(weight.shape)}"
+        )
+    return trace.add(weight.shape[1], "linear", x.index, trace.leaf(_turned(trace, weight)))
+
+
+def _turned(trace: Trace, weight: Tensor) -> Tensor:
+    """The transpose; of one tensor always the same, so that it is packed once."""
+    base = weight if weight._base is None else weight._base
+    for known in trace.leaves:
+        same = known is base or (known._base is not None and known._base is base)
+        turned = known.shape == weight.shape[::-1] and known.stride() == weight.stride()[::-1]
+        if same and turned and known.storage_offset() == weight.storage_offset():
+            return known
+    return weight.t()
+
+
+def _addmm(b: Any, x: Any, weight: Tensor, *, beta: float = 1, alpha: float = 1) -> Rows:
+    product = _matmul(x, weight)
+    return _add(product if alpha == 1 else _binary("mul", product, alpha), b, alpha=beta)
+
+
+def _part(x: Rows, begin: int, end: int) -> Rows:
+    if (begin, end) == (0, x.width):
+        return x
+    if not 0 <= begin < end <= x.width:
+        raise NotExpressible(f"it takes the part {begin}:{end} of a row of {x.width} units")
+    return x.trace.add(end - begin, "slice", x.index, begin, end)
+
+
+def _last_axis(dim: int) -> None:
+    if dim not in (1, -1):
+        raise NotExpressible("it takes the batch apart")
+
+
+def _narrow(x: Rows, dim: int, start: int, length: int) -> Rows:
+    _last_axis(dim)
+    return _part(x, start, start + length)
+
+
+def _split(x: Rows, size: int | Sequence[int], dim: int = 0) -> tuple[Rows, ...]:
+    _last_axis(dim)
+    sizes = [size] * -(-x.width // size) if isinstance(size, int) else list(size)
+    ends = [min(sum(sizes[: k + 1]), x.width) for k in range(len(sizes))]
+    return tuple(_part(x, a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _chunk(x: Rows, chunks: int, dim: int = 0) -> tuple[Rows, ...]:
+    return _split(x, -(-x.width // chunks), dim)
+
+
+def _cat(parts: Sequence[Any], dim: int = 0) -> Rows:
+    _last_axis(dim)
+    if not all(isinstance(x, Rows) for x in parts):
+        raise NotExpressible("it joins rows with other tensors")
+    return parts[0].trace.add(sum(x.width for x in parts), "cat", *(x.index for x in parts))
+
+
+def _where(condition: Any, a: Any, b: Any) -> Rows:
+    first = _first((condition, a, b))
+    rows = [first.trace.row(x, first.width).index for x in (condition, a, b)]
+    return first.trace.add(first.width, "select", *rows)
+
+
+def _clamp(x: Rows, min: Any = None, max: Any = None) -> Rows:
+    x = x if min is None else _binary("maximum", x, min)
+    return x if max is None else _binary("minimum", x, max)
+
+
+def _lerp(a: Any, b: Any, weight: Any) -> Rows:
+    return _add(a, _binary("mul", weight, _sub(b, a)))
+
+
+def _addcmul(a: Any, b: Any, c: Any, *, value: float = 1) -> Rows:
+    return _add(a, _binary("mul", b, c), alpha=value)
+
+
+def _relu(x: Rows, inplace: bool = False) -> Rows:
+    return x.trace.add(x.width, "relu", x.index)
+
+
+def _leaky(x: Rows, negative_slope: float = 0.01, inplace: bool = False) -> Rows:
+    return _where(_binary("greater", x, 0.0), x, _binary("mul", x, negative_slope))
+
+
+def _elu(x: Rows, alpha: float = 1.0, inplace: bool = False) -> Rows:
+    below = _sub(_unary("exp")(_binary("minimum", x, 0.0)), 1.0)
+    return _where(_binary("greater", x, 0.0), x, _binary("mul", below, alpha))
+
+
+def _softplus(x: Rows, beta: float = 1, threshold: float = 20) -> Rows:
+    inner = _unary("softplus")(_binary("mul", x, beta))
+    return _binary("div", inner, beta)
+
+
+def _silu(x: Rows, inplace: bool = False) -> Rows:
+    return _binary("mul", x, _unary("sigmoid")(x))
+
+
+def _gelu(x: Rows, approximate: str = "none") -> Rows:
+    if approximate != "none":
+        inner = _binary("mul", _add(x, _binary("mul", _pow(x, 3), 0.044715)), 0.7978845608028654)
+        bent = _unary("tanh")(inner)
+    else:
+        bent = _unary("erf")(_binary("mul", x, 0.7071067811865476))
+    return _binary("mul", _binary("mul", x, 0.5), _add(bent, 1.0))
+
+
+def _hardtanh(x: Rows, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Rows:
+    return _clamp(x, min_val, max_val)
+
+
+def _hardsigmoid(x: Rows, inplace: bool = False) -> Rows:
+    return _clamp(_add(_binary("div", x, 6.0), 0.5), 0.0, 1.0)
+
+
+def _dropout(x: Rows, p: float = 0.5, training: bool = True, inplace: bool = False) -> Rows:
+    if training and p:
+        raise NotExpressible(RANDOM)
+    return x
+
+
+def _constant(value: float) -> Callable[..., Rows]:
+    return lambda x, **_options: x.trace.number(value, x.width)
+
+
+def _size(x: Rows, dim: int | None = None) -> Any:
+    return x.shape if dim is None else x.shape[dim]
+
+
+def _new_zeros(x: Rows, *shape: Any, **_options: Any) -> Tensor:
+    return x.trace.like.new_zeros(*shape)
+
+
+WORDS: dict[str, Callable[..., Any]] = {
+    **{name: _unary(name) for name in ("tanh", "sigmoid", "exp", "log", "sqrt", "sin", "cos", "abs", "erf")},
+    **dict.fromkeys(("add", "__add__", "__radd__"), _add),
+    **dict.fromkeys(("sub", "subtract", "__sub__"), _sub),
+    **{name: lambda a, b, *, alpha=1: _sub(b, a, alpha=alpha) for name in ("rsub", "__rsub__")},
+    **{name: lambda a, b: _binary("mul", a, b) for name in ("mul", "multiply", "__mul__", "__rmul__")},
+    **{name: lambda a, b: _binary("div", a, b) for name in ("div", "true_divide", "divide", "__truediv__")},
+    **{name: lambda a, b: _binary("div", b, a) for name in ("__rtruediv__", "__rdiv__")},
+    **{name: lambda a, b: _binary("maximum", a, b) for name in ("maximum", "clamp_min")},
+    **{name: lambda a, b: _binary("minimum", a, b) for name in ("minimum", "clamp_max")},
+    **{name: lambda a, b: _binary("greater", a, b) for name in ("gt", "greater", "__gt__")},
+    **{name: lambda a, b: _binary("greater", b, a) for name in ("lt", "less", "__lt__")},
+    **{name: lambda a, b: _not(_binary("greater", b, a)) for name in ("ge", "greater_equal", "__ge__")},
+    **{name: lambda a, b: _not(_binary("greater", a, b)) for name in ("le", "less_equal", "__le__")},
+    **dict.fromkeys(("neg", "negative", "__neg__"), _neg),
+    **dict.fromkeys(("pow", "__pow__"), _pow),
+    **dict.fromkeys(("matmul", "mm", "__matmul__"), _matmul),
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    **dict.fromkeys(("clamp", "clip"), _clamp),
+    **{name: lambda x, **_options: x for name in ("clone", "contiguous", "positive")},
+    "leaky_relu": _leaky,
+    "reciprocal": lambda x: _binary("div", 1.0, x),
+    "square": lambda x: _binary("mul", x, x),
+    "rsqrt": lambda x: _binary("div", 1.0, _unary("sqrt")(x)),
+    "detach": _unary("stop"),
+    "linear": _linear,
+    "addmm": _addmm,
+    "narrow": _narrow,
+    "split": _split,
+    "chunk": _chunk,
+    "where": _where,
+    "lerp": _lerp,
+    "addcmul": _addcmul,
+    "addcdiv": lambda a, b, c, *, value=1: _add(a, _binary("div", b, c), alpha=value),
+    "relu": _relu,
+    "elu": _elu,
+    "softplus": _softplus,
+    "silu": _silu,
+    "gelu": _gelu,
+    "hardtanh": _hardtanh,
+    "hardsigmoid": _hardsigmoid,
+    "dropout": _dropout,
+    "zeros_like": _constant(0.0),
+    "ones_like": _constant(1.0),
+    "size": _size,
+    "dim": lambda x: 2,
+    "new_zeros": _new_zeros,
+}

@@ -1,0 +1,190 @@
+"""Cells to try the compiler on: as many kinds of steps as papers have."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass
+class Cell:
+    """A step and its parameters; `states`: how many units each state has, for H units."""
+
+    step: object
+    parameters: list[Tensor]
+    states: list[int]
+
+
+def _linear(n_in: int, n_out: int, dtype: torch.dtype, bias: bool = True) -> nn.Linear:
+    return nn.Linear(n_in, n_out, bias=bias).to(dtype)
+
+
+def tanh(D: int, H: int, dtype: torch.dtype) -> Cell:
+    V, W = _linear(D, H, dtype), _linear(H, H, dtype)
+
+    def step(u, state):
+        h = torch.tanh(V(u) + W(state[0]))
+        return h, (h,)
+
+    return Cell(step, [*V.parameters(), *W.parameters()], [H])
+
+
+def lstm(D: int, H: int, dtype: torch.dtype) -> Cell:
+    V, W = _linear(D, 4 * H, dtype), _linear(H, 4 * H, dtype)
+
+    def step(u, state):
+        h, c = state
+        i, f, g, o = (V(u) + W(h)).chunk(4, 1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        return h, (h, c)
+
+    return Cell(step, [*V.parameters(), *W.parameters()], [H, H])
+
+
+def lstm_of_one_product(D: int, H: int, dtype: torch.dtype) -> Cell:
+    W = _linear(D + H, 4 * H, dtype)
+
+    def step(u, state):
+        h, c = state
+        gates = F.linear(torch.cat([u, h], 1), W.weight, W.bias)
+        i, f, o = gates[:, : 3 * H].sigmoid().split(H, 1)
+        c = torch.addcmul(f * c, i, gates[:, 3 * H :].tanh())
+        return o * c.tanh(), (o * c.tanh(), c)
+
+    return Cell(step, list(W.parameters()), [H, H])
+
+
+def gru(D: int, H: int, dtype: torch.dtype) -> Cell:
+    V, W = _linear(D, 3 * H, dtype), _linear(H, 3 * H, dtype)
+
+    def step(u, state):
+        (h,) = state
+        (a, b, c), (d, e, f) = V(u).chunk(3, 1), W(h).chunk(3, 1)
+        r, z = torch.sigmoid(a + d), torch.sigmoid(b + e)
+        k = torch.tanh(c + r * f)
+        h = torch.lerp(k, h, z)
+        return h, (h,)
+
+    return Cell(step, [*V.parameters(), *W.parameters()], [H])
+
+
+def lem(D: int, H: int, dtype: torch.dtype) -> Cell:
+    V, W, Wy = _linear(D, 4 * H, dtype), _linear(H, 3 * H, dtype, False), _linear(H, H, dtype, False)
+
+    def step(u, state):
+        y, z = state
+        (Vz, V1, V2, Vy), (Az, A1, A2) = V(u).chunk(4, 1), W(y).chunk(3, 1)
+        step_z = (0.3 * torch.sigmoid(A1 + V1)).clamp(0.05, 0.25)
+        step_y = 0.3 * torch.sigmoid(A2 + V2)
+        z = (1 - step_z) * z + step_z * torch.tanh(Az + Vz)
+        y = (1 - step_y) * y + step_y * torch.tanh(Wy(z) + Vy)
+        return y, (y, z)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), *Wy.parameters()], [H, H])
+
+
+def cornn(D: int, H: int, dtype: torch.dtype) -> Cell:
+    V, W, Z = _linear(D, H, dtype), _linear(H, H, dtype, False), _linear(H, H, dtype, False)
+    gamma = nn.Parameter(torch.tensor(2.7, dtype=dtype))
+
+    def step(u, state):
+        y, z = state
+        z = z + 0.1 * (torch.tanh(W(y) + Z(z) + V(u)) - gamma * y - 4.7 * z)
+        y = y + 0.1 * z
+        return y, (y, z)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), *Z.parameters(), gamma], [H, H])
+
+
+def midpoint(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """Two products after each other, of matrices that are computed from parameters."""
+    U, A = _linear(D, H, dtype), nn.Parameter(0.3 * torch.randn(H, H, dtype=dtype))
+    W = nn.Parameter(0.3 * torch.randn(H, H, dtype=dtype))
+
+    def step(u, state):
+        (h,) = state
+        skew = A - A.t() - 0.1 * torch.eye(H, dtype=dtype)
+        push = U(u)
+        half = h + 0.05 * (h @ skew.t() + torch.tanh(h @ W.t() + push))
+        h = h + 0.1 * (half @ skew.t() + torch.tanh(torch.addmm(push, half, W.t())))
+        return h, (h,)
+
+    return Cell(step, [*U.parameters(), A, W], [H])
+
+
+def independent(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """Numbers per unit, a learned number, and no product of the state."""
+    V, w = _linear(D, H, dtype), nn.Parameter(torch.rand(H, dtype=dtype))
+    share = nn.Parameter(torch.tensor(0.4, dtype=dtype))
+
+    def step(u, state):
+        (h,) = state
+        h = torch.addcmul(V(u), h, w).relu() * torch.sigmoid(share) + 0.1 * F.softplus(h)
+        return h - share, (h,)
+
+    return Cell(step, [*V.parameters(), w, share], [H])
+
+
+def odd_operations(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """What is rare: quotients, waves, powers, comparisons, all activations."""
+    V, W, E = _linear(D, H, dtype), _linear(H, H, dtype), _linear(H, H, dtype)
+
+    def step(u, state):
+        h, c = state
+        a = V(u) + W(h)
+        b = torch.where(a > 0.1, F.elu(a), torch.sin(a) + torch.cos(c)) / (1.5 + h.square())
+        b = b + F.silu(a) * 0.2 + F.gelu(h) * 0.1 + F.leaky_relu(a - c, 0.2) * 0.1 + (c**3) * 0.01
+        c = torch.exp(-c.abs()) - torch.log(1 + b**2) + torch.sqrt(1 + a * a).reciprocal()
+        h = torch.maximum(torch.tanh(E(b)), 0.3 * c) - F.hardtanh(b, -0.5, 0.5) * 0.1
+        return torch.minimum(h, c) + torch.clamp(a, max=0.7), (h, c.detach() * 0.1 + 0.4 * c)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), *E.parameters()], [H, H])
+
+
+def two_sizes(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """States of different sizes; the larger one is memory that is read by a product."""
+    n = 2 * H + 1
+    V, W, M = _linear(D, H, dtype), _linear(n, H, dtype), _linear(H + n, n, dtype)
+
+    def step(u, state):
+        h, m = state
+        h = torch.tanh(V(u) + W(m))
+        m = 0.5 * m + 0.5 * torch.tanh(M(torch.cat([h, m], 1)))
+        return m, (h, m)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), *M.parameters()], [H, n])
+
+
+def linear(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """No elementwise operation at all."""
+    V, W = _linear(D, H, dtype), _linear(H, H, dtype)
+
+    def step(u, state):
+        h = V(u) + 0.5 * W(state[0])
+        return h, (h,)
+
+    return Cell(step, [*V.parameters(), *W.parameters()], [H])
+
+
+def oscillator(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """The old velocity enters a product, and a state is passed on that nothing changes."""
+    V, W = _linear(D, H, dtype), _linear(H, H, dtype)
+
+    def step(u, state):
+        y, z, start = state
+        force = torch.relu(W(torch.cat([y], 1) - 0.1 * z)) + V(u) + start
+        z = z + 0.1 * (force - y)
+        return y, (y + 0.1 * z, z, start)
+
+    return Cell(step, [*V.parameters(), *W.parameters()], [H, H, H])
+
+
+CELLS = {
+    f.__name__: f
+    for f in (
+        *(tanh, lstm, lstm_of_one_product, gru, lem, cornn, midpoint, independent, odd_operations, two_sizes),
+        *(linear, oscillator),
+    )
+}

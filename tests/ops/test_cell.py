@@ -1,0 +1,473 @@
+"""The compiler of cells against the plain loop."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+import torch
+from cells import CELLS
+from torch import nn
+from torch.nn import functional as F
+
+from physml.errors import InputError
+from physml.ops import backend as backends
+from physml.ops.cell import native, recurrence, recurrent
+
+SIZES = [(1, 1, 1, 1), (3, 5, 2, 4), (37, 9, 3, 17), (5, 70, 1, 16), (33, 4, 20, 33)]  # B, T, D, H
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    with backends.running("auto"):
+        yield
+
+
+def made(name, D, H, dtype=torch.float64):
+    torch.manual_seed(0)
+    return CELLS[name](D, H, dtype)
+
+
+def given(cell, B, T, D, dtype=torch.float64):
+    u = torch.randn(B, T, D, dtype=dtype, requires_grad=True)
+    return u, tuple((0.5 * torch.randn(B, n, dtype=dtype)).requires_grad_() for n in cell.states)
+
+
+def results(step, u, state, wrt, backend):
+    """Outputs, last states, and the gradients of a weighted sum of both."""
+    output, last = recurrence(step, u, state, backend=backend)
+    weights = torch.Generator().manual_seed(1)
+    total = sum(
+        (x * torch.randn(x.shape, generator=weights, dtype=torch.float64).to(x.dtype)).sum()
+        for x in (output, *last)
+    )
+    return [output, *last, *torch.autograd.grad(total, wrt, allow_unused=True)]
+
+
+def distance(x, y):
+    if x is None or y is None:
+        return 0.0 if x is None and (y is None or not y.any()) else float("inf")
+    x, y = x.detach(), y.detach()
+    return float((x - y).norm() / (x.norm() + 1e-12))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", CELLS)
+def test_outputs_and_gradients_are_those_of_the_loop(name, size):
+    B, T, D, H = size
+    cell = made(name, D, H)
+    u, state = given(cell, B, T, D)
+    wrt = [*cell.parameters, *state, u]
+    expected = results(cell.step, u, state, wrt, "reference")
+    found = results(cell.step, u, state, wrt, "native")
+    for x, y in zip(expected, found, strict=True):
+        assert distance(x, y) < 1e-11
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_float32_is_near_float64(name):
+    cell = made(name, 2, 20, torch.float32)
+    exact = made(name, 2, 20)
+    for x, y in zip(exact.parameters, cell.parameters, strict=True):
+        x.data.copy_(y)
+    u, state = given(cell, 6, 30, 2, torch.float32)
+    found = results(cell.step, u, state, [*cell.parameters, *state, u], "native")
+    u64, state64 = (
+        u.detach().double().requires_grad_(),
+        tuple(x.detach().double().requires_grad_() for x in state),
+    )
+    expected = results(exact.step, u64, state64, [*exact.parameters, *state64, u64], "reference")
+    for x, y in zip(expected, found, strict=True):
+        assert distance(x, None if y is None else y.double()) < 2e-5
+
+
+@pytest.mark.parametrize("name", ["lem", "midpoint", "two_sizes"])
+def test_gradcheck(name):
+    cell = made(name, 2, 3)
+    u, state = given(cell, 2, 4, 2)
+
+    def run(*tensors):
+        output, last = recurrence(cell.step, tensors[0], tensors[1:], backend="native")
+        return (output, *last)
+
+    assert torch.autograd.gradcheck(run, (u, *state))
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_without_gradients_the_numbers_are_the_same(name):
+    cell = made(name, 3, 10, torch.float32)
+    u, state = given(cell, 70, 12, 3, torch.float32)
+    kept, last = recurrence(cell.step, u, state, backend="native")
+    with torch.no_grad():
+        plain, plain_last = recurrence(cell.step, u, state, backend="native")
+    assert torch.equal(kept, plain)
+    assert all(torch.equal(x, y) for x, y in zip(last, plain_last, strict=True))
+
+
+def test_long_sequences_over_many_blocks():
+    cell = made("lem", 1, 8)
+    u, state = given(cell, 3, 3000, 1)
+    wrt = [*cell.parameters, *state, u]
+    for x, y in zip(
+        results(cell.step, u, state, wrt, "reference"),
+        results(cell.step, u, state, wrt, "native"),
+        strict=True,
+    ):
+        assert distance(x, y) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["lstm", "midpoint"])
+def test_threads_change_nothing_but_rounding(name, monkeypatch):
+    monkeypatch.setattr(native, "MIN_WORK", 0)
+    cell = made(name, 2, 12)
+    u, state = given(cell, 50, 20, 2)
+    wrt = [*cell.parameters, *state, u]
+    one = results(cell.step, u, state, wrt, "native")
+    torch.set_num_threads(3)
+    many = results(cell.step, u, state, wrt, "native")
+    for x, y in zip(one, many, strict=True):
+        assert distance(x, y) < 1e-12
+
+
+FUNCTIONS = {
+    **{
+        name: getattr(torch, name)
+        for name in ("sin", "cos", "erf", "exp", "log", "sqrt", "tanh", "sigmoid", "abs")
+    },
+    **{
+        name: getattr(F, name)
+        for name in ("softplus", "gelu", "silu", "elu", "hardsigmoid", "hardtanh", "relu")
+    },
+    "power": lambda x: x.abs() ** 1.7,
+    "inverse": lambda x: x**-2,
+    "tanh gelu": lambda x: F.gelu(x, approximate="tanh"),
+}
+
+
+def of_each_function(x, names):
+    """The functions of x (1, n), each as a state of one compiled step: one compilation for all."""
+
+    def step(u, state):
+        return u, tuple(FUNCTIONS[name](u) for name in names)
+
+    states = tuple(torch.zeros_like(x) for _ in names)
+    return dict(zip(names, recurrence(step, x[:, None], states, backend="native")[1], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("positive", [False, True])
+def test_functions_of_one_number(dtype, positive):
+    """Without the kinks at whole numbers. torch's own hardsigmoid has 1/6 in float32."""
+    x = torch.linspace(0.01 if positive else -20, 20, 4000)[None].to(dtype).requires_grad_()
+    only = ("log", "sqrt", "power", "inverse")
+    found = of_each_function(x, [name for name in FUNCTIONS if (name in only) == positive])
+    for name, y in found.items():
+        exact = x.detach().double().requires_grad_()
+        expected = FUNCTIONS[name](exact)
+        slopes = (
+            torch.autograd.grad(y.sum(), x, retain_graph=True),
+            torch.autograd.grad(expected.sum(), exact),
+        )
+        tolerance = 4e-6 if dtype == torch.float32 else 1e-7 if name == "hardsigmoid" else 1e-12
+        for a, b in ((y, expected), (slopes[0][0], slopes[1][0])):
+            assert ((a.double() - b).abs() / (1 + b.abs())).max() < tolerance, name
+
+
+def test_series_are_exact_to_the_last_digits():
+    """Also far out, where the ways to compute them change, and at what is no number."""
+    x = torch.cat([torch.linspace(-100, 100, 20001), torch.logspace(-37, 37, 1001), torch.tensor([0, 1e5])])
+    x = torch.cat([x, torch.tensor([float("inf"), float("-inf"), float("nan")])])[None]
+    for name, y in of_each_function(x, ["log", "exp", "softplus", "sin", "cos"]).items():
+        exact = FUNCTIONS[name](x.double()).float()
+        there = exact.isfinite() & (exact.abs() > 1e-37)
+        error = (y - exact).abs()[there] / (exact.abs()[there] + (1e-6 if name in ("sin", "cos") else 0))
+        assert error.max() < 1e-6, name
+        assert torch.equal(y.isnan(), exact.isnan()), name
+        assert torch.equal(y[~exact.isfinite()].nan_to_num(), exact[~exact.isfinite()].nan_to_num()), name
+
+
+def test_only_the_last_state_is_used():
+    cell = made("lstm", 2, 5)
+    u, state = given(cell, 4, 6, 2)
+    expected, found = (
+        torch.autograd.grad(recurrence(cell.step, u, state, backend=b)[1][1].sum(), [u, *cell.parameters])
+        for b in ("reference", "native")
+    )
+    assert all(distance(x, y) < 1e-12 for x, y in zip(expected, found, strict=True))
+
+
+def test_any_strides_of_input_and_gradient():
+    cell = made("gru", 3, 6)
+    u = torch.randn(3, 7, 5, dtype=torch.float64).permute(2, 1, 0).requires_grad_()  # (5, 7, 3)
+    state = (torch.zeros(6, 5, dtype=torch.float64).t(),)
+
+    def gradients(backend):
+        output, _ = recurrence(cell.step, u, state, backend=backend)
+        return torch.autograd.grad(
+            output.transpose(1, 2)[:, ::2], [u, *cell.parameters], torch.ones(5, 3, 7).double()
+        )
+
+    assert all(
+        distance(x, y) < 1e-12 for x, y in zip(gradients("reference"), gradients("native"), strict=True)
+    )
+
+
+def test_several_inputs_parts_of_an_input_and_masks():
+    B, T, H = 4, 6, 5
+    W = nn.Parameter(torch.randn(H, H, dtype=torch.float64))
+    mask = torch.rand(B, H, dtype=torch.float64, requires_grad=True)
+    u = torch.randn(B, T, H + 3, dtype=torch.float64, requires_grad=True)
+    noise = torch.randn(B, T, H, dtype=torch.float64, requires_grad=True)
+    V = nn.Parameter(torch.randn(H, 3, dtype=torch.float64))
+
+    def step(inputs, state):
+        u, noise = inputs
+        (h,) = state
+        h = torch.tanh(F.linear(h * mask, W) + F.linear(u[:, :3], V)) + u[..., 3:] * noise + 0.1 * mask
+        return h, (h,)
+
+    def gradients(backend):
+        output, _ = recurrence(step, (u, noise), (torch.zeros(B, H).double(),), backend=backend)
+        return output, *torch.autograd.grad(output.square().sum(), [W, V, mask, u, noise])
+
+    assert all(
+        distance(x, y) < 1e-12 for x, y in zip(gradients("reference"), gradients("native"), strict=True)
+    )
+
+
+def test_what_lies_beyond_a_row_does_not_spoil_it():
+    """1 / h is infinite where a row of 3 units is filled up with zeros."""
+    W = nn.Parameter(torch.eye(3).double())
+
+    def step(u, state):
+        h = 1 / (state[0] @ W + u)
+        return h, (1 / h,)
+
+    u, state = torch.rand(2, 4, 3).double() + 1, (torch.ones(2, 3).double(),)
+    found = results(step, u, state, [W], "native")
+    assert all(x.isfinite().all() for x in found)
+    assert all(
+        distance(x, y) < 1e-12 for x, y in zip(results(step, u, state, [W], "reference"), found, strict=True)
+    )
+
+
+def test_more_operands_than_orders_that_are_tried():
+    n = 8
+    W = [nn.Parameter(torch.randn(2, 2).double()) for _ in range(n)]
+
+    def step(u, state):
+        pairs = [torch.tanh(state[k] @ W[k] + state[(k + 3) % n] @ W[k]) for k in range(n)]
+        return sum(pairs[1:], pairs[0]) + u, tuple(pairs)
+
+    u = torch.randn(3, 5, 2).double()
+    state = tuple(torch.randn(3, 2).double() for _ in range(n))
+    expected, found = (results(step, u, state, W, b) for b in ("reference", "native"))
+    assert all(distance(x, y) < 1e-12 for x, y in zip(expected, found, strict=True))
+
+
+def test_one_source_serves_all_sizes_and_numbers():
+    def source(H, dt):
+        W = nn.Parameter(torch.randn(H, H))
+
+        def step(u, state):
+            h = state[0] + dt * torch.tanh(F.linear(state[0], W) + u)
+            return h, (h,)
+
+        compiled, _ = native.compiled(step, [torch.randn(2, 3, H)], [torch.zeros(2, H)])
+        return compiled.program.code.text
+
+    assert source(4, 0.1) == source(19, 0.25)
+
+
+def test_backward_runs_twice_and_refuses_a_graph_of_itself():
+    cell = made("gru", 2, 4)
+    u, state = given(cell, 2, 5, 2)
+    output, _ = recurrence(cell.step, u, state, backend="native")
+    first, second = (torch.autograd.grad(output.sum(), [u], retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    with pytest.raises(InputError, match="second derivatives"):
+        torch.autograd.grad(output.sum(), [u], create_graph=True)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_forward_mode_uses_the_loop():
+    cell = made("tanh", 2, 4)
+    u, state = given(cell, 2, 5, 2)
+    _, tangent = torch.func.jvp(
+        lambda x: recurrence(cell.step, x, state)[0], (u.detach(),), (torch.ones_like(u),)
+    )
+    assert tangent.shape == (2, 5, 4)
+    assert backends.ran() == ("reference",)
+
+
+def sorts(u, state):
+    h = torch.sort(u + state[0])[0]
+    return h, (h,)
+
+
+def draws(u, state):
+    h = u + torch.randn(())
+    return h, (h,)
+
+
+def adds_in_place(u, state):
+    h = torch.tanh(u)
+    h += state[0]
+    return h, (h,)
+
+
+def calls_in_place(u, state):
+    h = torch.tanh(u).mul_(2)
+    return h, (h,)
+
+
+def branches(u, state):
+    h = u if u.sum() > 0 else state[0]
+    return h, (h,)
+
+
+def takes_a_state_apart(u, state):
+    return torch.tanh(state[0][:, :1]), (u,)
+
+
+def sums_over_units(u, state):
+    h = u + state[0].sum(1, keepdim=True)
+    return h, (h,)
+
+
+def multiplies_rows(u, state):
+    h = u @ state[0].t()
+    return h, (h,)
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (sorts, "it uses sort"),
+        (draws, "random numbers"),
+        (adds_in_place, "in place"),
+        (calls_in_place, "in place"),
+        (branches, "it uses sum"),
+        (takes_a_state_apart, "state apart"),
+        (sums_over_units, "it uses sum"),
+        (multiplies_rows, "it uses t,"),
+    ],
+)
+def test_what_cannot_be_compiled_is_said_once_and_runs_as_a_loop(step, reason, caplog):
+    u, state = torch.randn(4, 5, 4), (torch.zeros(4, 4),)
+    torch.manual_seed(0)
+    with caplog.at_level(logging.WARNING, "physml"):
+        found = recurrence(step, u, state)[0]
+        recurrence(step, u, state)
+    assert [reason in r.getMessage() for r in caplog.records] == [True]
+    assert step.__name__ in caplog.text
+    torch.manual_seed(0)
+    assert torch.equal(found, recurrence(step, u, state, backend="reference")[0])
+    with pytest.raises(InputError, match=reason):
+        recurrence(step, u, state, backend="native")
+
+
+def test_a_mistake_in_the_step_shows_at_its_place():
+    def wrong(u, state):
+        return undefined_name(u), state  # noqa: F821
+
+    with pytest.raises(NameError, match="undefined_name"):
+        recurrence(wrong, torch.randn(2, 5, 2), (torch.zeros(2, 2),))
+
+
+@pytest.mark.parametrize(
+    ("u", "state", "words"),
+    [
+        (torch.zeros(2, 5), torch.zeros(2, 3), r"\(B, T, D\)"),
+        (torch.zeros(2, 5, 3), torch.zeros(1, 3), "B = 2"),
+        (torch.zeros(2, 5, 3), torch.zeros(2, 5, 3), r"\(B, H\)"),
+    ],
+)
+def test_wrong_shapes(u, state, words):
+    with pytest.raises(InputError, match=words):
+        recurrence(adds_in_place, u, (state,), backend="native")
+
+
+def test_a_weight_of_another_dtype_is_refused():
+    W = nn.Parameter(torch.randn(3, 3))
+
+    def step(u, state):
+        h = F.linear(state[0], W) + u
+        return h, (h,)
+
+    with pytest.raises(InputError, match="mixes torch"):
+        recurrence(step, torch.zeros(2, 5, 3).double(), (torch.zeros(2, 3).double(),), backend="native")
+
+
+@recurrent("y", memory="d_memory")
+class Own(nn.Module):
+    def __init__(self, d_in, d_hidden, d_memory):
+        super().__init__()
+        self.d_in, self.d_out, self.d_memory = d_in, d_hidden, d_memory
+        self.V, self.W = nn.Linear(d_in, d_hidden), nn.Linear(d_memory, d_hidden)
+        self.M = nn.Linear(d_hidden, d_memory)
+
+    def step(self, u, state):
+        y, memory = state
+        y = torch.tanh(self.V(u) + self.W(memory))
+        memory = 0.9 * memory + 0.1 * self.M(y)
+        return y, (y, memory)
+
+
+def test_a_layer_of_one_step():
+    layer = Own(2, 6, 3)
+    u = torch.randn(4, 10, 2)
+    output, state = layer(u)
+    assert output.shape == (4, 10, 6)
+    assert [x.shape for x in state] == [(4, 6), (4, 3)]
+    assert backends.ran() == ("native",)
+    begin, between = layer(u[:, :4])
+    assert torch.allclose(torch.cat([begin, layer(u[:, 4:], between)[0]], 1), output, atol=1e-6)
+    layer.backend = "reference"
+    assert torch.allclose(layer(u)[0], output, atol=1e-6)
+    with pytest.raises(InputError, match=r"y \(B, 6\), memory \(B, 3\)"):
+        layer(u, (between[0],))
+
+
+def test_a_layer_without_a_step_or_without_names():
+    with pytest.raises(InputError, match="names of the states"):
+        recurrent()
+    with pytest.raises(InputError, match="needs a method step"):
+        recurrent("y")(nn.Linear)
+
+
+def test_weights_that_change_between_calls_are_read_anew():
+    layer = Own(2, 6, 3)
+    u = torch.randn(4, 10, 2)
+    before = layer(u)[0]
+    with torch.no_grad():
+        layer.V.weight.mul_(2)
+    assert not torch.equal(layer(u)[0], before)
+
+
+def test_without_a_compiler_the_loop_runs(tmp_path):
+    program = """
+import torch
+from physml.ops.cell import recurrence
+from physml.ops import backend
+W = torch.randn(3, 3, requires_grad=True)
+def step(u, state):
+    h = torch.tanh(state[0] @ W + u)
+    return h, (h,)
+recurrence(step, torch.randn(2, 5, 3), (torch.zeros(2, 3),))
+print(backend.ran())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            "PATH": "/nowhere",
+            "CC": "no_such_compiler",
+            "PHYSML_CACHE": str(tmp_path),
+            "HOME": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "('reference',)" in done.stdout
+    assert "no C compiler: CC=no_such_compiler" in done.stderr
