@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from physml.check import non_negative, positive
-from physml.ops.input_drive import drive
-from physml.ops.residual_tanh import residual_tanh
+from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
@@ -86,21 +86,19 @@ class AntisymmetricRNN(nn.Module):
         identity = torch.eye(self.d_out, dtype=self.W.dtype, device=self.W.device)
         return self.W - self.W.t() - self.gamma * identity
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.V)
-        (h,) = initial_state(state, ("h",), u, self.d_out)
+        before = initial_state(state, ("h",), u, self.d_out)
         with no_autocast(u):
-            push, M = drive(u, self.V, self.b), self.matrix()
-            if self.gated:
-                path = self._gated(u, push, h, M.t())
-            else:
-                path = residual_tanh(push, h, M, 1.0, self.epsilon)
-        return path.transpose(0, 1), (path[-1].clone(),)
+            M = self.matrix()
 
-    def _gated(self, u: Tensor, push: Tensor, h: Tensor, Mt: Tensor) -> Tensor:
-        path = []
-        for p, q in zip(push.unbind(0), drive(u, self.Vz, self.bz).unbind(0), strict=True):
-            turned = h @ Mt
-            h = torch.addcmul(h, torch.sigmoid(turned + q), torch.tanh(turned + p), value=self.epsilon)
-            path.append(h)
-        return torch.stack(path)
+        def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+            (h,) = state
+            turned = F.linear(h, M)
+            push = torch.tanh(turned + F.linear(u, self.V, self.b))
+            if self.gated:
+                push = torch.sigmoid(turned + F.linear(u, self.Vz, self.bz)) * push
+            h = h + self.epsilon * push
+            return h, (h,)
+
+        return recurrence(step, u, before)

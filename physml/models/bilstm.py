@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from physml.check import one_of, positive
 from physml.errors import InputError
+from physml.models.gated import compiled, lstm_step
+from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 Ends = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -87,8 +89,18 @@ class BiLSTM(nn.Module):
         h0, c0 = initial_state(None, ("h", "c"), u, self.d_hidden)
         with no_autocast(u):
             x = u if self.conv is None else self.conv(u.transpose(1, 2)).transpose(1, 2)
-            path, (h, c) = self.cell(x, (torch.stack([h0, h0]), torch.stack([c0, c0])))
-            if self.order == "read":
-                forwards, backwards = path.split(self.d_hidden, 2)
-                path = torch.cat([forwards, backwards.flip(1)], 2)
-        return path, (h[0], c[0], h[1], c[1])
+            forwards, backwards, ends = self._both_ways(x, h0, c0)
+        if self.order == "time":
+            backwards = backwards.flip(1)
+        return torch.cat([forwards, backwards], 2), ends
+
+    def _both_ways(self, x: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor, Ends]:
+        """The outputs of both directions, in the order in which each of them reads, and the last states."""
+        if compiled(x):
+            there, back = (lstm_step(weights) for weights in self.cell.all_weights)
+            forwards, (h, c) = recurrence(there, x, (h0, c0))
+            backwards, (k, d) = recurrence(back, x.flip(1), (h0, c0))
+            return forwards, backwards, (h, c, k, d)
+        path, (hs, cs) = self.cell(x, (torch.stack([h0, h0]), torch.stack([c0, c0])))
+        forwards, backwards = path.split(self.d_hidden, 2)
+        return forwards, backwards.flip(1), (hs[0], cs[0], hs[1], cs[1])

@@ -4,14 +4,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from physml.check import positive
-from physml.ops.fastgrnn.autograd import fastgrnn
-from physml.ops.input_drive import drive
-from physml.ops.residual_tanh import residual_tanh
-from physml.ops.sequence import initial_state, no_autocast, sequence
+from physml.ops.cell import recurrent
 
 
+@recurrent("h")
 class FastRNN(nn.Module):
     r"""A recurrent layer with a weighted residual connection: two more numbers than a tanh layer.
 
@@ -55,15 +54,14 @@ class FastRNN(nn.Module):
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.W, "U": self.U, "b": self.b, "alpha": self.alpha, "beta": self.beta}
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
-        u = sequence(u, self.d_in, self.W)
-        (h,) = initial_state(state, ("h",), u, self.d_out)
-        with no_autocast(u):
-            push = drive(u, self.W, self.b)
-            path = residual_tanh(push, h, self.U, torch.sigmoid(self.beta), torch.sigmoid(self.alpha))
-        return path.transpose(0, 1), (path[-1].clone(),)
+    def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
+        (h,) = state
+        push = torch.tanh(F.linear(u, self.W) + F.linear(h, self.U) + self.b)
+        h = torch.sigmoid(self.beta) * h + torch.sigmoid(self.alpha) * push
+        return h, (h,)
 
 
+@recurrent("h")
 class FastGRNN(nn.Module):
     r"""A gated layer whose gate and candidate share their matrices.
 
@@ -111,11 +109,9 @@ class FastGRNN(nn.Module):
     def symbols(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in ("W", "U", "bg", "bc", "zeta", "nu")}
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
-        u = sequence(u, self.d_in, self.W)
-        (h,) = initial_state(state, ("h",), u, self.d_out)
-        with no_autocast(u):
-            push = drive(u, self.W, self.bg)
-            shift, zeta, nu = self.bc - self.bg, torch.sigmoid(self.zeta), torch.sigmoid(self.nu)
-            path = fastgrnn(push, h, self.U, shift, zeta, nu)
-        return path.transpose(0, 1), (path[-1].clone(),)
+    def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
+        (h,) = state
+        push = F.linear(u, self.W) + F.linear(h, self.U)
+        g, c = torch.sigmoid(push + self.bg), torch.tanh(push + self.bc)
+        h = g * h + (torch.sigmoid(self.zeta) * (1 - g) + torch.sigmoid(self.nu)) * c
+        return h, (h,)

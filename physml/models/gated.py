@@ -1,5 +1,6 @@
 """torch's recurrent layers and two variants of the LSTM. Axes: B batch, T time, D features, H units."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -8,7 +9,10 @@ from torch.nn import functional as F
 
 from physml.check import one_of, positive, within
 from physml.errors import InputError
+from physml.ops.backend import resolved
+from physml.ops.cell import Step, recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
+from physml.ops.transforms import transformed
 
 
 class LSTM(nn.Module):
@@ -20,7 +24,7 @@ class LSTM(nn.Module):
         c_n &= f \circ c_{n-1} + i \circ g, \qquad h_n = o \circ \tanh(c_n)
 
     With `dt` the gates are scaled: version 1 replaces f, i by :math:`\Delta t f, \Delta t\, i`; version 2 by
-    :math:`(1 - \Delta t) f, \Delta t\, i`. These run in a loop of their own, slower than torch's kernel.
+    :math:`(1 - \Delta t) f, \Delta t\, i`.
 
     Source: Hochreiter and Schmidhuber 1997. Chrono: Tallec and Ollivier, https://arxiv.org/abs/1804.11188.
     Time-stepped gates: LEM, https://arxiv.org/abs/2110.04744, Table 11.
@@ -35,7 +39,7 @@ class LSTM(nn.Module):
         dt: size of the step; None: the plain LSTM.
         dt_version: 1 or 2, with dt.
         state_dropout: probability of a zero in the mask on h where h enters W, in training: one mask per
-            sequence and call, the same at all steps. It needs the slower loop. None: no mask.
+            sequence and call, the same at all steps. None: no mask.
     Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
     """
 
@@ -91,32 +95,49 @@ class LSTM(nn.Module):
 
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
         h, c = initial_state(state, ("h", "c"), u, self.d_out)
         with no_autocast(u):
             mask = None
             if self.training and self.state_dropout:
                 mask = F.dropout(torch.ones_like(h), self.state_dropout)
-            if self.dt is not None or mask is not None:
-                return self._stepped(u, h, c, mask)
-            path, (h, c) = self.cell(u, (h[None], c[None]))
-        return path, (h[0], c[0])
+            if self.dt is None and mask is None and not compiled(u):
+                path, (h, c) = self.cell(u, (h[None], c[None]))
+                return path, (h[0], c[0])
+            dt = 1.0 if self.dt is None else self.dt
+            keep = 1.0 - dt if self.dt_version == 2 else dt
+            path, (h, c) = recurrence(lstm_step(_weights(self.cell), dt, keep, mask), u, (h, c))
+        return path, (h, c)
 
-    def _stepped(
-        self, u: Tensor, h: Tensor, c: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        V, W, b, b2 = _weights(self.cell)
-        dt = 1.0 if self.dt is None else self.dt
-        keep = 1.0 - dt if self.dt_version == 2 else dt
-        path = []
-        for push in F.linear(u, V, b + b2).unbind(1):
-            h_masked = h if mask is None else h * mask
-            i, f, g, o = torch.addmm(push, h_masked, W.t()).chunk(4, 1)
-            c = keep * torch.sigmoid(f) * c + dt * torch.sigmoid(i) * torch.tanh(g)
-            h = torch.sigmoid(o) * torch.tanh(c)
-            path.append(h)
-        return torch.stack(path, 1), (h, c)
+
+def compiled(u: Tensor) -> bool:
+    """Whether a step is compiled; on a GPU, and where torch exports or transforms, its own layer is used."""
+    return u.device.type == "cpu" and resolved("auto") != "torch" and not transformed(u)
+
+
+def lstm_step(
+    weights: Sequence[Tensor], dt: float = 1.0, keep: float = 1.0, mask: Tensor | None = None
+) -> Step:
+    r"""A step of the LSTM, with the gates f and i times `keep` and `dt`.
+
+    Args:
+        weights: V, W and a bias for each, with gates i, f, g, o.
+        dt: as in `LSTM`.
+        keep: what f is multiplied with.
+        mask: (B, H), what h is multiplied with where it enters W.
+    """
+    V, W, b, b2 = weights
+
+    def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        h, c = state
+        h = h if mask is None else h * mask
+        i, f, g, o = (F.linear(u, V, b) + F.linear(h, W, b2)).chunk(4, 1)
+        c = keep * torch.sigmoid(f) * c + dt * torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        return h, (h, c)
+
+    return step
 
 
 class GRU(nn.Module):
@@ -156,12 +177,23 @@ class GRU(nn.Module):
         cr, cz, ck = c.chunk(3)
         return {**found, "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
         (h,) = initial_state(state, ("h",), u, self.d_out)
         with no_autocast(u):
+            if compiled(u):
+                return recurrence(self._step, u, (h,))
             path, h = self.cell(u, h[None])
         return path, (h[0],)
+
+    def _step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+        V, W, b, c = _weights(self.cell)
+        (h,) = state
+        (Vr, Vz, Vk), (Wr, Wz, Wk) = F.linear(u, V, b).chunk(3, 1), F.linear(h, W, c).chunk(3, 1)
+        r, z = torch.sigmoid(Vr + Wr), torch.sigmoid(Vz + Wz)
+        k = torch.tanh(Vk + r * Wk)
+        h = (1 - z) * k + z * h
+        return h, (h,)
 
 
 class TanhRNN(nn.Module):
@@ -192,12 +224,19 @@ class TanhRNN(nn.Module):
         V, W, b, b2 = _weights(self.cell)
         return {"W": W, "V": V, "b": b + b2}
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])
         (h,) = initial_state(state, ("h",), u, self.d_out)
         with no_autocast(u):
+            if compiled(u):
+                return recurrence(self._step, u, (h,))
             path, h = self.cell(u, h[None])
         return path, (h[0],)
+
+    def _step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+        V, W, b, c = _weights(self.cell)
+        h = torch.tanh(F.linear(u, V, b) + F.linear(state[0], W, c))
+        return h, (h,)
 
 
 def _weights(cell: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -4,10 +4,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from physml.check import positive
-from physml.ops.input_drive import drive
-from physml.ops.sequence import initial_state, no_autocast, sequence
+from physml.ops.cell import Step, recurrence
+from physml.ops.sequence import initial_state, sequence
 
 
 class IndRNN(nn.Module):
@@ -74,12 +75,14 @@ class IndRNN(nn.Module):
         for W, b, u, h in zip(self.W, self.b, self.u, hs, strict=True):
             if self.bound is not None and not torch.compiler.is_exporting():
                 self._bring_back(u, self.bound)
-            path = []
-            with no_autocast(x):
-                pushes = drive(x, W, b)
-            for push in pushes.unbind(0):
-                h = torch.addcmul(push, h, u).relu()
-                path.append(h)
-            x = torch.stack(path, 1)
-            last.append(h)
+            x, state = recurrence(_step(W, b, u), x, (h,))
+            last += state
         return x, tuple(last)
+
+
+def _step(W: Tensor, b: Tensor, u: Tensor) -> Step:
+    def step(x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+        h = torch.relu(F.linear(x, W, b) + state[0] * u)
+        return h, (h,)
+
+    return step

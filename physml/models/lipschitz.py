@@ -4,10 +4,10 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from physml.check import non_negative, one_of, positive, within
-from physml.ops.input_drive import drive
-from physml.ops.residual_tanh import residual_tanh
+from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
@@ -96,36 +96,21 @@ class LipschitzRNN(nn.Module):
             bounded(self.MW, self.beta_w, self.gamma_w),
         )
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.U)
-        (h,) = initial_state(state, ("h",), u, self.d_out)
+        before = initial_state(state, ("h",), u, self.d_out)
         with no_autocast(u):
             A, W = self.matrices()
-            push = drive(u, self.U, self.b)
-            identity = torch.eye(self.d_out, dtype=A.dtype, device=A.device)
-            if self.method == "euler":
-                path = residual_tanh(push, h, W, identity + self.dt * A, self.dt)
-            else:
-                path = self._midpoint(push, h, (identity + self.dt / 2 * A).t(), self.dt * A.t(), W.t())
-        return path.transpose(0, 1), (path[-1].clone(),)
 
-    def _midpoint(self, push: Tensor, h: Tensor, to_half: Tensor, slope: Tensor, Wt: Tensor) -> Tensor:
-        """Midpoint steps (RK2).
+        def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+            (h,), push = state, F.linear(u, self.U, self.b)
+            between = h
+            if self.method == "rk2":
+                between = h + self.dt / 2 * (F.linear(h, A) + torch.tanh(F.linear(h, W) + push))
+            h = h + self.dt * (F.linear(between, A) + torch.tanh(F.linear(between, W) + push))
+            return h, (h,)
 
-        Args:
-            push: the input's part of the force, (T, B, H).
-            h: the state, (B, H).
-            to_half: the transpose of I + dt/2 A.
-            slope: the transpose of dt A.
-            Wt: the transpose of W.
-        """
-        dt, path = self.dt, []
-        for p in push.unbind(0):
-            half = torch.addmm(torch.tanh(torch.addmm(p, h, Wt)), h, to_half, beta=dt / 2)
-            force = torch.tanh(torch.addmm(p, half, Wt))
-            h = torch.addmm(h, half, slope).add(force, alpha=dt)
-            path.append(h)
-        return torch.stack(path)
+        return recurrence(step, u, before)
 
 
 def bounded(M: Tensor, beta: float, gamma: float) -> Tensor:

@@ -1,13 +1,14 @@
 """The noisy recurrent network. Axes: B batch, T time, D features, H hidden units."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from physml.check import non_negative, within
 from physml.models.lipschitz import LipschitzRNN
-from physml.ops.input_drive import drive
+from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
@@ -79,26 +80,30 @@ class NoisyRNN(LipschitzRNN):
     def symbols(self) -> dict[str, Tensor]:
         return {**super().symbols(), "d": self.d}
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.U)
-        (h,) = initial_state(state, ("h",), u, self.d_out)
+        before = initial_state(state, ("h",), u, self.d_out)
         with no_autocast(u):
             A, W = self.matrices()
-            push = drive(u, self.U, self.b)
-            m, a = self._noise(push)
-            path = []
-            for n, p in enumerate(push.unbind(0)):
-                f = torch.addmm(torch.tanh(torch.addmm(p, h, W.t())), h, A.t())
-                step = self.d if m is None else self.d * m[n]
-                h = torch.addcmul(h if a is None else h + a[n], step, f)
-                path.append(h)
-        return torch.stack(path, 1), (path[-1],)
+            m, a = self._noise(u)
 
-    def _noise(self, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """m and a of all steps, each in the shape of `like`; None where there is no noise."""
+        def step(inputs: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+            u, *noise = inputs if isinstance(inputs, tuple) else (inputs,)
+            (h,) = state
+            size = self.d if m is None else self.d * noise[0]
+            push = torch.tanh(F.linear(h, W) + F.linear(u, self.U, self.b))
+            h = h + size * (F.linear(h, A) + push)
+            h = h if a is None else h + noise[-1]
+            return h, (h,)
+
+        return recurrence(step, (u, *(x for x in (m, a) if x is not None)), before)
+
+    def _noise(self, u: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """m and a of all steps, each (B, T, H); None where there is no noise. Drawn with time first."""
         m = a = None
+        like = u.new_empty(u.shape[1], u.shape[0], self.d_out)
         if self.training and self.mult_noise:
-            m = 1.0 - self.mult_noise * torch.rand_like(like)
+            m = (1.0 - self.mult_noise * torch.rand_like(like)).transpose(0, 1)
         if self.training and self.add_noise:
-            a = self.add_noise * torch.randn_like(like)
+            a = (self.add_noise * torch.randn_like(like)).transpose(0, 1)
         return m, a

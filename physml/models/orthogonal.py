@@ -5,11 +5,11 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from physml.check import one_of, positive
 from physml.errors import InputError
-from physml.ops.input_drive import drive
-from physml.ops.modrelu.autograd import modrelu
+from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
@@ -118,16 +118,22 @@ class ExpRNN(nn.Module):
         self.B0.copy_(1.5 * B - 0.5 * B @ B.t() @ B)
         self.A.zero_()
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.T)
-        (h,) = initial_state(state, ("h",), u, self.d_out)
+        before = initial_state(state, ("h",), u, self.d_out)
         if self.rebase_every is not None and self.training:
             if self.n_passes and self.n_passes % self.rebase_every == 0:
                 self.rebase()
             self.n_passes += 1
         with no_autocast(u):
-            path = modrelu(drive(u, self.T), h, self.matrix(), self.b)
-        return path.transpose(0, 1), (path[-1].clone(),)
+            B = self.matrix()
+
+        def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+            p = F.linear(state[0], B) + F.linear(u, self.T)
+            h = torch.sign(p) * torch.relu(torch.abs(p) + self.b)
+            return h, (h,)
+
+        return recurrence(step, u, before)
 
 
 def skew_blocks(size: int, init: str) -> Tensor:

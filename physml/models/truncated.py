@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from physml.check import positive
+from physml.models.gated import compiled, lstm_step
+from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
@@ -70,5 +72,8 @@ class TruncatedLSTM(nn.Module):
         return path, (h, c)
 
     def _run(self, u: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        if compiled(u):
+            path, (h, c) = recurrence(lstm_step(self.cell.all_weights[0]), u, (h, c))
+            return path, (h, c)
         path, (h, c) = self.cell(u, (h[None], c[None]))
         return path, (h[0], c[0])

@@ -29,8 +29,8 @@ def once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
     def wrapped(ctx: Any, *gradients: Tensor | None) -> Gradients:
         if torch.is_grad_enabled():  # that is create_graph=True
             raise InputError(
-                "create_graph=True needs second derivatives, and a backward written by hand has none. "
-                "Models with the keyword `backend` have them with backend='reference'; the others do not."
+                "create_graph=True needs second derivatives, which the fast backends do not have. The loop "
+                "of a recurrence has them: set runtime.backend=reference, or backend='reference' of a layer."
             )
         return backward(ctx, *gradients)
 

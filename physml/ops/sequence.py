@@ -34,8 +34,8 @@ def initial_state(
         return tuple(u.new_zeros(u.shape[0], size) for size in sizes)
     if not isinstance(state, tuple | list) or len(state) != len(names):
         what = f"{len(state)} entries" if isinstance(state, tuple | list) else type(state).__name__
-        shapes = ", ".join(f"{name} (B, {size})" for name, size in zip(names, sizes, strict=True))
-        raise InputError(f"state must be a tuple of {shapes}; got {what}.")
+        shapes = ", ".join(f"(B, {size})" for size in sizes)
+        raise InputError(f"state must be a tuple ({', '.join(names)}) of shapes {shapes}; got {what}.")
     for name, x, size in zip(names, state, sizes, strict=True):
         has_shape(f"state {name}", x, (u.shape[0], size), hint="The state goes with the batch it came from.")
         if x.dtype != u.dtype:

@@ -1,7 +1,6 @@
 """What each baseline promises about its matrices, its start and its special forms."""
 
 import math
-import sys
 from itertools import pairwise
 
 import pytest
@@ -15,12 +14,7 @@ from physml.models.gated import LSTM
 from physml.models.indrnn import IndRNN
 from physml.models.lipschitz import LipschitzRNN, bounded
 from physml.models.orthogonal import ExpRNN, skew_blocks
-from physml.ops.fastgrnn import autograd as fastgrnn_function
-from physml.ops.fastgrnn import reference as fastgrnn_reference
-from physml.ops.modrelu import autograd as modrelu_function
-from physml.ops.modrelu import reference as modrelu_reference
-from physml.ops.residual_tanh import autograd as residual_tanh_function
-from physml.ops.residual_tanh import reference as residual_tanh_reference
+from physml.ops.backend import running
 
 
 @pytest.fixture(autouse=True)
@@ -28,105 +22,17 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-# ---------------------------------------------------------------------------- hand-written backwards
-
-
 def numbers(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-GAIN = torch.tensor(0.3, dtype=torch.float64)
-OPS = {
-    "residual_tanh, matrix": lambda T, B, H: (
-        residual_tanh_function.residual_tanh,
-        residual_tanh_reference.residual_tanh,
-        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, 0.8 * torch.eye(H).double(), GAIN),
-    ),
-    "residual_tanh, numbers": lambda T, B, H: (
-        residual_tanh_function.residual_tanh,
-        residual_tanh_reference.residual_tanh,
-        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, torch.tensor(0.9).double(), GAIN),
-    ),
-    "residual_tanh, fixed": lambda T, B, H: (
-        residual_tanh_function.residual_tanh,
-        residual_tanh_reference.residual_tanh,
-        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, 1.0, 0.1),
-    ),
-    "modrelu": lambda T, B, H: (
-        modrelu_function.modrelu,
-        modrelu_reference.modrelu,
-        (numbers(T, B, H), numbers(B, H), numbers(H, H) / H, 0.3 * numbers(H)),
-    ),
-    "fastgrnn": lambda T, B, H: (
-        fastgrnn_function.fastgrnn,
-        fastgrnn_reference.fastgrnn,
-        (
-            numbers(T, B, H),
-            numbers(B, H),
-            numbers(H, H) / H,
-            numbers(H),
-            *torch.tensor([0.6, 0.05]).double().unbind(),
-        ),
-    ),
-}
-
-
-# The last length takes many blocks of the backward pass, and the first of them is shorter.
-@pytest.mark.parametrize(
-    ("shape", "block"), [((1, 1, 1), 1), ((1, 3, 2), 100), ((63, 2, 5), 1000), ((1000, 2, 3), 420)], ids=str
-)
-@pytest.mark.parametrize("op", OPS)
-def test_op_equals_its_reference(
-    op: str, shape: tuple[int, int, int], block: int, monkeypatch: pytest.MonkeyPatch
-):
-    fast, plain, values = OPS[op](*shape)
-    monkeypatch.setattr(sys.modules[fast.__module__], "BLOCK", block)
-    weight = numbers(*shape)
-    found = []
-    for run in (fast, plain):
-        inputs = [x.clone().requires_grad_() if isinstance(x, Tensor) else x for x in values]
-        path = run(*inputs)
-        learned = [x for x in inputs if isinstance(x, Tensor)]
-        found.append([path, *torch.autograd.grad((path * weight).sum(), learned)])
-    for got, wanted in zip(*found, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-9)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_op_without_gradient_gives_the_same(op: str):
-    fast, _, values = OPS[op](20, 3, 4)
-    learned = [x.clone().requires_grad_() if isinstance(x, Tensor) else x for x in values]
-    with torch.no_grad():
-        plain = fast(*learned)
-    assert not plain.requires_grad
-    torch.testing.assert_close(plain, fast(*learned).detach(), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_second_derivative_of_an_op_is_refused(op: str):
-    fast, _, values = OPS[op](4, 2, 3)
-    drive, *rest = values
-    drive.requires_grad_()
-    with pytest.raises(InputError, match="second derivative"):
-        torch.autograd.grad(fast(drive, *rest).sum(), drive, create_graph=True)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_backward_twice_gives_the_same(op: str):
-    fast, _, values = OPS[op](40, 2, 3)
-    inputs = [x.requires_grad_() for x in values if isinstance(x, Tensor)]
-    target = fast(*values).square().sum()
-    first = torch.autograd.grad(target, inputs, retain_graph=True)
-    second = torch.autograd.grad(target, inputs)
-    for got, wanted in zip(second, first, strict=True):
-        assert torch.equal(got, wanted)
-
-
 def test_modrelu_lets_zero_be_zero():
     # A positive bias would lift a unit off 0 if 0 had a sign.
-    for run in (modrelu_function.modrelu, modrelu_reference.modrelu):
-        path = run(torch.zeros(5, 1, 3), torch.zeros(1, 3), torch.eye(3), torch.full((3,), 0.5))
-        assert torch.equal(path, torch.zeros(5, 1, 3))
+    layer = ExpRNN(2, 3)
+    torch.nn.init.constant_(layer.b, 0.5)
+    for backend in ("native", "reference"):
+        with running(backend):
+            assert torch.equal(layer(torch.zeros(1, 5, 2))[0], torch.zeros(1, 5, 3))
 
 
 # ---------------------------------------------------------------------------- autocast

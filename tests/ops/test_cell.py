@@ -425,7 +425,7 @@ def test_a_layer_of_one_step():
     assert torch.allclose(torch.cat([begin, layer(u[:, 4:], between)[0]], 1), output, atol=1e-6)
     layer.backend = "reference"
     assert torch.allclose(layer(u)[0], output, atol=1e-6)
-    with pytest.raises(InputError, match=r"y \(B, 6\), memory \(B, 3\)"):
+    with pytest.raises(InputError, match=r"tuple \(y, memory\) of shapes \(B, 6\), \(B, 3\)"):
         layer(u, (between[0],))
 
 

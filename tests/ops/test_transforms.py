@@ -23,18 +23,16 @@ from physml.models.lipschitz import LipschitzRNN
 from physml.models.orthogonal import ExpRNN
 from physml.models.unicornn import UnICORNN
 from physml.ops import backend as backends
+from physml.ops.cell import recurrence
 from physml.ops.cornn import cornn
 from physml.ops.dropout import dropout
 from physml.ops.elu import elu
-from physml.ops.fastgrnn.autograd import fastgrnn
 from physml.ops.gate import gate
 from physml.ops.gradient_sum import gradient_sum
 from physml.ops.lem import lem
 from physml.ops.lem.native import SOURCE
 from physml.ops.linear import linear
-from physml.ops.modrelu.autograd import modrelu
 from physml.ops.norm_sum import norm_sum
-from physml.ops.residual_tanh import residual_tanh
 from physml.ops.rows_linear import rows_linear
 from physml.ops.unicornn import project, unicornn
 from physml.ops.weighted_sum import weighted_sum
@@ -52,6 +50,15 @@ def seeded_dropout(x: Tensor, *, backend: str) -> Tensor:
     return dropout(x, 0.5, True, backend=backend)
 
 
+def cell(u: Tensor, h: Tensor, W: Tensor, *, backend: str) -> tuple[Tensor, Tensor]:
+    def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+        h = torch.tanh(state[0] @ W + u)
+        return h, (h,)
+
+    path, (last,) = recurrence(step, u, (h,), backend=backend)
+    return path, last
+
+
 def sparse_linear(weight: Tensor, *, backend: str) -> Tensor:
     return rows_linear(weight, SPARSE, backend=backend)
 
@@ -63,7 +70,7 @@ OPS: dict[str, tuple[Callable[..., Tensor | tuple[Tensor, ...]], list[tuple[int,
         [(B, T, D), (B, H), (B, H), (H, H), (H, H), (H, D), (H,)],
     ),
     "unicornn": (partial(unicornn, alpha=0.3), [(B, T, H), (B, H), (B, H), (H,), (H,)]),
-    "residual_tanh": (residual_tanh, [(T, B, H), (B, H), (H, H), (H, H), ()]),
+    "cell": (cell, [(B, T, H), (B, H), (H, H)]),
     "gradient_sum": (partial(gradient_sum, edges=E, p=2.0), [(N, H)]),
     "gradient_sum, p not in halves": (partial(gradient_sum, edges=E, p=2.3), [(N, H)]),
     "norm_sum": (partial(norm_sum, edges=E, p=2.0), [(N, H)]),
@@ -80,8 +87,6 @@ OPS: dict[str, tuple[Callable[..., Tensor | tuple[Tensor, ...]], list[tuple[int,
 }
 ALONE: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {  # without a choice of backends
     "project": (project, [(B, T, D), (H, D), (H,), (B, D)]),
-    "fastgrnn": (fastgrnn, [(T, B, H), (B, H), (H, H), (H,), (), ()]),
-    "modrelu": (modrelu, [(T, B, H), (B, H), (H, H), (H,)]),
     "gcn_spread": (lambda x: gcn_spread(x, ODD)(x), [(N, H)]),
     "gcn_spread with weights": (lambda x, w: gcn_spread(x, ODD, w.abs())(x), [(N, H), (ODD.shape[1],)]),
     "mean_spread": (lambda x: mean_spread(x, ODD)(x), [(N, H)]),

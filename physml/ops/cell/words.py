@@ -262,7 +262,10 @@ def _new_zeros(x: Rows, *shape: Any, **_options: Any) -> Tensor:
 
 
 WORDS: dict[str, Callable[..., Any]] = {
-    **{name: _unary(name) for name in ("tanh", "sigmoid", "exp", "log", "sqrt", "sin", "cos", "abs", "erf")},
+    **{
+        name: _unary(name)
+        for name in ("tanh", "sigmoid", "exp", "log", "sqrt", "sin", "cos", "abs", "sign", "erf")
+    },
     **dict.fromkeys(("add", "__add__", "__radd__"), _add),
     **dict.fromkeys(("sub", "subtract", "__sub__"), _sub),
     **{name: lambda a, b, *, alpha=1: _sub(b, a, alpha=alpha) for name in ("rsub", "__rsub__")},

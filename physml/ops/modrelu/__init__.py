@@ -1,1 +1,0 @@
-"""A recurrence under modReLU: ExpRNN."""
