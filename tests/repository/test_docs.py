@@ -132,7 +132,14 @@ def test_configs_and_code_that_are_shown_are_whole(path: Path) -> None:
 
 def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     files = readme.files((ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8"))
-    assert set(files) == {"my_rnn.py", "my_gnn.py", "graph_layers.py", "mine.yaml", "mine_on_texas.yaml"}
+    assert set(files) == {
+        "leaky.py",
+        "my_rnn.py",
+        "my_gnn.py",
+        "graph_layers.py",
+        "mine.yaml",
+        "mine_on_texas.yaml",
+    }
     for name, content in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     config = compose.compose([f"experiment={tmp_path / 'mine.yaml'}"]).config
