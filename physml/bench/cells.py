@@ -30,8 +30,8 @@ ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
 NOTE = """Forward and backward of one batch, float32, one thread: processor milliseconds of the compiled
-cell, and times of the others relative to it. *loop*: the same step in a loop of torch. *by hand*: the kernels of LEM
-and coRNN. *torch*: its own layers. *jax*: the same step in a compiled `lax.scan`."""
+cell, and times of the others relative to it. *loop*: the same step in a loop of torch. *by hand*: the kernels
+of LEM and coRNN. *torch*: its own layers. *jax*: the same step in a compiled `lax.scan`."""
 
 
 @dataclass(frozen=True)
