@@ -20,7 +20,7 @@ from physml.ops.backend import BACKENDS
 from physml.paths import display_path
 
 PASSES = ("time", "inference", "threads", "memory", "errors", "growth")
-KEPT = ("official", "native", "lstm", "gru", "jax")  # timed once more in a process that keeps its memory
+KEPT = ("native", "lstm", "gru", "jax")  # timed once more in a process that keeps its memory
 INFERENCE = ("native", "triton", "lstm", "gru", "jax", "onnx")
 TINY = {"T": 20, "B": 4, "D": 3, "H": 16}  # of --quick, and which workloads are tried
 ONE_EACH = "cornn-ncifar,lem-fhn,unicornn-psmnist"
