@@ -164,9 +164,8 @@ def lines(workloads: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    facts = result["machine"]
     text = [
-        f"# Runs of small graphs on {facts['cpu']}, {result['cores']} cores",
+        f"# Runs of small graphs on {store.machine_name({**result['machine'], 'cores': result['cores']})}",
         "",
         "Written by `make bench-graph`; how it is measured: [docs/speed.md](../../docs/speed.md). Medians",
         f"over rounds; the goal is {GOAL:g} times as many runs per hour. Loop: training, evaluation.",

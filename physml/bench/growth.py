@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from physml.bench.rounds import interleave
-from physml.bench.variants import Step, steps_of
+from physml.bench.rounds import Call, interleave
+from physml.bench.variants import steps_of
 from physml.bench.workloads import Workload
 
 MIDDLE = (
@@ -28,7 +28,7 @@ def sweep(
 ) -> dict[str, Any]:
     """Times per size, all sizes and variants interleaved, and the slope: 1 is proportional."""
     refused: dict[str, Any] = {}
-    made: dict[tuple[str, int], Step] = {}
+    made: dict[tuple[str, int], Call] = {}
     for size in sizes:
         steps, lacking = steps_of(middle.with_sizes({axis: size}), variants, device)
         refused = lacking | refused

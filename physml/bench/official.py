@@ -3,12 +3,21 @@
 Autograd writes the backward. Unlike in physml's references, the product with the input stands inside the
 loop, as it does in the code of the coRNN and LEM papers. Of UnICORNN there is official code for CUDA alone,
 which takes that product for all steps at once; its plain loop is physml's reference.
+
+The authors' own cells can be timed too: `PHYSML_OFFICIAL` names a folder with clones of their repositories
+`LEM` and `coRNN`. They are run as they are, and no part of them is here.
 """
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from physml.errors import InputError
 from physml.models.cornn import CoRNN
 from physml.models.lem import LEM
 
@@ -58,9 +67,9 @@ class _LEMCell(nn.Module):
 class OfficialLoop(nn.Module):
     """The map of `layer`, with copies of its weights; u (B, T, D) -> y (B, T, H), (y, z)."""
 
-    def __init__(self, layer: CoRNN | LEM) -> None:
+    def __init__(self, layer: CoRNN | LEM, cell: nn.Module | None = None) -> None:
         super().__init__()
-        self.cell = _CoRNNCell(layer) if isinstance(layer, CoRNN) else _LEMCell(layer)
+        self.cell = cell or (_CoRNNCell(layer) if isinstance(layer, CoRNN) else _LEMCell(layer))
         self.d_hidden = layer.d_out
 
     def forward(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -70,6 +79,31 @@ class OfficialLoop(nn.Module):
             y, z = self.cell(x, y, z)
             path.append(y)
         return torch.stack(path).transpose(0, 1), (y, z)
+
+
+def authors_loop(layer: CoRNN | LEM) -> OfficialLoop:
+    """A loop over the authors' cell, with weights as it draws them. InputError without their code."""
+    folder = os.environ.get("PHYSML_OFFICIAL")
+    if not folder:
+        raise InputError("PHYSML_OFFICIAL names no folder with clones of github.com/tk-rusch/LEM and coRNN")
+    if isinstance(layer, LEM):
+        make = _from_file(Path(folder, "LEM/src/psMNIST/network.py"), "LEMCell")
+        return OfficialLoop(layer, make(layer.V.shape[1], layer.d_out, layer.dt))
+    if layer.init == "separate":
+        make = _from_file(Path(folder, "coRNN/noisy_CIFAR10/network.py"), "coRNNCell")
+    else:
+        make = _from_file(Path(folder, "coRNN/psMNIST/network.py"), "coRNNCell")
+    return OfficialLoop(layer, make(layer.V.shape[1], layer.d_out, layer.dt, layer.gamma, layer.epsilon))
+
+
+def _from_file(path: Path, name: str) -> Callable[..., nn.Module]:
+    spec = importlib.util.spec_from_file_location(f"physml_official_{path.parent.name}", path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise InputError(f"PHYSML_OFFICIAL has no {'/'.join(path.parts[-4:])}")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    made: Callable[..., nn.Module] = getattr(found, name)
+    return made
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.bench import targets
+from physml.bench import store, targets
 from physml.bench.gemm import LIBRARIES
 from physml.bench.report import LABELS, number, title
 from physml.bench.variants import VARIANTS
 from physml.bench.workloads import WORKLOADS
+from physml.ops.backend import BACKENDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,13 +40,12 @@ def write(path: Path, result: Mapping[str, Any], device: str) -> bool:
         _panel(axes, name, result["workloads"][name], device)
     for axes in panels[len(timed) :]:
         axes.set_visible(False)
-    facts = result["machine"]
-    what = facts.get("gpu") or f"{facts['cpu']}, {facts['cores']} cores, 1 thread"
+    what = store.machine_name(result["machine"]) + ("" if device.startswith("cuda") else ", 1 thread")
     unit = "GPU ms" if device.startswith("cuda") else "CPU ms"
     figure.suptitle(
         f"Forward and backward of one batch, {unit} (median), {what}\n"
         "dashed: GEMM limit by torch's products, dotted: by the kernels' own; "
-        "triangles: the goals against the loop (down) and nn.LSTM (up)",
+        "triangles: the goals against the loop (down) and nn.LSTM (up); hollow: with memory that stays warm",
         fontsize=10,
     )
     write_picture(figure, path, dpi=130)
@@ -57,11 +57,21 @@ def _panel(axes: "Axes", name: str, result: Mapping[str, Any], device: str) -> N
 
     kernel = targets.fast(device)
     times = {v: ms for v in VARIANTS if (ms := targets.time_of(result, v)) is not None}
-    colours = [OWN if v == kernel else THEIRS if v in ("official", "lstm", "gru") else BARE for v in times]
+    colours = [OWN if v == kernel else BARE if v in BACKENDS else THEIRS for v in times]
     heights = list(range(len(times)))
     across = axes.get_yaxis_transform()
     axes.hlines(heights, 0, 1, transform=across, color="0.88", linewidth=0.8, zorder=0)
     axes.scatter(list(times.values()), heights, c=colours, edgecolors="0.25", linewidths=0.6, s=52, zorder=3)
+    warm = {v: ms for v in times if (ms := targets.time_of(result, v, "warm")) is not None}
+    axes.scatter(
+        list(warm.values()),
+        [list(times).index(v) for v in warm],
+        facecolors="none",
+        edgecolors="0.25",
+        linewidths=0.6,
+        s=52,
+        zorder=4,
+    )
     for height, ms in zip(heights, times.values(), strict=True):
         axes.text(1.02, height, number(ms), va="center", fontsize=8, transform=across)
     axes.set_ylim(-0.6, len(heights) - 0.4)

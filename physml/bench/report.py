@@ -6,18 +6,22 @@ from typing import Any
 
 from physml.bench import targets
 from physml.bench.gemm import LIBRARIES
+from physml.bench.store import machine_name
 from physml.bench.variants import VARIANTS
 from physml.bench.workloads import WORKLOADS
 
 Result = Mapping[str, Any]
 LABELS = {
     "official": "official loop",
+    "authors": "authors' cell",
     "reference": "reference loop",
     "torch": "torch Function",
     "native": "native",
     "triton": "triton",
     "lstm": "nn.LSTM",
     "gru": "nn.GRU",
+    "jax": "JAX, lax.scan",
+    "onnx": "onnxruntime, LSTM",
 }
 
 
@@ -70,7 +74,6 @@ def times(result: Result, device: str) -> list[str]:
         if facts is None:
             continue
         if "ms" not in facts:
-            rows.append([label, "not run", *["–"] * (4 + len(limits))])
             refused.append(f"{label}: {facts['not_run'].rstrip('.')}.")
             continue
         quartiles = f"{number(facts['ms_q25'])} .. {number(facts['ms_q75'])}"
@@ -78,9 +81,11 @@ def times(result: Result, device: str) -> list[str]:
         shares = [f"{100 * limit / facts['ms']:.0f} %" for limit in limits.values()]
         shares = ["–"] * len(limits) if variant in ("lstm", "gru") else shares
         ms, wall_ms = number(facts["ms"]), number(facts["wall_ms"])
-        rows.append([label, ms, quartiles, wall_ms, str(facts["n"]), to_fast, *shares])
+        warm_ms = targets.time_of(result, variant, "warm")
+        warm = [number(warm_ms), ratio(targets.quotient(warm_ms, targets.time_of(result, kernel, "warm")))]
+        rows.append([label, ms, quartiles, wall_ms, str(facts["n"]), to_fast, *warm, *shares])
     unit = "GPU ms" if device.startswith("cuda") else "CPU ms"
-    heads = ["", unit, "quartiles", "wall ms", "n", f": {kernel}"]
+    heads = ["", unit, "quartiles", "wall ms", "n", f": {kernel}", "warm ms", f": {kernel}, warm"]
     lines = table([*heads, *(f"of limit, {library} GEMM" for library in limits)], rows)
     return [*lines, "", "Not run. " + " ".join(refused)] if refused else lines
 
@@ -96,13 +101,20 @@ def headline(result: Result) -> str:
     return f"{sizes}; {flops}. {moment(result['run'])}"
 
 
-def moment(run: Result) -> str:
+def commit_of(run: Result) -> str:
     code = run["code"]
-    commit = "no commit" if not code["commit"] else code["commit"][:10]
     dirty = ", uncommitted changes" if code["dirty"] else ""
+    return f"commit {code['commit'][:10]}{dirty}" if code["commit"] else f"no commit{dirty}"
+
+
+def packages_of(run: Result) -> str:
+    return ", ".join(f"{name} {run[name]}" for name in ("torch", "jax", "onnxruntime") if run.get(name))
+
+
+def moment(run: Result) -> str:
     tf32 = ", TF32" if run["tf32"] else ""
     return (
-        f"{run['date']}, commit {commit}{dirty}, torch {run['torch']}{tf32}, "
+        f"{run['date']}, {commit_of(run)}, {packages_of(run)}{tf32}, "
         f"load {run['load_before']} .. {run.get('load_after')}"
     )
 
@@ -130,7 +142,37 @@ def _thread_table(results: Mapping[str, Result]) -> list[str]:
             walls = [facts.get(n, {}).get("wall_ms") for n in ("1", "2")]
             speed_up = ratio(targets.quotient(*walls))
             rows.append((f"{title(name)}, {LABELS[variant]}", *map(number, walls), speed_up))
-    return table(("wall ms", "1 thread", "2 threads", "speed-up"), rows) if rows else []
+    return _dated(results, "threads", table(("wall ms", "1 thread", "2 threads", "speed-up"), rows))
+
+
+def _dated(results: Mapping[str, Result], part: str, lines: list[str]) -> list[str]:
+    """The table of a pass below the times and commits of its measurements; nothing if there are none."""
+    runs = [r[part]["run"] for r in results.values() if part in r]
+    if not runs:
+        return []
+    dates = sorted(run["date"] for run in runs)
+    commits = dict.fromkeys(commit_of(run) for run in runs)
+    return [f"{dates[0]} to {dates[-1]}, {', '.join(commits)}, {packages_of(runs[0])}", "", *lines]
+
+
+def _inference_table(results: Mapping[str, Result]) -> list[str]:
+    """Forward alone, nothing recorded: in this process, and with memory that is kept."""
+    cells = {name: r["inference"] for name, r in results.items() if "inference" in r}
+    used = [v for v in VARIANTS if any("ms" in one["variants"].get(v, {}) for one in cells.values())]
+    rows = []
+    for name, one in cells.items():
+        warm = {v: targets.time_of(one, v, "warm") for v in used}
+        own = [f"{number(targets.time_of(one, v))}{f' / {number(warm[v])}' if warm[v] else ''}" for v in used]
+        rows.append((title(name), *own))
+    refused = {
+        f"{LABELS[v]}: {facts['not_run'].rstrip('.')}."
+        for one in cells.values()
+        for v, facts in one["variants"].items()
+        if v not in used
+    }
+    lines = ["Forward of one batch without gradients; behind the stroke: warm.", ""]
+    lines += table(("", *(LABELS[v] for v in used)), rows)
+    return _dated(results, "inference", [*lines, *([""] if refused else []), *sorted(refused)])
 
 
 def _variant_table(results: Mapping[str, Result], part: str, cell: Any) -> list[str]:
@@ -138,7 +180,7 @@ def _variant_table(results: Mapping[str, Result], part: str, cell: Any) -> list[
     having = {name: r[part]["variants"] for name, r in results.items() if part in r}
     used = [v for v in VARIANTS if any(v in cells for cells in having.values())]
     rows = [(title(name), *(cell(cells.get(v, {})) for v in used)) for name, cells in having.items()]
-    return table(("", *(LABELS[v] for v in used)), rows) if rows else []
+    return _dated(results, part, table(("", *(LABELS[v] for v in used)), rows))
 
 
 def _growth_table(growth: Result) -> list[str]:
@@ -150,7 +192,7 @@ def _growth_table(growth: Result) -> list[str]:
                     ms = " ".join(number(x) for x in facts["ms"])
                     sizes = " ".join(map(str, found["sizes"]))
                     rows.append((f"{name}, {LABELS[variant]}", axis, sizes, ms, f"{facts['slope']:.2f}"))
-    return table(("", "axis", "sizes", "ms", "slope"), rows)
+    return [moment(growth["run"]), "", *table(("", "axis", "sizes", "ms", "slope"), rows)]
 
 
 def _packing(entry: Result) -> list[str]:
@@ -169,16 +211,15 @@ def markdown(result: Result, device: str) -> str:
     found = result["workloads"]
     results = {w.name: found[w.name] for w in WORKLOADS if w.name in found} | found
     timed = {k: r for k, r in results.items() if "variants" in r}
-    facts = result["machine"]
-    what = facts.get("gpu") or f"{facts['cpu']}, {facts['cores']} cores"
     rows = targets.judged(results, device)
-    words = [row["verdict"] for row in rows]
+    words, kernel = [row["verdict"] for row in rows], targets.fast(device)
     lines = [
-        f"# Speed on {what}",
+        f"# Speed on {machine_name(result['machine'])}",
         "",
         "Written by `make bench`; how it is measured: [docs/speed.md](../../docs/speed.md). Forward and",
-        "backward of one batch, float32, all variants in turn in one process, medians. A ratio is the time",
-        f"of a line over that of {targets.fast(device)}: above 1, {targets.fast(device)} is faster.",
+        "backward of one batch, float32, all variants in turn, medians. A ratio is the time of a line over",
+        f"that of {kernel}: above 1, {kernel} is faster. warm: the same in a process whose allocator keeps",
+        "its memory, so that only the first batch pays for fresh pages.",
         "",
         f"![Time per batch]({result['class']}.png)",
         "",
@@ -187,14 +228,15 @@ def markdown(result: Result, device: str) -> str:
         f"{words.count('met')} met, {words.count('not met')} not met (✗), {words.count('not run')} not run.",
         "The goal stands in brackets. loop: as the official code has it, else the reference; LSTM: nn.LSTM",
         "of as many units and layers; GEMM: the time that all matrix products would take at the best rate",
-        "measured in the same run, of torch's products or of all; threads: wall time; memory: peak added by",
-        f"{targets.fast(device)}. The other ratios are of CPU or GPU time.",
+        "measured in the same run, of torch's products or of all; warm: both with memory that is kept;",
+        f"threads: wall time; memory: peak added by {kernel}. Other ratios are of CPU or GPU time.",
         "",
         *target_table(rows),
     ]
     for key, one in timed.items():
         lines += ["", f"## {title(key)}", "", headline(one), "", *times(one, device)]
     parts = {
+        "Inference, CPU ms": _inference_table(results),
         "Threads": _thread_table(results),
         "Peak memory added, MiB": _variant_table(results, "memory", lambda c: number(c.get("mib"))),
         "Worst relative gradient error against float64": _variant_table(

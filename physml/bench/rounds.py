@@ -3,6 +3,7 @@
 import gc
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -36,14 +37,24 @@ def _short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
+class Elsewhere(ABC):
+    """A step in another process, which times itself."""
+
+    @abstractmethod
+    def sample(self, calls: int) -> tuple[float, float]:
+        """As `sample` below."""
+
+
 def not_run(error: Exception) -> dict[str, str]:
     """Why something did not run, in one line."""
     lines = str(error).strip().splitlines()
     return {"not_run": lines[0] if lines else type(error).__name__}
 
 
-def sample(step: Call, calls: int, device: str) -> tuple[float, float]:
+def sample(step: Call | Elsewhere, calls: int, device: str) -> tuple[float, float]:
     """Milliseconds per call: of the device, and of the wall clock."""
+    if isinstance(step, Elsewhere):
+        return step.sample(calls)
     if device.startswith("cuda"):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize(device)
@@ -78,7 +89,11 @@ def plan(costs: Mapping[Name, float], rounds: int, budget_s: float) -> dict[Name
 
 
 def interleave(
-    steps: Mapping[Name, Call], rounds: int, budget_s: float, device: str = "cpu", settle: bool = False
+    steps: Mapping[Name, Call | Elsewhere],
+    rounds: int,
+    budget_s: float,
+    device: str = "cpu",
+    settle: bool = False,
 ) -> dict[Name, dict[str, Any]]:
     """Facts of every step's samples, or why it did not run. Whoever gets fewer is spread over the rounds.
 
@@ -106,6 +121,6 @@ def interleave(
         for name in names[k % len(names) :] + names[: k % len(names)]:
             if (k + 1) * counts[name] // n_rounds > k * counts[name] // n_rounds:
                 if settle:
-                    steps[name]()
+                    sample(steps[name], 1, device)
                 samples[name].append(sample(steps[name], calls[name], device))
     return {name: refused.get(name) or facts(samples[name], calls[name]) for name in steps}

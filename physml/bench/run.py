@@ -2,23 +2,26 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from physml import files
-from physml.bench import check_backends, gemm, growth, memory, plot, report, store, targets
-from physml.bench.rounds import interleave
-from physml.bench.variants import VARIANTS, Step, steps_of
+from physml.bench import check_backends, gemm, growth, keeping, memory, plot, report, store, targets
+from physml.bench.rounds import Call, interleave
+from physml.bench.variants import OPTIONAL, VARIANTS, steps_of
 from physml.bench.workloads import WORKLOADS, Workload
 from physml.errors import InputError, PhysmlError, suggest
 from physml.ops.backend import BACKENDS
 from physml.paths import display_path
 
-PASSES = ("time", "threads", "memory", "errors", "growth")
+PASSES = ("time", "inference", "threads", "memory", "errors", "growth")
+KEPT = ("native", "lstm", "gru", "jax")  # timed once more in a process that keeps its memory
+INFERENCE = ("native", "triton", "lstm", "gru", "jax", "onnx")
 TINY = {"T": 20, "B": 4, "D": 3, "H": 16}  # of --quick, and which workloads are tried
 ONE_EACH = "cornn-ncifar,lem-fhn,unicornn-psmnist"
 THREADS_FROM = 128  # hidden units: below, two threads only get in each other's way
@@ -54,18 +57,33 @@ def chosen(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
 
 def timed(workload: Workload, variants: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     """The pass `time` of one workload: every variant, and plain products to compare with, interleaved."""
-    torch.set_num_threads(options.threads)
-    run = store.moment(options.device, options.threads)
-    steps, refused = steps_of(workload, variants, options.device)
     products = gemm.steps(options.device)
-    found = interleave({**steps, **products}, options.rounds, options.budget_s, options.device)
+    found = both_ways(workload, [v for v in variants if v != "onnx"], options, products)
+    rates = gemm.rates(found.pop("products"))
+    return {"sizes": workload.sizes, "flops": workload.flops, "gemm": rates, **found}
+
+
+def both_ways(
+    workload: Workload,
+    variants: Sequence[str],
+    options: argparse.Namespace,
+    products: Mapping[Any, Call] = MappingProxyType({}),
+    inference: bool = False,
+) -> dict[str, Any]:
+    """All variants in turn, in this process and, those of KEPT, in one that keeps its memory."""
+    device, limits = options.device, (options.rounds, options.budget_s, options.device)
+    torch.set_num_threads(options.threads)
+    run = store.moment(device, options.threads)
+    steps, refused = steps_of(workload, variants, device, inference)
+    again = [v for v in KEPT if v in steps]
+    with keeping.steps_kept(workload, again, device, options.threads, inference) as (kept, not_kept):
+        found = interleave({**steps, **{("warm", v): kept[v] for v in kept}, **products}, *limits)
     run["load_after"] = store.load()
     return {
-        "sizes": workload.sizes,
-        "flops": workload.flops,
         "run": run,
-        "gemm": gemm.rates({key: found[key] for key in products}),
         "variants": {v: refused.get(v) or found[v] for v in variants},
+        "warm": {v: not_kept.get(v) or found["warm", v] for v in again},
+        **({"products": {key: found[key] for key in products}} if products else {}),
     }
 
 
@@ -74,7 +92,7 @@ def threaded(workload: Workload, variants: Sequence[str], options: argparse.Name
     run = store.moment("cpu", 2)
     steps, _ = steps_of(workload, variants, "cpu")
 
-    def with_threads(n: int, step: Step) -> None:
+    def with_threads(n: int, step: Call) -> None:
         torch.set_num_threads(n)
         step()
 
@@ -114,10 +132,13 @@ def passes_of(
         found = timed(workload, variants, options)
         print(f"\n{workload.title}: {report.headline(found)}")
         print("\n".join(report.times(found, device)), flush=True)
+    if "inference" in passes:
+        forward = [v for v in INFERENCE if v in variants]
+        found["inference"] = both_ways(workload, forward, options, inference=True)
     if "threads" in passes and workload.H >= THREADS_FROM and device == "cpu":
         found["threads"] = threaded(workload, [v for v in ("native", "lstm") if v in variants], options)
     if "memory" in passes:
-        some = variants[:1] if options.quick else [v for v in variants if v != "gru"]
+        some = variants[:1] if options.quick else [v for v in variants if v not in ("gru", *OPTIONAL)]
         cells = {v: memory.measure(workload, v, device) for v in some}
         found["memory"] = {"run": store.moment(device, 1), "variants": cells}
     if "errors" in passes:

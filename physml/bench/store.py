@@ -4,12 +4,15 @@ import json
 import os
 import platform
 import re
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from physml.bench import cpus
 from physml.errors import RecordError
 from physml.paths import display_path, results_root
 from physml.records.provenance import code, cpu_model, now
@@ -20,19 +23,29 @@ SCHEMA = 1
 def machine(device: str) -> dict[str, Any]:
     """The hardware that defines the class; no name of a host."""
     facts: dict[str, Any] = {"cpu": cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
+    facts |= cpus.facts()
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name(device)
     return facts
 
 
-def machine_class(facts: dict[str, Any]) -> str:
+def machine_name(facts: Mapping[str, Any]) -> str:
+    """The machine in a title. Of results from before microarchitectures were recorded, the model alone."""
+    if facts.get("gpu"):
+        return str(facts["gpu"])
+    finer = [str(facts[key]) for key in ("microarchitecture", "vectors") if facts.get(key)]
+    model = f"{facts['cpu']} ({', '.join(finer)})" if finer else facts["cpu"]
+    return f"{model}, {facts['cores']} cores"
+
+
+def machine_class(facts: Mapping[str, Any]) -> str:
     """A file name for machines that measure alike.
 
     Example:
-        >>> machine_class({"cpu": "AMD EPYC", "cores": 2})
-        'cpu-amd-epyc-2-cores'
+        >>> machine_class({"cpu": "AMD EPYC", "microarchitecture": "Zen 5", "vectors": "AVX-512", "cores": 2})
+        'cpu-amd-epyc-zen-5-avx-512-2-cores'
     """
-    name = f"gpu {facts['gpu']}" if facts.get("gpu") else f"cpu {facts['cpu']} {facts['cores']} cores"
+    name = f"{'gpu' if facts.get('gpu') else 'cpu'} {machine_name(facts)}"
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
 
 
@@ -44,11 +57,19 @@ def moment(device: str, threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
+        **{name: _version(name) for name in ("jax", "onnxruntime")},
         "cuda": torch.version.cuda if device.startswith("cuda") else None,
         "tf32": torch.backends.cuda.matmul.allow_tf32 if device.startswith("cuda") else False,
         "threads": threads,
         "load_before": load(),
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def load() -> float | None:

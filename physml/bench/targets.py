@@ -9,6 +9,7 @@ Goals = dict[str, float]  # kind of target -> the ratio to reach
 WORDS = {
     "loop": "loop : {fast}",
     "lstm": "LSTM : {fast}",
+    "lstm_warm": "LSTM : {fast}, warm",
     "share": "GEMM, torch : {fast}",
     "share_best": "GEMM, best : {fast}",
     "torch": "loop : torch",
@@ -43,12 +44,14 @@ def goals(device: str, workload: str) -> Goals:
     """The goals of one workload, by kind, in the order of WORDS.
 
     Those for the share of the GEMM limit were set with torch's products as the best there were; they are
-    judged against the best that there are now as well.
+    judged against the best that there are now as well. Likewise the goals against nn.LSTM, which were set
+    with the system's allocator: they are judged with one that keeps its memory too.
     """
     if device.startswith("cuda"):
         return CUDA.get(workload, {})
     own = CPU.get(workload, {})
     every = own | {"memory_loop": 0.5, "memory_lstm": 1.0, "share_best": own.get("share", 0.0)}
+    every["lstm_warm"] = own.get("lstm", 0.0)
     return {kind: every[kind] for kind in WORDS if every.get(kind)}
 
 
@@ -57,8 +60,8 @@ def fast(device: str) -> str:
     return "triton" if device.startswith("cuda") else "native"
 
 
-def time_of(result: Result, variant: str) -> float | None:
-    value = result.get("variants", {}).get(variant, {}).get("ms")
+def time_of(result: Result, variant: str, part: str = "variants") -> float | None:
+    value = result.get(part, {}).get(variant, {}).get("ms")
     return None if value is None else float(value)
 
 
@@ -87,6 +90,7 @@ def value(kind: str, result: Result, device: str) -> float | None:
     sides: dict[str, tuple[float | None, float | None]] = {
         "loop": (loop_ms, fast_ms),
         "lstm": (time_of(result, "lstm"), fast_ms),
+        "lstm_warm": (time_of(result, "lstm", "warm"), time_of(result, kernel, "warm")),
         "share": (limit(result, "torch"), fast_ms),
         "share_best": (limit(result), fast_ms),
         "torch": (loop_ms, time_of(result, "torch")),

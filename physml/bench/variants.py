@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from physml.bench.official import OfficialLoop
-from physml.bench.rounds import not_run
+from physml.bench import official
+from physml.bench.rounds import Call, not_run
 from physml.bench.workloads import Workload
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
@@ -16,7 +16,8 @@ from physml.models.lem import LEM
 from physml.models.unicornn import UnICORNN
 from physml.ops.backend import BACKENDS
 
-VARIANTS = ("official", *BACKENDS, "lstm", "gru")
+OPTIONAL = ("authors", "jax", "onnx")  # of other people's packages; absent ones are a line of the report
+VARIANTS = ("official", *BACKENDS, "lstm", "gru", *OPTIONAL)
 SEED = 20261121
 
 
@@ -41,7 +42,7 @@ def module(workload: Workload, variant: str) -> nn.Module:
     plain = layer(workload, "reference")
     if isinstance(plain, UnICORNN):
         raise InputError("the official code runs on CUDA alone; its plain loop is the variant reference")
-    return OfficialLoop(plain)
+    return official.authors_loop(plain) if variant == "authors" else official.OfficialLoop(plain)
 
 
 class Step:
@@ -50,13 +51,16 @@ class Step:
     The loss is the inner product of all outputs with fixed numbers `slope` (B, T, H). These are its gradient,
     which is handed to autograd as it is: no pass of a loss over the outputs is timed. They lie time first in
     memory, like the outputs of most implementations. Making a Step runs two time steps: whatever is compiled
-    at first use is, and whoever refuses does so now.
+    at first use is, and whoever refuses does so now. `inference`: forward alone, nothing recorded.
     """
 
-    def __init__(self, workload: Workload, variant: str, device: str = "cpu") -> None:
+    def __init__(
+        self, workload: Workload, variant: str, device: str = "cpu", inference: bool = False
+    ) -> None:
+        self.inference = inference
         self.module = module(workload, variant).to(device)
         self.u, self.slope = (x.to(device) for x in batch(workload))
-        if variant == "official":  # its data lie time first
+        if variant in ("official", "authors"):  # their data lie time first
             self.u = self.u.transpose(0, 1).contiguous().transpose(0, 1)
         self._run(2)
         self.module.zero_grad(set_to_none=True)
@@ -66,22 +70,40 @@ class Step:
         self._run(self.u.shape[1])
 
     def _run(self, n_steps: int) -> None:
-        outputs: Tensor = self.module(self.u[:, :n_steps])[0]
-        outputs.backward(self.slope[:, :n_steps])
+        with torch.set_grad_enabled(not self.inference):
+            outputs: Tensor = self.module(self.u[:, :n_steps])[0]
+        if not self.inference:
+            outputs.backward(self.slope[:, :n_steps])
 
     def gradients(self) -> dict[str, Tensor]:
         self()
         return {name: p.grad for name, p in self.module.named_parameters() if p.grad is not None}
 
 
+def step_of(workload: Workload, variant: str, device: str, inference: bool = False) -> Call:
+    """What one variant does with a batch."""
+    if variant == "jax":
+        from physml.bench.in_jax import JaxStep
+
+        return JaxStep(workload, layer(workload, "reference"), *batch(workload), device, inference)
+    if variant == "onnx":
+        if not inference:
+            raise InputError("onnxruntime computes no gradients; it is in the table of inference")
+        from physml.bench.in_onnx import OnnxStep
+
+        return OnnxStep(nn.LSTM(workload.D, workload.H, workload.L), batch(workload)[0], device)
+    return Step(workload, variant, device, inference)
+
+
 def steps_of(
-    workload: Workload, variants: Sequence[str], device: str
-) -> tuple[dict[str, Step], dict[str, dict[str, str]]]:
+    workload: Workload, variants: Sequence[str], device: str, inference: bool = False
+) -> tuple[dict[str, Call], dict[str, dict[str, str]]]:
     """A step for each variant; for the others why there is none: no compiler, no such backend, no GPU."""
-    steps, refused = {}, {}
+    steps: dict[str, Call] = {}
+    refused = {}
     for variant in variants:
         try:
-            steps[variant] = Step(workload, variant, device)
+            steps[variant] = step_of(workload, variant, device, inference)
         except Exception as error:  # one that fails must not take the others with it
             refused[variant] = not_run(error)
     return steps, refused

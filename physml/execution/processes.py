@@ -24,6 +24,7 @@ from physml.execution import preload
 from physml.execution.resources import pick_device
 from physml.execution.run_spec import RunSpec
 from physml.execution.run_state import state_of
+from physml.ops import waiting
 from physml.paths import ROOT
 
 TARGETS = ("physml.", "tasks.", "torch_geometric.nn.")  # worth an import before the fork
@@ -76,7 +77,8 @@ def output_lines(spec: RunSpec) -> list[str]:
 def environment(n_threads: int, more: dict[str, str] | None = None) -> dict[str, str]:
     """Variables of a worker: ours, with the number of threads, which libraries read when they are loaded."""
     n = str(n_threads)
-    found = {**os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, **(more or {})}
+    waits = waiting.variables() if n_threads > 1 else {}
+    found = {**os.environ, **waits, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, **(more or {})}
     found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return found
 

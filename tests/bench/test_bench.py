@@ -9,16 +9,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from physml import files
-from physml.bench import check_backends, gemm, growth, memory, plot, report, rounds, run, store, targets
+from physml.bench import (
+    check_backends,
+    cpus,
+    gemm,
+    growth,
+    keeping,
+    memory,
+    plot,
+    report,
+    rounds,
+    run,
+    store,
+    targets,
+)
 from physml.bench.official import OfficialLoop
-from physml.bench.rounds import interleave, plan
-from physml.bench.variants import VARIANTS, Step, batch, layer
+from physml.bench.rounds import interleave, plan, sample
+from physml.bench.variants import VARIANTS, Step, batch, layer, step_of
 from physml.bench.workloads import WORKLOADS, Workload
+from physml.errors import InputError
 from physml.paths import ROOT
 
 SMALL = {"T": 5, "B": 3, "D": 2, "H": 7}
@@ -40,6 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "SWEEPS", {"T": (2, 4)})
     monkeypatch.setattr(gemm, "CPU_SHAPES", gemm.CPU_SHAPES[1:2])
     monkeypatch.setattr(rounds, "SAMPLE_S", 0.0)  # one call is a sample
+    monkeypatch.setattr(keeping, "refusal", lambda _: "not here")  # no further process
 
 
 # ---------------------------------------------------------------------------- what is compared
@@ -54,6 +70,79 @@ def test_the_loop_of_the_official_code_is_the_same_map(workload: Workload) -> No
     (wanted, last), (got, end) = own.double()(u), loop(u)
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(end, last, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("workload", OFFICIAL, ids=lambda w: w.name)
+def test_the_authors_cell_is_taken_from_a_clone(
+    workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = workload.with_sizes(SMALL)
+    monkeypatch.delenv("PHYSML_OFFICIAL", raising=False)
+    with pytest.raises(InputError, match="PHYSML_OFFICIAL names no folder"):
+        step_of(workload, "authors", "cpu")
+    monkeypatch.setenv("PHYSML_OFFICIAL", str(tmp_path))
+    with pytest.raises(InputError, match=r"PHYSML_OFFICIAL has no .*network\.py"):
+        step_of(workload, "authors", "cpu")
+    cell = """
+from torch import nn
+class LEMCell(nn.Linear):
+    def __init__(self, n_in, n_hidden, *settings):
+        super().__init__(n_in, n_hidden)
+    def forward(self, u, y, z):
+        return super().forward(u) + y, z
+coRNNCell = LEMCell
+"""
+    for folder in ("LEM/src/psMNIST", "coRNN/psMNIST", "coRNN/noisy_CIFAR10"):
+        files.write_text(tmp_path / folder / "network.py", cell)
+    step_of(workload, "authors", "cpu")()
+
+
+@by_name
+def test_jax_computes_the_same(workload: Workload) -> None:
+    pytest.importorskip("jax")
+    workload = workload.with_sizes(SMALL)
+    reference = Step(workload, "reference")
+    outputs, gradients = step_of(workload, "jax", "cpu")()  # type: ignore[misc]
+    path = torch.from_numpy(np.array(outputs)).transpose(0, 1)
+    torch.testing.assert_close(path, reference.module(reference.u)[0], rtol=1e-4, atol=1e-5)
+    found = {name: torch.from_numpy(np.array(g)) for name, g in gradients.items()}
+    assert check_backends.worst(found, reference.gradients())["error"] < 1e-4
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_onnxruntime_computes_the_same(n_layers: int) -> None:
+    pytest.importorskip("onnxruntime")
+    from physml.bench.in_onnx import OnnxStep
+
+    lstm, u = torch.nn.LSTM(2, 7, n_layers, batch_first=True), torch.randn(3, 5, 2)
+    path = torch.from_numpy(OnnxStep(lstm, u, "cpu")()).transpose(0, 1)
+    torch.testing.assert_close(path, lstm(u)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_absent_is_a_reason(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("jax", "onnxruntime"):
+        monkeypatch.setitem(sys.modules, package, None)
+    arguments = ["--workload", "lem-fhn", "--passes", "time,inference", "--rounds", "1", "--budget-s", "0"]
+    result = run.bench(run.parser().parse_args(arguments))
+    fhn = result["workloads"]["lem-fhn"]
+    assert "pip install 'physml[bench]'" in fhn["variants"]["jax"]["not_run"]
+    assert "pip install 'physml[onnx]'" in fhn["inference"]["variants"]["onnx"]["not_run"]
+    text = report.markdown({**result, "targets": []}, "cpu")
+    assert "the variant jax needs jax" in text and "the variant onnx needs onnxruntime" in text
+
+
+def test_a_process_that_keeps_its_memory_times_the_same_steps() -> None:
+    if reason := keeping.refusal("cpu"):
+        pytest.skip(reason)
+    workload = WORKLOADS[0].with_sizes(SMALL)
+    assert keeping.refusal("cuda")
+    with keeping.steps_kept(workload, ["lstm", "triton"], "cpu", 1) as (steps, refused):
+        assert "runs on a GPU" in refused["triton"]["not_run"]
+        ms, wall_ms = sample(steps["lstm"], 2, "cpu")
+        assert ms > 0 and wall_ms > 0
+        steps["lstm"].connection.send(("no such step", 1))  # type: ignore[attr-defined]
+        assert isinstance(steps["lstm"].connection.recv(), str)  # type: ignore[attr-defined]
+    assert "GLIBC_TUNABLES" not in os.environ
 
 
 @by_name
@@ -168,15 +257,17 @@ def test_verdicts() -> None:
         "flops": 90_000_000,
         "gemm": {"torch": {"best_gflops": 100.0}, "native": {"best_gflops": 200.0}},
         "variants": times(official=200, reference=1000, native=1, torch=100, lstm=3),
+        "warm": times(native=1, lstm=1.5),
         "threads": {"variants": {"native": {"1": {"wall_ms": 10.0}, "2": {"wall_ms": 6.0}}}},
         "memory": {"variants": {"native": {"mib": 50.0}, "official": {"mib": 99.0}, "lstm": {"mib": 50.1}}},
     }
     rows = targets.judged({"cornn-psmnist-256": result}, "cpu")
     found = {row["what"]: row for row in rows if row["workload"] == "cornn-psmnist-256"}
-    assert report.target_table(rows)[3].count("✗") == 4
+    assert report.target_table(rows)[3].count("✗") == 5
     assert {what: (row["reached"], row["verdict"]) for what, row in found.items()} == {
         "loop : native": (200.0, "met"),
         "LSTM : native": (3.0, "met"),
+        "LSTM : native, warm": (1.5, "not met"),
         "GEMM, torch : native": (0.9, "met"),
         "GEMM, best : native": (0.45, "not met"),
         "loop : torch": (2.0, "met"),
@@ -215,7 +306,47 @@ def test_a_machine_class_names_no_host() -> None:
     assert store.machine_class({"cpu": "x", "cores": 16, "gpu": "NVIDIA H200"}) == "gpu-nvidia-h200"
     name = store.machine_class({"cpu": "Intel(R) Xeon(R) Gold 6230 @ 2.10GHz", "cores": 40})
     assert name == "cpu-intel-xeon-gold-6230-2-10ghz-40-cores"
+    fine = {"cpu": "AMD EPYC", "microarchitecture": "Zen 5", "vectors": "AVX-512", "cores": 2}
+    assert store.machine_class(fine) == "cpu-amd-epyc-zen-5-avx-512-2-cores"
+    assert store.machine_name(fine) == "AMD EPYC (Zen 5, AVX-512), 2 cores"
     assert os.uname().nodename not in json.dumps(store.machine("cpu"))
+
+
+def cpuinfo(folder: Path, vendor: str, family: int, model: int, stepping: int, flags: str) -> Path:
+    lines = {"processor": 0, "vendor_id": vendor, "cpu family": family, "model": model, "model name": "?"}
+    lines |= {"stepping": stepping, "flags": flags}
+    one = "".join(f"{key}\t: {value}\n" for key, value in lines.items())
+    files.write_text(folder / "cpuinfo", f"{one}\n{one}")
+    return folder / "cpuinfo"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "stepping", "name"),
+    [
+        ("AuthenticAMD", 25, 1, 1, "Zen 3"),
+        ("AuthenticAMD", 25, 17, 1, "Zen 4"),
+        ("AuthenticAMD", 25, 33, 0, "Zen 3"),
+        ("AuthenticAMD", 25, 160, 2, "Zen 4"),
+        ("AuthenticAMD", 26, 2, 1, "Zen 5"),
+        ("GenuineIntel", 6, 85, 4, "Skylake-SP"),
+        ("GenuineIntel", 6, 85, 7, "Cascade Lake"),
+        ("GenuineIntel", 6, 143, 8, "Sapphire Rapids"),
+        ("GenuineIntel", 6, 250, 0, "family 6 model 250"),
+    ],
+)
+def test_generations_of_processors(
+    tmp_path: Path, vendor: str, family: int, model: int, stepping: int, name: str
+) -> None:
+    found = cpus.facts(cpuinfo(tmp_path, vendor, family, model, stepping, "sse2 avx avx2 avx512f"))
+    assert (found["microarchitecture"], found["vectors"]) == (name, "AVX-512")
+    assert (found["family"], found["model"], found["stepping"]) == (family, model, stepping)
+
+
+def test_a_system_that_tells_less_gives_less(tmp_path: Path) -> None:
+    assert cpus.facts(tmp_path / "none") == {}
+    files.write_text(tmp_path / "cpuinfo", "processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd40\n")
+    assert cpus.facts(tmp_path / "cpuinfo") == {}
+    assert cpus.facts(cpuinfo(tmp_path, "AuthenticAMD", 23, 49, 0, "sse2 avx avx2"))["vectors"] == "AVX2"
 
 
 def test_a_run_of_one_workload_updates_its_part_alone(
@@ -228,10 +359,12 @@ def test_a_run_of_one_workload_updates_its_part_alone(
     first = store.read(path)
     assert set(first["workloads"]) == {"lem-fhn", "cornn-psmnist-128"}
     fhn = first["workloads"]["lem-fhn"]
-    assert set(fhn["variants"]) == set(VARIANTS)
+    assert set(fhn["variants"]) == set(VARIANTS) - {"onnx"}
     assert fhn["variants"]["reference"]["n"] == 1
     assert "not_run" in fhn["variants"]["triton"]
-    assert set(fhn) == {"sizes", "flops", "run", "gemm", "variants", "memory", "errors"}
+    passes = {"inference", "memory", "errors"}
+    assert set(fhn) == {"sizes", "flops", "run", "gemm", "variants", "warm"} | passes
+    assert set(fhn["inference"]["variants"]) == set(run.INFERENCE)
     assert {"date", "code", "torch", "threads", "load_before", "load_after"} <= set(fhn["run"])
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     text = path.with_suffix(".md").read_text(encoding="utf-8")

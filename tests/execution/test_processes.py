@@ -233,3 +233,12 @@ def test_classes_that_a_config_names():
 def test_forks_are_for_one_thread_on_a_cpu():
     assert processes.may_fork(h.spec_of(h.odd()))
     assert not processes.may_fork(h.spec_of(h.odd("runtime.threads=2")))
+
+
+def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert "GOMP_SPINCOUNT" not in processes.environment(1)
+    assert int(processes.environment(2)["GOMP_SPINCOUNT"]) > 0
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert "GOMP_SPINCOUNT" not in processes.environment(2)

@@ -115,14 +115,26 @@ static inline void gemm(int m, int n, int k, const real *a, ptrdiff_t lda, const
     }
 }
 
-/* C (m, n) += A^T B, with A (k, m) and B (k, n): the gradient of a weight from k rows of a batch. */
+#define TN_ROWS 512 /* of C at once: their columns of A stay near while all columns of B pass */
+
+/* C (m, n) += A^T B, with A (k, m) and B (k, n): the gradient of a weight from k rows of a batch. C may be larger
+ * than the caches, so each tile of it is fetched while its sum runs.
+ */
 static inline void gemm_tn(int m, int n, int k, const real *a, ptrdiff_t lda, const real *b, ptrdiff_t ldb,
                            real *c, ptrdiff_t ldc) {
-    for (int column = 0, vecs; column < n; column += vecs * VL) {
-        vecs = panel_width(n - column);
-        for (int row = 0; row < m; row += TILE_ROWS)
-            edge_tile(m - row < TILE_ROWS ? m - row : TILE_ROWS, vecs, k, a + row, 1, lda, b + column, ldb,
-                      c + row * ldc + column, ldc, 1);
+    for (int first = 0; first < m; first += TN_ROWS) {
+        const int end = m - first < TN_ROWS ? m : first + TN_ROWS;
+        for (int column = 0, vecs; column < n; column += vecs * VL) {
+            vecs = panel_width(n - column);
+            for (int row = first; row < end; row += TILE_ROWS) {
+                const int rows = end - row < TILE_ROWS ? end - row : TILE_ROWS;
+                real *at = c + row * ldc + column;
+                for (int i = 0; i < rows; i++)
+                    for (int j = 0; j < vecs * VL; j += 64 / (int)sizeof(real))
+                        __builtin_prefetch(at + i * ldc + j, 1);
+                edge_tile(rows, vecs, k, a + row, 1, lda, b + column, ldb, at, ldc, 1);
+            }
+        }
     }
 }
 

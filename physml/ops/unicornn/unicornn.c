@@ -21,7 +21,9 @@
 #include "threads.h"
 #include "vec.h"
 
-#define GROUP 2048 /* reals in a group of rows */
+#define FORWARD_GROUP 2048 /* reals in a group of rows */
+#define BACKWARD_GROUP 1024
+#define AHEAD 1024 /* reals of a group's steps between the rows that are fetched and those that are read */
 
 typedef struct { /* [T, B, H] with any strides of time and batch; units lie together; data may be NULL */
     real *data;
@@ -110,7 +112,7 @@ static void add_up(real *sum, real *part, ptrdiff_t n) {
 }
 
 static void backward_group(const job *j, const group *g, real *room) {
-    const ptrdiff_t N = g->n, H = g->n_hidden, start = g->first * H;
+    const ptrdiff_t N = g->n, H = g->n_hidden, start = g->first * H, ahead = N < AHEAD ? AHEAD / N : 1;
     real *w = room, *s = w + N, *z = s + N, *copy_x = z + N, *copy_y = copy_x + N, *copy_d = copy_y + N;
     real *d_x_row = copy_d + N, *d_y = d_x_row + N, *d_z = d_y + N;
     real *d_w = d_z + N, *d_s = d_w + N, *sum_w = d_s + N, *sum_s = sum_w + N;
@@ -130,7 +132,16 @@ static void backward_group(const job *j, const group *g, real *room) {
         const real *y = n ? rows_of(g, &j->y, n - 1, copy_y) : rows_of(g, &first, 0, copy_y);
         const real *d_out = j->d_y_path.data ? rows_of(g, &j->d_y_path, n, copy_d) : NULL;
         real *d_x = j->d_x.data ? room_for(g, &j->d_x, n, d_x_row) : d_x_row;
+        /* The processor fetches ahead where addresses rise; these fall. */
+        const ptrdiff_t soon = n > ahead ? n - ahead : n;
+        const real *x_soon = at(g, &j->x, soon), *y_soon = at(g, &j->y, soon ? soon - 1 : 0);
+        const real *d_soon = j->d_y_path.data ? at(g, &j->d_y_path, soon) : y_soon;
+        const real *d_x_soon = j->d_x.data ? at(g, &j->d_x, soon) : d_x_row;
         for (ptrdiff_t i = 0; i < N; i += VL) {
+            __builtin_prefetch(x_soon + i);
+            __builtin_prefetch(y_soon + i);
+            __builtin_prefetch(d_soon + i);
+            __builtin_prefetch(d_x_soon + i, 1);
             const vec y_i = load(y + i), s_i = load(s + i), w_i = load(w + i), z_i = load(z + i);
             const vec dy_i = d_out ? load(d_y + i) + load(d_out + i) : load(d_y + i);
             const vec dz_i = load(d_z + i) + s_i * dy_i;
@@ -155,9 +166,19 @@ static void backward_group(const job *j, const group *g, real *room) {
 
 #define ARRAYS 13 /* of a group, at most */
 
-static void work(void *shared, int share, int n_shares, void (*of_group)(const job *, const group *, real *)) {
+/* About `size` reals, and such rows as fill whole vectors together, if that takes few. */
+static ptrdiff_t rows_at_once(ptrdiff_t n_hidden, ptrdiff_t size) {
+    const ptrdiff_t n = n_hidden < size ? size / n_hidden : 1;
+    ptrdiff_t flat = 1;
+    while (flat * n_hidden % VL)
+        flat++;
+    return flat * n_hidden > 2 * size ? n : n < flat ? flat : n / flat * flat;
+}
+
+static void work(void *shared, int share, int n_shares, ptrdiff_t size,
+                 void (*of_group)(const job *, const group *, real *)) {
     job *j = shared;
-    const ptrdiff_t H = j->n_hidden, most_rows = H < GROUP ? GROUP / H : 1;
+    const ptrdiff_t H = j->n_hidden, most_rows = rows_at_once(H, size);
     const ptrdiff_t end = first_row(j->n_batch, share + 1, n_shares);
     real *room = reals(ARRAYS * whole(most_rows * H));
     if (!room) {
@@ -173,8 +194,13 @@ static void work(void *shared, int share, int n_shares, void (*of_group)(const j
     free(room);
 }
 
-static void forward_share(void *shared, int share, int n_shares) { work(shared, share, n_shares, forward_group); }
-static void backward_share(void *shared, int share, int n_shares) { work(shared, share, n_shares, backward_group); }
+static void forward_share(void *shared, int share, int n_shares) {
+    work(shared, share, n_shares, FORWARD_GROUP, forward_group);
+}
+
+static void backward_share(void *shared, int share, int n_shares) {
+    work(shared, share, n_shares, BACKWARD_GROUP, backward_group);
+}
 
 /* 0, or 1 if there was no memory. Strides count reals. */
 int forward(const real *x, ptrdiff_t x_step, ptrdiff_t x_row, const real *y_first, const real *z_first,
