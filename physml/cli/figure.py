@@ -57,7 +57,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     code = 0 if options.no_run else requested.make()
     if options.on == "pilot":
         return code
-    records = requested.records()
+    records = requested.wanted_records()
     made = collect(spec, requested.identities, records, requested.running(), blocked=requested.untrainable)
     print("\n".join(state_lines(made)))
     with results_folder("figures", options.smoke) as folder:

@@ -231,7 +231,7 @@ def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec"
 def _collected(spec: "TableSpec", requested: "RequestedRuns", yours: "Sequence[Record]" = ()) -> "Table":
     from physml.reporting.table import collect
 
-    records = requested.records()
+    records = requested.wanted_records()
     running, blocked = requested.running(), requested.untrainable
     return collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
 

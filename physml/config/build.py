@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import typing
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -220,7 +220,16 @@ def build_optimizer(parts: Parts, net: Any) -> Any:
     params = [
         {"params": p, **({"lr": node.values["lr"] * f} if f != 1.0 else {})} for f, p in groups.items() if p
     ]
-    return node.make(params=params, **_one_pass(node, [p for group in groups.values() for p in group]))
+    return optimizer_of(node, params, **_one_pass(node, [p for group in groups.values() for p in group]))
+
+
+def optimizer_of(node: Node, params: Sequence[Any], **given: bool) -> Any:
+    """The optimizer that a node describes; one of torch without torch's compiler."""
+    from physml.config.eager_optimizer import eager  # imports torch
+
+    if not node.values.get("differentiable"):  # such a step records gradients
+        node = replace(node, cls=eager(node.cls))
+    return node.make(params=params, **given)
 
 
 def groups_by_factor(parts: Parts, net: Any) -> dict[float, list[Any]]:

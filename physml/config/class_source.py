@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from physml.errors import ConfigError, DataError, suggest
-from physml.files import cached_by_file
+from physml.files import cached_by_file, note
 from physml.paths import PACKAGE, TASKS
 
 OWN_PACKAGES = ("physml", "tasks")
@@ -133,6 +133,7 @@ def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str,
 
 
 def file_sha256(path: Path) -> str:
+    note(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -153,6 +154,7 @@ def own_file(source: Path, name: str) -> Path:
 
 def data_sha256(path: Path) -> str:
     """The sha256 of a data file, hashed once for each state of the file."""
+    note(path)
     state = path.stat()
     return _data_sha256(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
 

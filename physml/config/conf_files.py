@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from physml.config.load import read_yaml
 from physml.errors import ConfigError, suggest
-from physml.files import cached_by_file
+from physml.files import cached_by_file, note
 from physml.paths import CONF, display_path, expanded, own_conf
 
 T = TypeVar("T")
@@ -46,6 +46,7 @@ def files(group: str, conf: Path = CONF) -> dict[str, Path]:
     """Every file of a group by its name. ConfigError for one of one's own with the name of a shipped one."""
     found: dict[str, Path] = {}
     for folder in (root / group for root in folders(conf)):
+        note(folder)
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if name in found:
@@ -58,7 +59,9 @@ def find(group: str, name: str, conf: Path = CONF) -> Path | None:
     """The file of a name, without a look at all files; None where there is none."""
     if {"", ".", ".."} & set(name.split("/")):
         return None
-    found = [path for root in folders(conf) if is_file(path := root / group / f"{name}.yaml")]
+    paths = [root / group / f"{name}.yaml" for root in folders(conf)]
+    note(*paths)
+    found = [path for path in paths if is_file(path)]
     if len(found) > 1:
         raise _taken(group, name, found[0])
     return found[0] if found else None

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import yaml
 
 from physml.errors import ConfigError, InputError, suggest
+from physml.files import note
 
 T = TypeVar("T")
 MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as they stand there
@@ -39,6 +40,7 @@ def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **given: Any
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file. ConfigError if there is none, with the line where parsing failed."""
+    note(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

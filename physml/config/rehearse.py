@@ -5,22 +5,24 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from physml.config import build
 from physml.config.build import Node, Parts
-from physml.errors import ConfigError, InputError, PhysmlError
+from physml.errors import InputError, PhysmlError
 
 # Where a task learns its width from its data, two stand for it: an error that both give is not about it.
 WIDTHS = (8, 12)
 
 
-class NoOptimizer(torch.optim.Optimizer):
-    """The groups and defaults that a schedule looks at. A real optimizer takes seconds to import."""
+class Unfilled(TorchFunctionMode):
+    """Leaves out `normal_`: on the meta device it fills nothing, and imports torch's compiler, for 2 s."""
 
-    def __init__(self, node: Node) -> None:
-        known = build.arguments(node.cls)
-        self.defaults = {n: p.default for n, p in known.items()} | node.values
-        self.param_groups = [{"params": [], **self.defaults}]
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (torch.Tensor.normal_, torch.nn.init.normal_):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def rehearse(parts: Parts) -> None:
@@ -51,13 +53,10 @@ def _made(node: Node | None) -> Any:
 
 def _optimizer(parts: Parts) -> None:
     with _known_errors():
-        try:
-            parts.optim.make(params=[])  # refuses wrong values first, then that there are no parameters
-        except ConfigError as error:
-            if "empty parameter list" not in str(error):
-                raise
+        weight = torch.nn.Parameter(torch.empty(1, 1, device="meta"))
+        optimizer = build.optimizer_of(parts.optim, [weight])
         if parts.schedule and not parts.schedule.of_plugin:
-            parts.schedule.make(optimizer=NoOptimizer(parts.optim))
+            parts.schedule.make(optimizer=optimizer)
 
 
 def _net(parts: Parts, task: Any) -> Any:
@@ -78,7 +77,7 @@ def _net(parts: Parts, task: Any) -> Any:
 
 def on_meta(parts: Parts, task: Any) -> Any:
     """The network for the sizes of a task, without memory; None where it cannot be built so."""
-    with _known_errors(), torch.random.fork_rng(devices=[]), torch.device("meta"):
+    with _known_errors(), torch.random.fork_rng(devices=[]), torch.device("meta"), Unfilled():
         return build.build_net(parts, task)
     return None
 

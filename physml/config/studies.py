@@ -18,7 +18,7 @@ from physml.config.conf_files import absolute, is_file, is_path
 from physml.config.load import read_yaml, structure
 from physml.config.search_schema import Search
 from physml.errors import ConfigError, suggest
-from physml.files import cached_by_file
+from physml.files import cached_by_file, note
 from physml.paths import CONF, display_path, own_conf
 
 SEARCHED = ".searched.yaml"
@@ -196,6 +196,7 @@ def _searched(made: Study, path: Path, conf: Path) -> Study:
 def found(study: str, conf: Path = CONF) -> dict[str, Found]:
     """The best trials of the searches that rows of a study have."""
     path = searched_file(study, conf)
+    note(path)
     if not path.is_file():
         return {}
     made = _found(path)

@@ -1,14 +1,14 @@
 """Data sets of others: what conf/dataset says of their files, and how they are read. No torch here."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from physml.config import conf_files
 from physml.config.load import load
 from physml.errors import ConfigError, suggest
+from physml.files import cached_by_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,13 +125,17 @@ def dataset_names() -> list[str]:
     return sorted(conf_files.files("dataset"))
 
 
-@cache
 def upstream(name: str) -> Upstream:
     """The contents of conf/dataset/<name>.yaml. ConfigError, with near names, where there is no such file."""
     path = conf_files.find("dataset", name)
     if path is None:
         raise ConfigError(f"there is no data set {name}. {suggest(name, dataset_names())}")
-    found = load(Upstream, path, name=name)
+    return replace(_upstream(path), name=name)
+
+
+@cached_by_file
+def _upstream(path: Path) -> Upstream:
+    found = load(Upstream, path, name=path.stem)
     names = [file.name for file in found.files]
     for file in found.files:
         if names.count(file.name) > 1:

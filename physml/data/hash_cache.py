@@ -12,8 +12,6 @@ from physml import files
 from physml.data.archives import FolderTree
 from physml.data.limits import open_regular
 
-RACY_S = 2.0  # a file changed so shortly ago may change again within the same tick of its clock
-
 
 def digest(path: Path, kind: str = "sha256") -> str:
     with open_regular(path) as file:
@@ -40,7 +38,7 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
         return str(found[kind])
     begun = time.time()
     got = folder_digest(FolderTree(path, top)) if path.is_dir() else digest(path, kind)
-    if _state(path) == state and _newest(path) < begun - RACY_S:
+    if _state(path) == state and _newest(path) < begun - files.SETTLED_S:
         kept = found if found.get("state") == state else {}
         with contextlib.suppress(OSError):  # it will be hashed again next time
             files.write_json(stamp, {**kept, "path": str(path), "state": state, kind: got})

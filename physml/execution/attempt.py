@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -118,11 +119,7 @@ class Attempt:
     # ------------------------------------------------------------------ before
 
     def _prepare(self) -> "Trainer":
-        import torch
-
-        if deterministic := self.config["runtime"]["deterministic"]:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
-        torch.use_deterministic_algorithms(deterministic)
+        set_deterministic(self.config["runtime"]["deterministic"])
         self._measure(self.config["runtime"])
         hooks = {"report": self.report, "save": self._save, "stop": self.interrupt, "on_row": self._on_row}
         self.trainer = loaded(self.config, self.spec.parts, **hooks)
@@ -257,6 +254,19 @@ def loaded(config: dict[str, Any], parts: "Parts | None", **hooks: Any) -> "Trai
     task.load(store_of(config), config["split"])
     task.to(device)
     return Trainer(config, parts, task, device, **hooks)
+
+
+def set_deterministic(wanted: bool) -> None:
+    """Deterministic operations alone, or any. Does not import torch's compiler, which would take seconds."""
+    import torch
+
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = str(int(wanted))  # of the compiler, if a plugin imports it
+    if "torch._inductor" in sys.modules:
+        torch.use_deterministic_algorithms(wanted)
+    else:
+        torch.set_deterministic_debug_mode("error" if wanted else "default")
 
 
 @contextlib.contextmanager

@@ -34,16 +34,13 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 def load(targets: Iterable[str]) -> None:
     """Import what every run needs, and the classes `targets`; a run reports what cannot be imported."""
-    import torch
+    import torch  # noqa: F401
 
     from physml.config import build, resolve  # noqa: F401
     from physml.execution import worker  # noqa: F401
     from physml.ops import backend  # noqa: F401
     from physml.training import checkpoint, trainer  # noqa: F401
 
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    parameter.grad = torch.zeros(1)  # no backward: threads of autograd, where there are any, survive no fork
-    torch.optim.Adam([parameter]).step()  # makes torch import the rest of itself
     for target in targets:
         with suppress(Exception):
             resolve.resolve(target)

@@ -2,12 +2,12 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from physml.config.compose import Composed, compose
+from physml.config.composed_cache import ComposedCache
 from physml.config.conf_files import shown
-from physml.config.identity import identity
 from physml.errors import PhysmlError
 from physml.execution import planning, run_state, scheduler
 from physml.execution.processes import output_lines
@@ -17,6 +17,7 @@ from physml.lock import is_held
 from physml.paths import display_path, work_root
 from physml.records import record
 from physml.records.record import Place
+from physml.records.record_index import RecordIndex
 from physml.records.schema import Record
 
 Run = tuple[str, int, int]  # experiment, split, seed
@@ -56,11 +57,16 @@ class RequestedRuns:
         self.blocked: dict[str, str] = {}
         self.datasets: set[str] = set()  # of conf/dataset, which the runs read
         self.plugins = False  # whether a run reads code or data files of the user
-        for experiment in tracked(list(dict.fromkeys(e for e, _, _ in runs)), f"{ident}: reading configs"):
+        with contextlib.closing(ComposedCache()) as cache:
+            self._compose_all(cache)
+
+    def _compose_all(self, cache: ComposedCache) -> None:
+        experiments = list(dict.fromkeys(experiment for experiment, _, _ in self.runs))
+        for experiment in tracked(experiments, f"{self.id}: reading configs"):
             self.identities[experiment] = None
             with self._noting_errors(experiment):
-                composed = self._composed(experiment, 0, 0)
-                self.identities[experiment] = identity(composed.config)
+                composed, key = cache.compose(experiment, ["seed=0", "split=0", *self.overrides])
+                self.identities[experiment] = key
                 self.datasets |= set(composed.datasets)
                 self.plugins |= bool(composed.config.get("plugins") or composed.config["task"].get("files"))
                 if reason := run_state.blocked_by(composed.config, composed.datasets):
@@ -130,12 +136,22 @@ class RequestedRuns:
 
     def records(self) -> list[Record]:
         """All records of the experiments in this profile: a smoke run is no stale full one."""
+        return self._of_profile(lambda experiment: record.records(folder_of(experiment)))
+
+    def wanted_records(self) -> list[Record]:
+        """Those of the splits and seeds of the runs alone; of many records the index spares reading most."""
+        wanted: dict[str, set[tuple[int, int]]] = {}
+        for experiment, split, seed in self.runs:
+            wanted.setdefault(experiment, set()).add((split, seed))
+        with contextlib.closing(RecordIndex()) as index:
+            return self._of_profile(lambda name: index.records(folder_of(name), wanted[name]))
+
+    def _of_profile(self, read: Callable[[str], list[Record]]) -> list[Record]:
         found: list[Record] = []
         for experiment in self.identities:
             with self._noting_errors(experiment):
                 wanted = (shown(experiment), self.identities[experiment])
-                every = record.records(folder_of(experiment))
-                of_profile = (r for r in every if r["config"]["profile"] == self.options.profile)
+                of_profile = (r for r in read(experiment) if r["config"]["profile"] == self.options.profile)
                 # A folder of ad hoc runs may have those of another file with the same name.
                 own = (r for r in of_profile if r["experiment"] == wanted[0] or r["identity"] == wanted[1])
                 found += [{**r, "experiment": experiment} for r in own]

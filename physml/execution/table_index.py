@@ -1,8 +1,8 @@
 """The states of all tables, kept in the cache as long as the files that they come from are the same.
 
-A table is read again where one of these has changed, by size, times or inode: the program, conf/, a record of
-its experiments, the presence of its data, or a lock of its runs. With configs or plugins of one's own nothing
-is kept, because what they read is not known here.
+A table is read again where one of these has changed, by size, times or inode: the program, a config that it
+is read from, a record of its experiments, the presence of its data, or a lock of its runs. With configs or
+plugins of one's own nothing is kept, because what they read is not known here.
 """
 
 import dataclasses
@@ -28,9 +28,9 @@ from physml.paths import (
     results_roots,
     work_root,
 )
+from physml.records.record_index import file_stats
 
-FORM = 1  # of the index file
-SETTLED_S = 2.0  # a file that has just been changed may change again within one tick of its clock
+FORM = 2  # of the index file
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,15 @@ class Listed:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a table is read from besides the program and conf/.
+    """What a table is read from besides the program.
 
     runs: pairs of an experiment's folder and its identity. data: names of files and folders, below the roots
-    of data.
+    of data. configs: files and folders, those that are not there too.
     """
 
     runs: tuple[tuple[str, str], ...] = ()
     data: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
 
 
 class TableIndex:
@@ -65,6 +66,7 @@ class TableIndex:
         self.began = time.time()
         self.base = _base() if self.usable else ""
         self.folders: dict[str, tuple[str, float]] = {}
+        self.configs: dict[str, tuple[str, float]] = {}
         self.changed = False
         self.known: dict[str, Any] = self._read() if self.usable else {}
 
@@ -78,7 +80,7 @@ class TableIndex:
     def get(self, ident: str) -> Listed | None:
         try:
             entry = self.known[ident]
-            sources = Sources(tuple(map(tuple, entry["runs"])), tuple(entry["data"]))
+            sources = Sources(tuple(map(tuple, entry["runs"])), tuple(entry["data"]), tuple(entry["configs"]))
             same = entry["state"] == self.state(sources)[0]
             return Listed(**entry["listed"]) if same else None
         except (KeyError, TypeError, ValueError):
@@ -87,6 +89,12 @@ class TableIndex:
     def state(self, sources: Sources) -> tuple[str, float]:
         """A digest of the state of all sources, and when the newest of them was changed."""
         newest, parts = 0.0, []
+        for config in sources.configs:
+            if config not in self.configs:
+                self.configs[config] = _config(Path(config))
+            state, changed = self.configs[config]
+            newest = max(newest, changed)
+            parts += [config, state]
         for folder, identity in sources.runs:
             if folder not in self.folders:
                 self.folders[folder] = _records(folder)
@@ -99,9 +107,9 @@ class TableIndex:
 
     def keep(self, listed: Listed, sources: Sources, state: tuple[str, float]) -> None:
         """state: of the sources before the table was read."""
-        if self.usable and state[1] < self.began - SETTLED_S:
-            entry = {"runs": sources.runs, "data": sources.data, "state": state[0]}
-            self.known[listed.ident] = entry | {"listed": dataclasses.asdict(listed)}
+        if self.usable and state[1] < self.began - files.SETTLED_S:
+            entry = dataclasses.asdict(sources) | {"state": state[0], "listed": dataclasses.asdict(listed)}
+            self.known[listed.ident] = entry
             self.changed = True
 
     def save(self) -> None:
@@ -114,20 +122,27 @@ class TableIndex:
 
 
 def _base() -> str:
-    """The state of the program and of conf/, and where results and data are looked for."""
+    """The state of the program, and where results and data are looked for."""
     places = [*results_roots(), work_root(), cache_root(), data_root()]
-    found = [f"{path} {_stat(path)}" for root in (PACKAGE, TASKS, CONF) for path in _all(root)]
+    found = [f"{path} {_stat(path)}" for root in (PACKAGE, TASKS) for path in _all(root)]
     search = sorted((results_root() / "search").glob("*.json"))
     return _digest([str(FORM), *map(str, places), *found, *(f"{path} {_stat(path)}" for path in search)])
 
 
-def _stat(path: Path | os.DirEntry[str]) -> str:
+def _stat(path: Path) -> str:
     """Changes with every change of a file: its times, one of which no program can set, size and inode."""
     try:
         found = path.stat()
     except FileNotFoundError:  # removed since the folder was listed
         return ""
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+
+
+def _config(path: Path) -> tuple[str, float]:
+    """The state of a file, or of the names in a folder, and when it was changed; 0: it is not there."""
+    if path.is_dir():
+        return _digest(str(file.relative_to(path)) for file in sorted(path.rglob("*.yaml"))), 0.0
+    return _stat(path), path.stat().st_ctime if path.exists() else 0.0
 
 
 def _all(root: Path) -> Iterator[Path]:
@@ -138,17 +153,12 @@ def _all(root: Path) -> Iterator[Path]:
 
 def _records(folder: str) -> tuple[str, float]:
     """The state of the records of an experiment in all results roots, and the newest change."""
-    newest, parts = 0.0, []
+    newest, parts = 0, []
     for root in results_roots():
-        try:
-            entries = sorted(os.scandir(root / "runs" / folder), key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.name.endswith(".json"):
-                parts.append(f"{root} {entry.name} {_stat(entry)}")
-                newest = max(newest, entry.stat().st_mtime)
-    return _digest(parts), newest
+        stats = file_stats(root / "runs" / folder)
+        parts += [f"{root} {name} {stats[name]}" for name in sorted(stats)]
+        newest = max([newest, *(mtime for _, mtime, _, _ in stats.values())])
+    return _digest(parts), newest / 1e9
 
 
 def _held(folder: str, identity: str) -> list[str]:
@@ -174,17 +184,31 @@ def read(ident: str, index: TableIndex) -> Listed:
     from physml.reporting import table_spec as tables
 
     path = tables.find_table(ident)
+    with files.noting() as configs:
+        return _read(ident, path, index, configs)
+
+
+def _read(ident: str, path: Path, index: TableIndex, configs: set[Path]) -> Listed:
+    """configs: those that have been read so far."""
+    from physml.reporting import table_spec as tables
+
     if tables.kind_of(path) == "settings":
         from physml.reporting.settings_table import collect_settings, load_settings
 
         settings = load_settings(path)
         listed = Listed(ident, settings.title, collect_settings(settings).state)
-        index.keep(listed, Sources(), index.state(Sources()))
+        sources = Sources(configs=_below_conf(configs))
+        index.keep(listed, sources, index.state(sources))
         return listed
-    return _of_results(ident, path, index)
+    return _of_results(ident, path, index, configs)
 
 
-def _of_results(ident: str, path: Path, index: TableIndex) -> Listed:
+def _below_conf(paths: Iterable[Path]) -> tuple[str, ...]:
+    """The configs among files; of the program the base of the index knows."""
+    return tuple(sorted(str(path) for path in paths if CONF in path.parents))
+
+
+def _of_results(ident: str, path: Path, index: TableIndex, configs: set[Path]) -> Listed:
     from physml.execution.requested_runs import RequestedRuns, RunOptions
     from physml.execution.run_spec import folder_of
     from physml.reporting.table import collect, outcomes, table_state
@@ -193,10 +217,12 @@ def _of_results(ident: str, path: Path, index: TableIndex) -> Listed:
     spec = load_table(path)
     requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
     runs = tuple((folder_of(name), identity or "") for name, identity in requested.identities.items())
-    sources = Sources(runs, _data_names(requested.datasets))
+    data = _data_names(requested.datasets)
+    sources = Sources(runs, data, _below_conf(configs))
     before = index.state(sources)
     blocked = requested.untrainable
-    table = collect(spec, requested.identities, requested.records(), requested.running(), blocked=blocked)
+    records = requested.wanted_records()
+    table = collect(spec, requested.identities, records, requested.running(), blocked=blocked)
     claims = {str(table.claim_verdict or "no verdict yet"): 1} if table.claim else {}
     listed = Listed(ident, spec.title, table_state(table), dict(outcomes(table)), claims)
     if not requested.plugins:

@@ -52,16 +52,25 @@ class Place:
 
 def read(path: Path) -> Record:
     """One record, joined with its setting. RecordError if it is unreadable, truncated, foreign or newer."""
-    return cast(Record, _read(path)[0])
+    return read_with_content(path)[1]
 
 
 def schema_of(path: Path) -> int:
     """The schema that a record is written in."""
-    return _read(path)[1]
+    return int(read_with_content(path)[0].get("schema") or 0)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], int]:
-    content = _json(path)
+def read_with_content(path: Path) -> tuple[dict[str, Any], Record]:
+    """The content of a run's file, and the record."""
+    content = json_of(path)
+    record = from_content(path, content)
+    if (said := schema.problem(record)) is not None:
+        raise _foreign(path, said)
+    return content, cast(Record, record)
+
+
+def from_content(path: Path, content: Any) -> dict[str, Any]:
+    """The record of a run from the content of its file, joined with its setting; the keys are not checked."""
     found = content.get("schema") if isinstance(content, dict) else None
     if isinstance(content, dict) and "schema" in content and type(found) is not int:
         raise _foreign(path, f"its schema is {found!r}")
@@ -69,19 +78,16 @@ def _read(path: Path) -> tuple[dict[str, Any], int]:
         raise RecordError(
             f"{display_path(path)} has schema {found}; this physml reads up to {SCHEMA}. Update physml."
         )
-    record = content
-    if found is not None:
-        record = _joined(path, content) if found == SCHEMA else schema.upgraded(content)
-    if (said := schema.problem(record)) is not None:
-        raise _foreign(path, said)
-    return record, int(found or 0)
+    if found is None:
+        return cast(dict[str, Any], content)
+    return _joined(path, content) if found == SCHEMA else schema.upgraded(content)
 
 
 def _foreign(path: Path, what: str) -> RecordError:
     return RecordError(f"{display_path(path)} is not a record of physml: {what}. Move it away.")
 
 
-def _json(path: Path) -> Any:
+def json_of(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -119,7 +125,7 @@ def _joined(path: Path, run: dict[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=256)
 def _setting(path: Path, stamp: int) -> dict[str, Any]:
     """The content of a setting's file, checked against its name. stamp: when the file was last changed."""
-    content = _json(path)
+    content = json_of(path)
     identity, _, digest = path.name.removesuffix(SETTING).partition("-")
     sound = isinstance(content, dict) and not schema.too_deep(content)
     if not sound or not isinstance(content.get("config"), dict):
@@ -152,12 +158,19 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     setting, run = split(finite(dict(record)))
     file = setting_path(path.parent, run["identity"], run["setting"])
     try:
-        there = _json(file) == setting
+        there = json_of(file) == setting
     except RecordError:
         there = False
     if not there:
         files.write_json(file, setting)
     files.write_json(path, run)
+
+
+def setting_name(content: Mapping[str, Any]) -> str:
+    """The name of the setting's file by the content of the run's; empty where the run's has all."""
+    if content.get("schema") != SCHEMA:
+        return ""
+    return setting_path(Path(), content["identity"], content["setting"]).name
 
 
 def setting_path(folder: Path, identity: str, digest: str) -> Path:

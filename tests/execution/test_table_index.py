@@ -9,8 +9,11 @@ import pytest
 
 from physml import files
 from physml.execution import requested_runs, table_index
+from physml.execution.requested_runs import RequestedRuns, RunOptions
 from physml.execution.table_index import Listed, TableIndex, read
-from physml.paths import OWN_RESULTS, cache_root, results_root, work_root
+from physml.paths import CONF, OWN_RESULTS, cache_root, results_root, work_root
+from physml.reporting.table import collect
+from physml.reporting.table_spec import find_table, load_table
 
 TABLE, FOLDER = "lem-9", "lem/fitzhugh_nagumo-lem"
 OLD = 1_700_000_000  # of files that have not just been changed
@@ -96,6 +99,39 @@ def test_another_program_or_other_places_start_an_index_anew(
         patch.setattr(table_index, "TASKS", tmp_path)  # other files
         assert TableIndex().get(TABLE) is None
     assert TableIndex().get(TABLE) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        *((name, True) for name in ("table/lem-9", "model/lem", "study/lem/fitzhugh_nagumo", "run")),
+        *((name, False) for name in ("table/lem-2", "model/gcn", "study/lem/adding")),
+    ],
+)
+def test_a_config_counts_for_the_tables_that_are_read_from_it(
+    name: str, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept()
+    original = table_index._config
+
+    def edited(path: Path) -> tuple[str, float]:
+        return ("edited", OLD) if path == CONF / f"{name}.yaml" else original(path)
+
+    monkeypatch.setattr(table_index, "_config", edited)
+    assert (TableIndex().get(TABLE) is None) == counts
+
+
+@pytest.mark.parametrize("ident", ["lem-9", "cornn-6", "g2-2"])
+def test_a_table_is_the_same_with_the_index_of_records_and_without(ident: str) -> None:
+    spec = load_table(find_table(ident))
+    requested = RequestedRuns(spec.runs, RunOptions(), ident)
+    whole = repr(collect(spec, requested.identities, requested.records()))
+    assert "n=" in whole
+    for _ in range(2):  # filled, and used
+        again = RequestedRuns(spec.runs, RunOptions(), ident)
+        assert again.identities == requested.identities
+        assert repr(collect(spec, again.identities, again.wanted_records())) == whole
+    assert (cache_root() / "records.sqlite").exists() and (cache_root() / "composed.sqlite").exists()
 
 
 def test_configs_of_ones_own_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

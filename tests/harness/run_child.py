@@ -1,7 +1,4 @@
-"""What the fork server of `run_harness` imports before it forks, and what its children do.
-
-One step of an optimizer makes torch import the rest of itself, once for all children.
-"""
+"""What the fork server of `run_harness` imports before it forks, and what its children do."""
 
 import atexit
 import os
@@ -20,9 +17,7 @@ from typing import IO, Any
 
 import matplotlib.backends.backend_agg
 import matplotlib.figure
-import torch
 import wandb
-from torch import nn
 
 from physml import files, paths
 from physml.cli import main
@@ -31,11 +26,6 @@ from physml.models import gated, rnn
 from physml.training import trainer
 
 PRELOADED = (main, trainer, worker, gated, rnn, wandb, matplotlib)
-
-parameter = nn.Parameter(torch.zeros(2))
-optimizer = torch.optim.Adam([parameter])
-parameter.sum().backward()
-optimizer.step()
 
 
 def enter(function: Callable[..., int], arguments: list[str], roots: dict[str, str], output: str) -> None:
