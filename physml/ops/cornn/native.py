@@ -92,16 +92,17 @@ def forward(
         )
     u = call.in_rows(u)
     given = [x.contiguous() for x in others]
-    made = (outputs, y_last, z_last, *(kept or (None, None)))
-    code = library.cornn_forward(
+    sizes = call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile)
+    room = call.scratch(library, "cornn", n_threads, sizes, u, backward=False)
+    made = (outputs, y_last, z_last, *(kept or (None, None)), room)
+    library.cornn_forward(
         n_threads,
-        call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        sizes,
         call.reals(*numbers),
         call.pointer(u),
         call.integers(*u.stride()[:2]),
         *map(call.pointer, (*given, *made)),
     )
-    call.check(code, "coRNN")
     return (outputs.transpose(0, 1), y_last, z_last), kept, n_block
 
 
@@ -123,17 +124,20 @@ def backward(
     want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[1:]
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
     d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    sizes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
-    d_weights = [u.new_empty(size) if want else None for size, want in zip(sizes, want_weights, strict=True)]
-    code = library.cornn_backward(
+    shapes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
+    d_weights = [
+        empty(shape, u.dtype) if want else None for shape, want in zip(shapes, want_weights, strict=True)
+    ]
+    sizes = call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile)
+    room = call.scratch(library, "cornn", n_threads, sizes, u, backward=True)
+    library.cornn_backward(
         n_threads,
-        call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        sizes,
         call.reals(*ctx.numbers),
         call.pointer(u),
         call.integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
-        *map(call.pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights)),
+        *map(call.pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights, room)),
     )
-    call.check(code, "coRNN")
     d_input = None if d_u is None else d_u.transpose(0, 1)
     return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights
 

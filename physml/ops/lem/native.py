@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("lem.c")
 SIZES = ("n_batch", "n_steps", "d_in", "n_hidden", "gated", "clipped", "group", "block", "n_threads")
 TENSORS = ("u", "y", "z", "W", "Wy", "V", "b")
 KEPT = ("path", "kept")
-RESULTS = ("last_y", "last_z")
+LAST = ("last_y", "last_z")
 INCOMING = ("d_outputs", "d_last_y", "d_last_z")
 STRIDES = ("u_batch", "u_step", "u_feature", "d_batch", "d_step", "d_unit")
 
@@ -31,6 +31,10 @@ ROWS = 32  # of the batch in a group: whole register tiles, and their states sta
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
 MANY_ROWS = 128  # in a group if there are more
 BLOCK = 1 << 16  # numbers in a block of steps of the backward pass: with what it reads, half of an L2 cache
+FAR = (
+    1 << 23
+)  # bytes of weights from which on their gradients are not in a near cache when a block adds to them
+FAR_ROWS = 256  # rows times steps in such a block, at least
 MIN_WORK = 5e8  # multiplications in a pass, some 5 ms, that are worth a second thread
 
 
@@ -40,7 +44,7 @@ class Call(ctypes.Structure):
     _fields_ = (
         *[(name, ctypes.c_int64) for name in SIZES],
         *[(name, ctypes.c_double) for name in ("dt", "low", "high")],
-        *[(name, ctypes.c_void_p) for name in (*TENSORS, *KEPT, *RESULTS, *INCOMING)],
+        *[(name, ctypes.c_void_p) for name in (*TENSORS, *KEPT, *LAST, "room", *INCOMING)],
         *[(f"d_{name}", ctypes.c_void_p) for name in TENSORS],
         *[(name, ctypes.c_int64) for name in STRIDES],
     )
@@ -50,9 +54,11 @@ class Call(ctypes.Structure):
         for name, x in zip(names, tensors, strict=True):
             setattr(self, name, None if x is None else x.data_ptr())
 
-    def run(self, function: str, dtype: torch.dtype) -> None:
-        if getattr(load(SOURCE, dtype), function)(ctypes.byref(self)):
-            raise MemoryError(f"{function}: no memory for the scratch space of LEM's native backend")
+    def run(self, library: ctypes.CDLL, backward: bool, dtype: torch.dtype) -> None:
+        library.lem_room.restype = ctypes.c_size_t
+        room = pool.empty((library.lem_room(ctypes.byref(self), backward),), dtype)
+        self.room = room.data_ptr()
+        (library.lem_backward if backward else library.lem_forward)(ctypes.byref(self))
 
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
@@ -72,8 +78,9 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
     (n_batch, n_steps, d_in), (n_rows, n_hidden) = u.shape, (V.shape[0], Wy.shape[0])
     if n_steps * n_batch * n_rows * (n_hidden + d_in) < MIN_WORK:
         n_threads = 1
-    near = n_rows * (n_hidden + d_in) * u.element_size() <= NEAR
-    group = min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
+    size = n_rows * (n_hidden + d_in) * u.element_size()
+    group = min(-(-n_batch // n_threads), ROWS if size <= NEAR else MANY_ROWS)
+    least = -(-FAR_ROWS // group) if size > FAR else 1
     low, high = clip or (0.0, 0.0)
     call = Call(
         n_batch=n_batch,
@@ -83,7 +90,7 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
         gated=W.shape[0] > n_hidden,
         clipped=clip is not None,
         group=group,
-        block=max(1, BLOCK // (group * (n_rows + 2 * n_hidden + d_in))),
+        block=max(least, BLOCK // (group * (n_rows + 2 * n_hidden + d_in))),
         n_threads=n_threads,
         dt=dt,
         low=low,
@@ -101,18 +108,15 @@ def _forward(
     u, *others = tensors
     others = [x.contiguous() for x in others]
     (n_batch, n_steps, _), n_hidden = u.shape, others[0].shape[1]
-    vector = load(SOURCE, u.dtype).lem_vector()
+    library = load(SOURCE, u.dtype)
+    vector = library.lem_vector()
     width = -(-n_hidden // vector) * vector
     call = _call((u, *others), dt, clip, torch.get_num_threads())
     path = pool.empty((n_steps, n_batch, width), u.dtype)
     last_y, last_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    kept = (
-        pool.empty((n_steps * n_batch, load(SOURCE, u.dtype).lem_kept(n_hidden, call.gated)), u.dtype)
-        if keep
-        else None
-    )
-    call.point((*KEPT, *RESULTS), (path, kept, last_y, last_z))
-    call.run("lem_forward", u.dtype)
+    kept = pool.empty((n_steps * n_batch, library.lem_kept(n_hidden, call.gated)), u.dtype) if keep else None
+    call.point((*KEPT, *LAST), (path, kept, last_y, last_z))
+    call.run(library, False, u.dtype)
     return path, kept, last_y, last_z
 
 
@@ -147,7 +151,7 @@ class LEMNative(torch.autograd.Function):
             for name, shape, needed in zip(TENSORS, shapes, ctx.needs_input_grad[2:], strict=True)
         ]
         call.point([f"d_{name}" for name in TENSORS], gradients)
-        call.run("lem_backward", u.dtype)
+        call.run(load(SOURCE, u.dtype), True, u.dtype)
         d_u, *others = gradients
         return None, None, None if d_u is None else d_u.transpose(0, 1), *others
 

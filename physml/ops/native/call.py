@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from physml.ops.native import pool
 from physml.ops.native.library import Unavailable, load
 
 MOST_THREADS = 256  # as in threads.h
@@ -57,6 +58,23 @@ def integers(*numbers: int) -> ctypes.Array[ctypes.c_longlong]:
 
 def reals(*numbers: float) -> ctypes.Array[ctypes.c_double]:
     return (ctypes.c_double * len(numbers))(*numbers)
+
+
+def scratch(
+    library: ctypes.CDLL,
+    name: str,
+    n_threads: int,
+    sizes: ctypes.Array[ctypes.c_longlong],
+    x: Tensor,
+    backward: bool,
+) -> Tensor:
+    """Memory that is warm already, as much as `<name>_room` of the library says, of the dtype of x.
+
+    Memory that C takes from the system for a call comes page by page, and each page costs a fault.
+    """
+    size = getattr(library, f"{name}_room")
+    size.restype = ctypes.c_size_t
+    return pool.empty((size(n_threads, sizes, backward),), x.dtype)
 
 
 def check(code: int, name: str) -> None:

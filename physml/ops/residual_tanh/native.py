@@ -69,10 +69,10 @@ def forward(
     K = _matrix(keep)
     given = [None if x is None else x.contiguous() for x in (drive, h, W, K)]
     n_threads, sizes = _plan(drive, K is not None)
-    code = library.residual_tanh_forward(
-        n_threads, sizes, call.reals(*_numbers(keep, gain)), *map(call.pointer, (*given, path, tanhs))
+    room = call.scratch(library, "residual_tanh", n_threads, sizes, drive, backward=False)
+    library.residual_tanh_forward(
+        n_threads, sizes, call.reals(*_numbers(keep, gain)), *map(call.pointer, (*given, path, tanhs, room))
     )
-    call.check(code, "residual tanh")
     return path, tanhs
 
 
@@ -83,12 +83,14 @@ def backward(ctx: Any, d_path: Tensor) -> tuple[Tensor | None, ...]:
     d_path = call.in_rows(d_path)
     d_drive = empty(tuple(path.shape), path.dtype) if want_drive else None
     d_h = path.new_empty(h.shape)
-    d_W = torch.empty_like(W, memory_format=torch.contiguous_format) if want_W else None
-    d_K = None if K is None or not want_keep else path.new_empty(K.shape)
+    d_W = empty(tuple(W.shape), W.dtype) if want_W else None
+    d_K = None if K is None or not want_keep else empty(tuple(K.shape), K.dtype)
     d_numbers = (c_double * 2)()
     given = [None if x is None else x.contiguous() for x in (h, W, K, path, tanhs)]
     n_threads, sizes = _plan(path, K is not None)
-    code = load(SOURCE, path.dtype).residual_tanh_backward(
+    library = load(SOURCE, path.dtype)
+    room = call.scratch(library, "residual_tanh", n_threads, sizes, path, backward=True)
+    library.residual_tanh_backward(
         n_threads,
         sizes,
         call.reals(*ctx.numbers),
@@ -96,8 +98,8 @@ def backward(ctx: Any, d_path: Tensor) -> tuple[Tensor | None, ...]:
         call.integers(*d_path.stride()[:2]),
         *map(call.pointer, (d_drive, d_h, d_W, d_K)),
         d_numbers,
+        call.pointer(room),
     )
-    call.check(code, "residual tanh")
     d_keep = path.new_tensor(d_numbers[0]) if want_keep and K is None else d_K
     return d_drive, d_h if want_h else None, d_W, d_keep, path.new_tensor(d_numbers[1]) if want_gain else None
 

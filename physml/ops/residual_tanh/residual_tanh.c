@@ -18,8 +18,6 @@
 #include "rows.h"
 #include "threads.h"
 
-#define OUT_OF_MEMORY 1
-
 typedef struct {
     length n_steps, n_batch, n_hidden; /* T, B, H */
     length n_block, n_tile;            /* steps in a block, rows in a tile */
@@ -40,15 +38,12 @@ static Shape shape_of(const long long sizes[6], const double numbers[2]) {
     return s;
 }
 
-/* W above K, (n_columns, H). NULL: no memory. */
-static real *joined(const Shape *s, const real *W, const real *K) {
+/* W above K, (n_columns, H). */
+static void join(real *rows, const Shape *s, const real *W, const real *K) {
     const length H = s->n_hidden;
-    real *rows = reals(s->n_columns * H);
-    if (!rows) return NULL;
     clear(rows, s->n_columns * H);
     copy(rows, W, H * H);
     if (s->matrix) copy(rows + s->n_padded * H, K, H * H);
-    return rows;
 }
 
 /* ---- Forward ---- */
@@ -62,7 +57,7 @@ typedef struct {
     real *scratch;          /* per thread */
 } Forward;
 
-static length forward_scratch(const Shape *s) { return s->n_tile * (s->ld + s->ld_columns); }
+static length forward_scratch(const Shape *s) { return lines(s->n_tile * (s->ld + s->ld_columns)); }
 
 static void forward_step(const Forward *w, length n, length row, length rows, real *states, real *products) {
     const Shape *s = &w->s;
@@ -100,23 +95,17 @@ static void forward_rows(void *shared, int share, int n_shares) {
     }
 }
 
-/* sizes: T, B, H, steps in a block, rows in a tile, whether K is a matrix. numbers: K if it is none, g. */
-int residual_tanh_forward(int n_threads, const long long sizes[6], const double numbers[2], const real *drive,
-                          const real *h, const real *W, const real *K, real *path, real *tanhs) {
+/* sizes: T, B, H, steps in a block, rows in a tile, whether K is a matrix. numbers: K if it is none, g. room: as
+   residual_tanh_room says. */
+void residual_tanh_forward(int n_threads, const long long sizes[6], const double numbers[2], const real *drive,
+                           const real *h, const real *W, const real *K, real *path, real *tanhs, real *room){
     const Shape s = shape_of(sizes, numbers);
-    real *plain = joined(&s, W, K), *weights = reals(packed_size(s.n_hidden, s.n_columns));
-    real *scratch = reals(n_threads * forward_scratch(&s));
-    const int code = plain && weights && scratch ? 0 : OUT_OF_MEMORY;
-    if (!code) {
-        pack(weights, plain, s.n_hidden, s.n_columns, 1, s.n_hidden);
-        Forward w = {.s = s, .drive = drive, .h = h, .weights = weights, .path = path, .tanhs = tanhs,
-                     .scratch = scratch};
-        in_threads(forward_rows, &w, n_threads);
-    }
-    free(plain);
-    free(weights);
-    free(scratch);
-    return code;
+    real *weights = room + lines(s.n_columns * s.n_hidden);
+    join(room, &s, W, K);
+    pack(weights, room, s.n_hidden, s.n_columns, 1, s.n_hidden);
+    Forward w = {.s = s, .drive = drive, .h = h, .weights = weights, .path = path, .tanhs = tanhs,
+                 .scratch = weights + lines(packed_size(s.n_hidden, s.n_columns))};
+    in_threads(forward_rows, &w, n_threads);
 }
 
 /* ---- Backward ---- */
@@ -135,7 +124,7 @@ typedef struct {
 } Backward;
 
 static length backward_scratch(const Shape *s) {
-    return s->n_tile * (s->n_block * (s->ld + s->ld_columns) + s->ld);
+    return lines(s->n_tile * (s->n_block * (s->ld + s->ld_columns) + s->ld));
 }
 
 /* One step back: from `d_states`, the gradient of h_n, to that of h_{n-1}; [p | e] and h_{n-1} are kept. */
@@ -208,37 +197,38 @@ static void give_matrix(real *to, const real *from, const Shape *s) {
 
 /* As residual_tanh_forward. strides: of d_path, step and row. What may be NULL: d_drive, d_W and d_K where
    they are not wanted. d_numbers: of K, if it is a number, and of g. */
-int residual_tanh_backward(int n_threads, const long long sizes[6], const double numbers[2], const real *h,
-                           const real *W, const real *K, const real *path, const real *tanhs,
-                           const real *d_path, const long long strides[2], real *d_drive, real *d_h,
-                           real *d_W, real *d_K, double d_numbers[2]) {
+void residual_tanh_backward(int n_threads, const long long sizes[6], const double numbers[2], const real *h,
+                            const real *W, const real *K, const real *path, const real *tanhs,
+                            const real *d_path, const long long strides[2], real *d_drive, real *d_h,
+                            real *d_W, real *d_K, double d_numbers[2], real *room){
     const Shape s = shape_of(sizes, numbers);
     const length P = s.n_padded, n_weights = d_W || d_K ? s.n_columns * s.ld : 0;
-    real *plain = joined(&s, W, K), *weights = reals(packed_size(s.n_columns, s.n_hidden));
-    real *scratch = reals(n_threads * backward_scratch(&s)), *d_weights = reals(n_threads * n_weights);
-    double *sums = malloc(2 * n_threads * sizeof(double));
-    const int code = plain && weights && scratch && d_weights && sums ? 0 : OUT_OF_MEMORY;
-    if (!code) {
-        pack(weights, plain, s.n_columns, s.n_hidden, s.n_hidden, 1);
-        clear(d_weights, n_threads * n_weights);
-        Backward w = {.s = s, .h = h, .path = path, .tanhs = tanhs, .weights = weights, .d_path = d_path,
-                      .d_step = strides[0], .d_row = strides[1], .d_drive = d_drive, .d_h = d_h,
-                      .first = d_W ? 0 : P, .beyond = d_K ? 2 * P : P,
-                      .d_weights = n_weights ? d_weights : NULL, .d_numbers = sums, .scratch = scratch};
-        in_threads(backward_rows, &w, n_threads);
-        sum_shares(d_weights, n_weights, n_threads);
-        give_matrix(d_W, d_weights, &s);
-        give_matrix(d_K, d_weights + P * s.ld, &s);
-        d_numbers[0] = d_numbers[1] = 0;
-        for (int share = 0; share < n_threads; share++)
-            for (int i = 0; i < 2; i++) d_numbers[i] += sums[2 * share + i];
-    }
-    free(plain);
-    free(weights);
-    free(scratch);
-    free(d_weights);
-    free(sums);
-    return code;
+    real *weights = room + lines(s.n_columns * s.n_hidden);
+    real *d_weights = weights + lines(packed_size(s.n_columns, s.n_hidden));
+    double sums[2 * MOST_THREADS];
+    join(room, &s, W, K);
+    pack(weights, room, s.n_columns, s.n_hidden, s.n_hidden, 1);
+    clear(d_weights, n_threads * n_weights);
+    Backward w = {.s = s, .h = h, .path = path, .tanhs = tanhs, .weights = weights, .d_path = d_path,
+                  .d_step = strides[0], .d_row = strides[1], .d_drive = d_drive, .d_h = d_h,
+                  .first = d_W ? 0 : P, .beyond = d_K ? 2 * P : P, .d_weights = n_weights ? d_weights : NULL,
+                  .d_numbers = sums, .scratch = d_weights + lines(n_threads * n_weights)};
+    in_threads(backward_rows, &w, n_threads);
+    sum_shares(d_weights, n_weights, n_threads);
+    give_matrix(d_W, d_weights, &s);
+    give_matrix(d_K, d_weights + P * s.ld, &s);
+    d_numbers[0] = d_numbers[1] = 0;
+    for (int share = 0; share < n_threads; share++)
+        for (int i = 0; i < 2; i++) d_numbers[i] += sums[2 * share + i];
+}
+
+/* How many reals of scratch memory a pass needs at most. */
+size_t residual_tanh_room(int n_threads, const long long sizes[6], int backward) {
+    const Shape s = shape_of(sizes, (double[2]){0});
+    const size_t plain = lines(s.n_columns * s.n_hidden);
+    if (!backward) return plain + lines(packed_size(s.n_hidden, s.n_columns)) + n_threads * forward_scratch(&s);
+    return plain + lines(packed_size(s.n_columns, s.n_hidden)) + lines(n_threads * s.n_columns * s.ld) +
+           n_threads * backward_scratch(&s);
 }
 
 /* The size of a vector: P is a multiple of it. */
