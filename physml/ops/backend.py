@@ -74,6 +74,11 @@ def ran() -> tuple[str, ...]:
     return tuple(sorted(_run.used))
 
 
+def note(backend: str) -> None:
+    """Count a backend as used by the run."""
+    _run.used.add(backend)
+
+
 def reset(used: Iterable[str] = ()) -> None:
     """Set the list of used backends to `used`, those of the part of the run before an interruption."""
     _run.used = set(used)
@@ -112,7 +117,7 @@ class Op(Generic[R]):
         with no_autocast(tensors[0]):
             chosen = self._chosen(backend, tensors, plain)
             result = self._function(chosen)(*tensors, **constants)
-        _run.used.add(chosen)
+        note(chosen)
         return result
 
     def has(self, backend: str) -> bool:

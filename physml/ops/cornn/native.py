@@ -11,14 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.check import has_shape
 from physml.errors import InputError
 from physml.ops.cornn.autograd import Constants, constants
+from physml.ops.cornn.steps import few_steps
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.native.pool import empty
+from physml.ops.native.stepping import few
 from physml.ops.once import once, recorded
 
 SOURCE = Path(__file__).with_name("cornn.c")
+NAMES = ("y", "z", "W", "Wcal", "V", "b")
 TILE = 40  # rows of the batch that a thread takes through time together
 BLOCK = 384  # rows times steps in a block of the backward pass: their operands stay in cache
 PARALLEL = 2e7  # multiplications of a pass above which threads are worth being started
@@ -44,9 +48,15 @@ def cornn(
             "Use 'auto' or 'reference'."
         )
     numbers = constants(dt, gamma, epsilon, damping)
+    has_shape("u", tensors[0], ("B", "T", "D"), hint="Batch comes first, then time; neither may be empty.")
+    (n_batch, n_steps, d_in), n_hidden = tensors[0].shape, len(tensors[3])
+    state, square = (n_batch, n_hidden), (n_hidden, n_hidden)
+    call.fits(tensors[0], NAMES, tensors[1:], (state, state, square, square, (n_hidden, d_in), (n_hidden,)))
     if recorded(*tensors):
         return CoRNNNative.apply(numbers, *tensors)
     with torch.no_grad():
+        if few(n_batch * n_steps, n_hidden):
+            return few_steps(*tensors, numbers=numbers)
         return forward(tensors, numbers, saved=False)[0]
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from physml.check import has_shape
-from physml.errors import InputError
-from physml.ops.native import pool
-from physml.ops.native.call import refusal as native_refusal
+from physml.ops.lem.steps import few_steps
+from physml.ops.native import call, pool
 from physml.ops.native.library import load
+from physml.ops.native.stepping import few
 from physml.ops.once import once, recorded
 from physml.ops.sequence import Clip
 
@@ -63,7 +63,7 @@ class Call(ctypes.Structure):
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
     """The reason why native code can't compute this; None if it can."""
-    return native_refusal(SOURCE, u, *others)
+    return call.refusal(SOURCE, u, *others)
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
@@ -82,7 +82,7 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
     group = min(-(-n_batch // n_threads), ROWS if size <= NEAR else MANY_ROWS)
     least = -(-FAR_ROWS // group) if size > FAR else 1
     low, high = clip or (0.0, 0.0)
-    call = Call(
+    made = Call(
         n_batch=n_batch,
         n_steps=n_steps,
         d_in=d_in,
@@ -96,9 +96,9 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
         low=low,
         high=high,
     )
-    call.point(TENSORS, tensors)
-    call.u_batch, call.u_step, call.u_feature = u.stride()
-    return call
+    made.point(TENSORS, tensors)
+    made.u_batch, made.u_step, made.u_feature = u.stride()
+    return made
 
 
 def _forward(
@@ -111,12 +111,12 @@ def _forward(
     library = load(SOURCE, u.dtype)
     vector = library.lem_vector()
     width = -(-n_hidden // vector) * vector
-    call = _call((u, *others), dt, clip, torch.get_num_threads())
+    made = _call((u, *others), dt, clip, torch.get_num_threads())
     path = pool.empty((n_steps, n_batch, width), u.dtype)
     last_y, last_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    kept = pool.empty((n_steps * n_batch, library.lem_kept(n_hidden, call.gated)), u.dtype) if keep else None
-    call.point((*KEPT, *LAST), (path, kept, last_y, last_z))
-    call.run(library, False, u.dtype)
+    kept = pool.empty((n_steps * n_batch, library.lem_kept(n_hidden, made.gated)), u.dtype) if keep else None
+    made.point((*KEPT, *LAST), (path, kept, last_y, last_z))
+    made.run(library, False, u.dtype)
     return path, kept, last_y, last_z
 
 
@@ -139,19 +139,19 @@ class LEMNative(torch.autograd.Function):
         u, *weights, path, kept = ctx.saved_tensors
         y, z, W, Wy, V = (x.contiguous() for x in weights)
         incoming = d_outputs, *(None if x is None else x.contiguous() for x in (d_last_y, d_last_z))
-        call = _call((u, y, z, W, Wy, V, None), ctx.dt, ctx.clip, ctx.n_threads)
-        call.point(KEPT, (path, kept))
-        call.point(INCOMING, incoming)
+        made = _call((u, y, z, W, Wy, V, None), ctx.dt, ctx.clip, ctx.n_threads)
+        made.point(KEPT, (path, kept))
+        made.point(INCOMING, incoming)
         if d_outputs is not None:
-            call.d_batch, call.d_step, call.d_unit = d_outputs.stride()
+            made.d_batch, made.d_step, made.d_unit = d_outputs.stride()
         (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
         shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
         gradients = [
             pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
             for name, shape, needed in zip(TENSORS, shapes, ctx.needs_input_grad[2:], strict=True)
         ]
-        call.point([f"d_{name}" for name in TENSORS], gradients)
-        call.run(load(SOURCE, u.dtype), True, u.dtype)
+        made.point([f"d_{name}" for name in TENSORS], gradients)
+        made.run(load(SOURCE, u.dtype), True, u.dtype)
         d_u, *others = gradients
         return None, None, None if d_u is None else d_u.transpose(0, 1), *others
 
@@ -161,7 +161,10 @@ def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor
     _check(tensors)
     if recorded(*tensors):
         return LEMNative.apply(dt, clip, *tensors)
+    (n_batch, n_steps, _), n_hidden = tensors[0].shape, tensors[1].shape[1]
     with torch.no_grad():
+        if few(n_batch * n_steps, n_hidden):
+            return few_steps(*tensors, dt=dt, clip=clip)
         path, _, y, z = _forward(tensors, dt, clip, keep=False)
     return path[..., : y.shape[1]].transpose(0, 1), y, z
 
@@ -175,7 +178,4 @@ def _check(tensors: tuple[Tensor, ...]) -> None:
     n_rows = n_first + n_hidden
     state = (n_batch, n_hidden)
     shapes = (state, state, (n_first, n_hidden), (n_hidden, n_hidden), (n_rows, d_in), (n_rows,))
-    for name, x, shape in zip(TENSORS[1:], tensors[1:], shapes, strict=True):
-        has_shape(name, x, shape)
-        if x.dtype != u.dtype or x.device != u.device:
-            raise InputError(f"{name} must be {u.dtype} on {u.device}, as u is; got {x.dtype} on {x.device}.")
+    call.fits(u, TENSORS[1:], tensors[1:], shapes)

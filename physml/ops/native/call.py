@@ -1,11 +1,14 @@
 """Helpers around a call into C: refusals, threads, tiles, arguments, errors."""
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from physml.check import has_shape
+from physml.errors import InputError
 from physml.ops.native import pool
 from physml.ops.native.library import Unavailable, load
 
@@ -75,6 +78,17 @@ def scratch(
     size = getattr(library, f"{name}_room")
     size.restype = ctypes.c_size_t
     return pool.empty((size(n_threads, sizes, backward),), x.dtype)
+
+
+def fits(
+    u: Tensor, names: Sequence[str], tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]
+) -> None:
+    """InputError unless shapes, dtypes and devices fit: C would read beyond the end of a smaller tensor."""
+    for name, x, shape in zip(names, tensors, shapes, strict=True):
+        if x.shape != shape:
+            has_shape(name, x, shape)
+        if x.dtype != u.dtype or x.device != u.device:
+            raise InputError(f"{name} must be {u.dtype} on {u.device}, as u is; got {x.dtype} on {x.device}.")
 
 
 def check(code: int, name: str) -> None:
