@@ -33,9 +33,9 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
     return call.refusal(SOURCE, u, *others)
 
 
-def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether it is faster than `autograd.cornn`: for few steps it is not worth packing large weights."""
-    return n_steps > 3 or n_hidden < 512
+def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
+    """Whether it is the fastest. With a backward, few steps are not worth packing large weights twice."""
+    return not trained or n_steps * (1 + n_batch // 32) > n_hidden // 256
 
 
 def cornn(

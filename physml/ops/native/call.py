@@ -17,16 +17,16 @@ MOST_THREADS = 256  # as in threads.h
 
 def refusal(source: Path, *tensors: Tensor) -> str | None:
     """The reason why C from `source` can't take these tensors; None if it can."""
-    first = tensors[0]
+    dtype = tensors[0].dtype
     for x in tensors:
-        if x.device.type != "cpu":
+        if not x.is_cpu:
             return f"backend native runs on a CPU; got a tensor on {x.device}"
-        if x.dtype != first.dtype:
-            return f"backend native needs one dtype for all; got {first.dtype} and {x.dtype}"
-        if x.numel() == 0:
+        if x.dtype is not dtype:
+            return f"backend native needs one dtype for all; got {dtype} and {x.dtype}"
+        if not x.numel():
             return f"backend native can't work on empty tensors; got one of shape {tuple(x.shape)}"
     try:
-        load(source, first.dtype)
+        load(source, dtype)
     except Unavailable as reason:
         return str(reason)
     return None

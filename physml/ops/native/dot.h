@@ -15,7 +15,7 @@
 #define DOT_ROWS 2
 #endif
 #ifndef NEARBY
-#define NEARBY (1 << 14) /* reals of pre-activations that a group of rows has on the stack */
+#define NEARBY (1 << 15) /* reals of pre-activations that a group of rows has on the stack */
 #endif
 
 typedef struct { /* x w^T, with x (m, k), rows `apart`, and w (n, k) */

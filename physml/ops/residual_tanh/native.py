@@ -29,9 +29,9 @@ def refusal(drive: Tensor, h: Tensor, W: Tensor) -> str | None:
     return call.refusal(SOURCE, drive, h, W)
 
 
-def pays(n_steps: int, n_batch: int, n_hidden: int) -> bool:
-    """Whether it is faster than `autograd.residual_tanh`: few steps are not worth packing large weights."""
-    return n_steps > 3 or n_hidden < 256
+def pays(n_steps: int, n_batch: int, n_hidden: int, trained: bool) -> bool:
+    """Whether it is the fastest: few steps are not worth packing large weights."""
+    return n_steps > 3 or (n_steps > 1 and n_hidden < 256)
 
 
 def residual_tanh(drive: Tensor, h: Tensor, W: Tensor, keep: Number, gain: Number) -> Tensor:
