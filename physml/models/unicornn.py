@@ -172,7 +172,9 @@ class UnICORNN(nn.Module):
         if not isinstance(pairs, tuple | list) or len(pairs) != self.n_layers:
             return None
         heard, states = [u], []
-        for k, (layer, of_layer) in enumerate(zip(self._stack(), pairs, strict=True)):
+        for k, (layer, of_layer) in enumerate(
+            zip(cast("list[_Oscillators]", self.layers), pairs, strict=True)
+        ):
             if (pair := pair_of(of_layer, u, self.d_out)) is None:
                 return None
             skip = None if (s := self._skipped(k)) is None else (heard[s], layer.Lambda)

@@ -68,7 +68,7 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
     """Whether it is the fastest. With a backward, few steps are not worth packing large weights twice."""
-    return not trained or n_steps * (1 + n_batch // 8) > n_hidden // 256
+    return not trained or n_steps * (1 + n_batch // 8) > min(n_hidden // 256, 3)
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
