@@ -83,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text(result))
     if not options.no_write:
         path = store.path_of(f"dispatch-{result['class']}")
+        measured = {cell["op"] for cell in result["cells"]}
+        kept = [cell for cell in store.read(path).get("cells", []) if cell["op"] not in measured]
+        result["cells"] = kept + result["cells"]
         files.write_json(path, result)
         files.write_text(path.with_suffix(".md"), text(result) + "\n")
         print(f"\nWritten: {display_path(path)}, and the same with .md.")
@@ -93,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m physml.bench.dispatch", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("--op", default="all", help=f"all, or some of: {', '.join(OPS)}")
+    parser.add_argument(
+        "--op", default="all", help=f"all, or some of: {', '.join(OPS)}; the results of the others stay"
+    )
     for axis, sizes in AXES.items():
         parser.add_argument(f"--{axis}", type=int, nargs="+", default=sizes)
     parser.add_argument("--rounds", type=int, default=3, help="samples of each backend (%(default)s)")

@@ -19,6 +19,7 @@ from physml.ops.once import once, recorded
 SOURCE = Path(__file__).with_name("residual_tanh.c")
 TILE = 40  # rows of the batch that a thread takes through time together
 BLOCK = 384  # rows times steps in a block of the backward pass: they stay in cache
+SMALL_STEP = 1 << 13  # numbers in (B, H)
 PARALLEL = 2e7  # multiplications of a pass above which threads are worth being started
 
 Number = Tensor | float
@@ -31,7 +32,9 @@ def refusal(drive: Tensor, h: Tensor, W: Tensor) -> str | None:
 
 def pays(n_steps: int, n_batch: int, n_hidden: int, trained: bool) -> bool:
     """Whether it is the fastest: few steps are not worth packing large weights."""
-    return n_steps > 3 or (n_steps > 1 and n_hidden < 256)
+    if n_steps == 1:
+        return n_batch * n_hidden >= SMALL_STEP
+    return n_steps * (1 + n_batch // 4) > min(n_hidden // 64, 8)
 
 
 def residual_tanh(drive: Tensor, h: Tensor, W: Tensor, keep: Number, gain: Number) -> Tensor:
