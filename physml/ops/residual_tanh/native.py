@@ -33,7 +33,7 @@ def refusal(drive: Tensor, h: Tensor, W: Tensor) -> str | None:
 def pays(n_steps: int, n_batch: int, n_hidden: int, trained: bool) -> bool:
     """Whether it is the fastest: few steps are not worth packing large weights."""
     if n_steps == 1:
-        return n_batch * n_hidden >= SMALL_STEP
+        return n_batch * n_hidden >= SMALL_STEP and n_batch >= n_hidden // 16
     return n_steps * (1 + n_batch // 4) > min(n_hidden // 64, 8)
 
 
