@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from physml.check import one_of, positive
 from physml.errors import InputError
 from physml.ops import cornn as ops
-from physml.ops.sequence import initial_state, sequence
+from physml.ops.sequence import initial_state, is_step, one_step, pair_of, sequence
 
 
 class CoRNN(nn.Module):
@@ -107,6 +107,8 @@ class CoRNN(nn.Module):
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        if is_step(u) and (done := self._step(u.squeeze(1), state)):
+            return done[0].unsqueeze(1), done[1]
         u = sequence(u, self.d_in, self.V)
         y, z = initial_state(state, ("y", "z"), u, self.d_out)
         dt, gamma, epsilon = self.constants()
@@ -125,6 +127,32 @@ class CoRNN(nn.Module):
             backend=self.backend,
         )
         return outputs, (y, z)
+
+    def step(
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """`forward` for one input, the fastest way along a sequence that comes in live.
+
+        Shapes: u (B, D) -> y (B, H). The state is that of `forward`; None is rest. With gradients, dropout or
+        a GPU this calls `forward`.
+        """
+        return self._step(u, state) or one_step(self, self.d_in, u, state)
+
+    def _step(
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]] | None:
+        """In C and without gradients; None where `forward` has to do it."""
+        if self.trainable or (pair := pair_of(state, u, self.d_out)) is None:
+            return None
+        done = ops.step(
+            *(u, *pair, self.W, self.Wcal, self.V, self.b),
+            dt=self.dt,
+            gamma=self.gamma,
+            epsilon=self.epsilon,
+            damping=self.damping,
+            backend=self.backend,
+        )
+        return None if done is None else (done[0], done[1:])
 
     def constants(self) -> tuple[float | Tensor, float | Tensor, float | Tensor]:
         """dt, gamma and epsilon as they act now."""

@@ -11,7 +11,7 @@ from physml.check import one_of, positive, within
 from physml.errors import InputError
 from physml.models.start import truncated_normal
 from physml.ops import lem as ops
-from physml.ops.sequence import initial_state, sequence
+from physml.ops.sequence import initial_state, is_step, one_step, pair_of, sequence
 
 
 class LEM(nn.Module):
@@ -130,6 +130,8 @@ class LEM(nn.Module):
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        if is_step(u) and (done := self._step(u.squeeze(1), state)):
+            return done[0].unsqueeze(1), done[1]
         u = sequence(u, self.d_in, self.V)
         y, z = initial_state(state, ("y", "z"), u, self.d_out)
         mask = None
@@ -143,6 +145,28 @@ class LEM(nn.Module):
             backend=self.backend,
         )
         return outputs, (y, z)
+
+    def step(
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """`forward` for one input, the fastest way along a sequence that comes in live.
+
+        Shapes: u (B, D) -> y (B, H). The state is that of `forward`; None is rest. With gradients, dropout or
+        a GPU this calls `forward`.
+        """
+        return self._step(u, state) or one_step(self, self.d_in, u, state)
+
+    def _step(
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]] | None:
+        """In C and without gradients; None where `forward` has to do it."""
+        if (self.training and self.state_dropout) or (pair := pair_of(state, u, self.d_out)) is None:
+            return None
+        bias = self.b if self.biases == 1 else self._bias()
+        done = ops.step(
+            *(u, *pair, self.W, self.Wy, self.V, bias), dt=self.dt, clip=self.clip, backend=self.backend
+        )
+        return None if done is None else (done[0], done[1:])
 
     def time_scales(self, u: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         r"""The steps :math:`\Delta t_n` of z and :math:`\overline{\Delta t}_n` of y, each (B, T, H)."""

@@ -1,7 +1,7 @@
 """From any recurrent layer to a network. Axes: B batch, T time, D features, H units of a layer, O outputs."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -166,8 +166,7 @@ class SequenceModel(nn.Module):
             has_shape("lengths", lengths, (input.shape[0],), hint="One true length per sequence.")
             if not torch.compiler.is_exporting():  # which knows no values
                 _check_lengths(lengths, input.shape[1])
-        if state is not None and len(state) != len(self.layers):
-            raise InputError(f"state must hold one entry per layer, {len(self.layers)}; got {len(state)}.")
+        self._check_state(state)
         y = self._features(input)
         states = []
         for i, layer in enumerate(self.layers):
@@ -180,6 +179,35 @@ class SequenceModel(nn.Module):
             else:
                 y = y[:, -1]
         return self.readout(y), tuple(states)
+
+    def step(self, input: Tensor, state: tuple[Any, ...] | None = None) -> tuple[Tensor, tuple[Any, ...]]:
+        """`forward` for one input, the fastest way along a sequence that comes in live.
+
+        Args:
+            input: (B, D), or ids (B,).
+            state: the tuple that the last call returned; None is rest.
+        Returns: the output (B, O), and the states of all layers.
+        Errors: InputError if a layer has no `step`, as torch's own.
+        """
+        for layer in self.layers:
+            if not hasattr(layer, "step"):
+                raise InputError(
+                    f"{type(layer).__name__} has no method step. Call the model with a sequence of one step "
+                    "instead, input.unsqueeze(1)."
+                )
+        self._check_state(state)
+        has_shape("input", input, ("B",) if self.tokens else ("B", self.d_in), hint="One step of a batch.")
+        y = self._features(input.unsqueeze(1)).squeeze(1)
+        states = []
+        for i, layer in enumerate(self.layers):
+            y, carried = cast(Any, layer).step(y, None if state is None else state[i])
+            y = self._drop(y.unsqueeze(1)).squeeze(1)
+            states.append(carried)
+        return self.readout(y), tuple(states)
+
+    def _check_state(self, state: tuple[Any, ...] | None) -> None:
+        if state is not None and len(state) != len(self.layers):
+            raise InputError(f"state must hold one entry per layer, {len(self.layers)}; got {len(state)}.")
 
     def _features(self, input: Tensor) -> Tensor:
         if self.embedding is None:

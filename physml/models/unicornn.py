@@ -15,7 +15,7 @@ from physml.check import non_negative, one_of, positive
 from physml.errors import InputError
 from physml.ops import unicornn as ops
 from physml.ops.backend import CHOICES
-from physml.ops.sequence import initial_state, no_autocast, sequence
+from physml.ops.sequence import initial_state, is_step, no_autocast, one_step, pair_of, sequence
 
 State = tuple[Tensor, Tensor]
 Path = tuple[Tensor, Tensor | None]  # y of all steps (B, T, H), and the mask (B, H) on what goes up
@@ -140,6 +140,8 @@ class UnICORNN(nn.Module):
         )
 
     def forward(self, u: Tensor, state: tuple[State, ...] | None = None) -> tuple[Tensor, tuple[State, ...]]:
+        if is_step(u) and (done := self._step(u.squeeze(1), state)):
+            return done[0].unsqueeze(1), done[1]
         u = sequence(u, self.d_in, self._stack()[0].V)
         paths: list[Path] = [(u, None)]
         states = []
@@ -153,6 +155,40 @@ class UnICORNN(nn.Module):
                 paths.append((path, self._mask(path)))
         path, mask = paths[-1]
         return path if mask is None else path * mask.unsqueeze(1), tuple(states)
+
+    def step(self, u: Tensor, state: tuple[State, ...] | None = None) -> tuple[Tensor, tuple[State, ...]]:
+        """`forward` for one input, the fastest way along a sequence that comes in live.
+
+        Shapes: u (B, D) -> y^L (B, H). The state is that of `forward`; None is rest. With gradients, dropout
+        or a GPU this calls `forward`.
+        """
+        return self._step(u, state) or one_step(self, self.d_in, u, state)
+
+    def _step(self, u: Tensor, state: tuple[State, ...] | None) -> tuple[Tensor, tuple[State, ...]] | None:
+        """In C and without gradients; None where `forward` has to do it."""
+        if self.training and self.dropout:
+            return None
+        pairs = (None,) * self.n_layers if state is None else state
+        if not isinstance(pairs, tuple | list) or len(pairs) != self.n_layers:
+            return None
+        heard, states = [u], []
+        for k, (layer, of_layer) in enumerate(
+            zip(cast("list[_Oscillators]", self.layers), pairs, strict=True)
+        ):
+            if (pair := pair_of(of_layer, u, self.d_out)) is None:
+                return None
+            skip = None if (s := self._skipped(k)) is None else (heard[s], layer.Lambda)
+            done = ops.step(
+                *(heard[k], *pair, layer.w, layer.V, layer.b, layer.c, skip),
+                dt=layer.dt,
+                alpha=self.alpha,
+                backend=self.backend,
+            )
+            if done is None:
+                return None
+            states.append(done)
+            heard.append(done[0])
+        return heard[-1].clone(), tuple(states)
 
     def invert(self, u: Tensor, state: tuple[State, ...]) -> tuple[State, ...]:
         """All states from the last one and the input (thesis 3.7).

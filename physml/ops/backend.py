@@ -27,6 +27,7 @@ from torch import Tensor
 from physml.check import one_of
 from physml.errors import InputError
 from physml.ops import transforms
+from physml.ops.once import recorded
 from physml.ops.sequence import no_autocast
 
 log = logging.getLogger("physml")
@@ -74,6 +75,11 @@ def ran() -> tuple[str, ...]:
     return tuple(sorted(_run.used))
 
 
+def note(backend: str) -> None:
+    """Count a backend as used by the run."""
+    _run.used.add(backend)
+
+
 def reset(used: Iterable[str] = ()) -> None:
     """Set the list of used backends to `used`, those of the part of the run before an interruption."""
     _run.used = set(used)
@@ -112,7 +118,7 @@ class Op(Generic[R]):
         with no_autocast(tensors[0]):
             chosen = self._chosen(backend, tensors, plain)
             result = self._function(chosen)(*tensors, **constants)
-        _run.used.add(chosen)
+        note(chosen)
         return result
 
     def has(self, backend: str) -> bool:
@@ -152,7 +158,7 @@ class Op(Generic[R]):
         reason = self.refusal(fast, tensors)
         if reason is not None:
             return self.warn(reason, safe)
-        return fast if self._pays(fast, tensors) else safe
+        return fast if self._pays(fast, tensors) else "reference"
 
     def refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
         """The reason why this backend can't compute this; None if it can."""
@@ -167,10 +173,11 @@ class Op(Generic[R]):
     def _pays(self, backend: str, tensors: tuple[Tensor, ...]) -> bool:
         """Whether the backend is worth its fixed costs at this size, by the module's `pays`, if it has one.
 
-        Called with the first two axes of the input, as they stand, and with H.
+        Called with the first two axes of the input, as they stand, with H, and whether a backward may follow.
+        Where it is not, for a few steps, the plain loop is the fastest.
         """
         pays = getattr(self._module(backend), "pays", None)
-        return pays is None or bool(pays(*tensors[0].shape[:2], tensors[1].shape[1]))
+        return pays is None or bool(pays(*tensors[0].shape[:2], tensors[1].shape[1], recorded(*tensors)))
 
     def _function(self, backend: str) -> Callable[..., R]:
         if backend in self.at_hand:

@@ -1,9 +1,10 @@
 """Checks of the input and the state of a recurrence. Axes: B batch, T time, D features, H hidden units."""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from physml.check import has_shape
 from physml.errors import InputError
@@ -41,6 +42,28 @@ def initial_state(
         if x.dtype != u.dtype:
             raise InputError(f"state {name} must have the dtype of u, {u.dtype}; got {x.dtype}.")
     return tuple(state)
+
+
+def is_step(u: Tensor) -> bool:
+    """Whether u (B, T, D) is one step that nothing traces."""
+    return not torch.compiler.is_compiling() and u.dim() == 3 and u.shape[1] == 1
+
+
+def pair_of(state: object, u: Tensor, d_hidden: int) -> tuple[Tensor, Tensor] | None:
+    """The two tensors of a state, zeros for None; None if it is no pair of tensors."""
+    if state is None:
+        return (u.new_zeros(len(u), d_hidden), u.new_zeros(len(u), d_hidden)) if u.dim() == 2 else None
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        return None
+    y, z = state
+    return (y, z) if isinstance(y, Tensor) and isinstance(z, Tensor) else None
+
+
+def one_step(layer: nn.Module, d_in: int, u: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """The output (B, H) and the state after one input u (B, D), by the layer's `forward`."""
+    has_shape("u", u, ("B", d_in), hint="One step: batch comes first, then features.")
+    outputs, state = layer.forward(u.unsqueeze(1), state)
+    return outputs.squeeze(1), state
 
 
 def no_autocast(u: Tensor) -> AbstractContextManager[object]:

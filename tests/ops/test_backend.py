@@ -25,8 +25,8 @@ def refusal(u, y, z, w):
     return None if u.dtype == w.dtype == {dtype} else f"backend {name} knows {dtype} only; got {{u.dtype}}."
 
 
-def pays(n_batch, n_steps, n_hidden):
-    assert (n_batch, n_hidden) == (2, 3)
+def pays(n_batch, n_steps, n_hidden, trained):
+    assert (n_batch, n_hidden, trained) == (2, 3, False)
     return n_steps > 1
 
 
@@ -88,7 +88,7 @@ def test_auto_takes_native_where_it_pays(make, caplog):
     assert torch.equal(call(op)[0, :, 0], torch.tensor([2.0, 4.0, 6.0, 8.0]))
     assert backends.ran() == ("native",)
     call(op, n_steps=1)
-    assert backends.ran() == ("native", "torch")
+    assert backends.ran() == ("native", "reference")
     assert warnings(caplog) == []
 
 
@@ -100,7 +100,7 @@ def test_auto_takes_triton_on_a_gpu_and_torch_elsewhere(make):
 
     class OnGPU:
         device = torch.device("cuda", 0)
-        dtype, shape = torch.float32, u.shape
+        dtype, shape, requires_grad = torch.float32, u.shape, False
 
     assert op._fastest((OnGPU(), y, y, w), None) == "triton"
 

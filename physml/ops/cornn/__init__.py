@@ -5,8 +5,9 @@ from torch import Tensor
 from physml.ops.backend import BACKENDS, Op
 from physml.ops.cornn import autograd, reference
 from physml.ops.cornn.reference import Number
+from physml.ops.cornn.steps import step
 
-__all__ = ["BACKENDS", "OP", "cornn"]
+__all__ = ["BACKENDS", "OP", "cornn", "step"]
 
 OP = Op(__name__, reference=reference.cornn, torch=autograd.cornn)
 

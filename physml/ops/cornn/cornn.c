@@ -24,8 +24,6 @@
 #include "rows.h"
 #include "threads.h"
 
-#define OUT_OF_MEMORY 1
-
 typedef struct {
     length n_batch, n_steps, d_in, n_hidden; /* B, T, D, H */
     length n_block, n_tile;                  /* steps in a block, rows in a tile */
@@ -52,11 +50,9 @@ static inline void advance(const Shape *s, vec f, vec *y, vec *z) {
     *y += s->dt * *z;
 }
 
-/* [W | Wcal | V | b], (P, K): row i goes to f_i. NULL: no memory. */
-static real *joined(const Shape *s, const real *W, const real *Wcal, const real *V, const real *b) {
+/* [W | Wcal | V | b], (P, K): row i goes to f_i. */
+static void join(real *rows, const Shape *s, const real *W, const real *Wcal, const real *V, const real *b) {
     const length P = s->n_padded, H = s->n_hidden, D = s->d_in, K = s->n_operand;
-    real *rows = reals(P * K);
-    if (!rows) return NULL;
     clear(rows, P * K);
     for (length i = 0; i < H; i++) {
         real *row = rows + i * K;
@@ -65,7 +61,6 @@ static real *joined(const Shape *s, const real *W, const real *Wcal, const real 
         copy(row + 2 * P, V + i * D, D);
         row[K - 1] = b[i];
     }
-    return rows;
 }
 
 /* ---- Forward ---- */
@@ -81,7 +76,7 @@ typedef struct {
     real *scratch;          /* per thread */
 } Forward;
 
-static length forward_scratch(const Shape *s) { return s->n_tile * (s->ld_operand + s->ld_force); }
+static length forward_scratch(const Shape *s) { return lines(s->n_tile * (s->ld_operand + s->ld_force)); }
 
 static void forward_step(const Forward *w, length n, length row, length rows, real *operands, real *forces) {
     const Shape *s = &w->s;
@@ -136,26 +131,20 @@ static void forward_rows(void *shared, int share, int n_shares) {
     }
 }
 
-/* sizes: B, T, D, H, steps in a block, rows in a tile. constants: dt, a, c, d. strides of u: row, step. */
-int cornn_forward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
-                  const long long strides[2], const real *y, const real *z, const real *W, const real *Wcal,
-                  const real *V, const real *b, real *outputs, real *y_last, real *z_last, real *forces,
-                  real *states) {
+/* sizes: B, T, D, H, steps in a block, rows in a tile. constants: dt, a, c, d. strides of u: row, step. room: as
+   cornn_room says. */
+void cornn_forward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
+                   const long long strides[2], const real *y, const real *z, const real *W, const real *Wcal,
+                   const real *V, const real *b, real *outputs, real *y_last, real *z_last, real *forces,
+                   real *states, real *room){
     const Shape s = shape_of(sizes, constants);
-    real *plain = joined(&s, W, Wcal, V, b), *weights = reals(packed_size(s.n_operand, s.n_padded));
-    real *scratch = reals(n_threads * forward_scratch(&s));
-    const int code = plain && weights && scratch ? 0 : OUT_OF_MEMORY;
-    if (!code) {
-        pack(weights, plain, s.n_operand, s.n_padded, 1, s.n_operand);
-        Forward w = {.s = s, .u = u, .y = y, .z = z, .u_row = strides[0], .u_step = strides[1],
-                     .weights = weights, .outputs = outputs, .y_last = y_last, .z_last = z_last,
-                     .forces = forces, .states = states, .scratch = scratch};
-        in_threads(forward_rows, &w, n_threads);
-    }
-    free(plain);
-    free(weights);
-    free(scratch);
-    return code;
+    real *weights = room + lines(s.n_padded * s.n_operand);
+    join(room, &s, W, Wcal, V, b);
+    pack(weights, room, s.n_operand, s.n_padded, 1, s.n_operand);
+    Forward w = {.s = s, .u = u, .y = y, .z = z, .u_row = strides[0], .u_step = strides[1], .weights = weights,
+                 .outputs = outputs, .y_last = y_last, .z_last = z_last, .forces = forces, .states = states,
+                 .scratch = weights + lines(packed_size(s.n_operand, s.n_padded))};
+    in_threads(forward_rows, &w, n_threads);
 }
 
 /* ---- Backward ---- */
@@ -176,7 +165,7 @@ typedef struct {
 } Backward;
 
 static length backward_scratch(const Shape *s) {
-    return s->n_tile * (s->n_block * (s->ld_operand + s->ld_force) + s->ld_state);
+    return lines(s->n_tile * (s->n_block * (s->ld_operand + s->ld_force) + s->ld_state));
 }
 
 /* The operands of a block, step after step, found again from the state before it. */
@@ -276,11 +265,11 @@ static void transpose(real *to, const real *from, length ld, length n_hidden, le
 
 /* As cornn_forward. strides: of u, row and step, and of d_outputs. What may be NULL: d_outputs, d_y_last and
    d_z_last where no gradient comes in; d_u and d_W to d_b where none is wanted. */
-int cornn_backward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
-                   const long long strides[4], const real *W, const real *Wcal, const real *V, const real *b,
-                   const real *forces, const real *states, const real *d_outputs, const real *d_y_last,
-                   const real *d_z_last, real *d_u, real *d_y, real *d_z, real *d_W, real *d_Wcal, real *d_V,
-                   real *d_b) {
+void cornn_backward(int n_threads, const long long sizes[6], const double constants[4], const real *u,
+                    const long long strides[4], const real *W, const real *Wcal, const real *V, const real *b,
+                    const real *forces, const real *states, const real *d_outputs, const real *d_y_last,
+                    const real *d_z_last, real *d_u, real *d_y, real *d_z, real *d_W, real *d_Wcal, real *d_V,
+                    real *d_b, real *room){
     const Shape s = shape_of(sizes, constants);
     const length P = s.n_padded, K = s.n_operand, ld = s.ld_force;
     Backward w = {.s = s, .u = u, .forces = forces, .states = states, .u_row = strides[0],
@@ -290,28 +279,28 @@ int cornn_backward(int n_threads, const long long sizes[6], const double constan
     w.first = d_W ? 0 : d_Wcal ? P : 2 * P;
     w.beyond = d_V || d_b ? K : d_Wcal ? 2 * P : d_W ? P : 0;
     const int wanted = w.first < w.beyond;
-    real *plain = joined(&s, W, Wcal, V, b), *weights = reals(packed_size(P, w.n_columns));
-    real *scratch = reals(n_threads * backward_scratch(&s));
-    real *d_weights = reals(wanted ? n_threads * K * ld : 0);
-    const int code = plain && weights && scratch && d_weights ? 0 : OUT_OF_MEMORY;
-    if (!code) {
-        pack(weights, plain, P, w.n_columns, K, 1);
-        w.weights = weights, w.scratch = scratch, w.d_weights = wanted ? d_weights : NULL;
-        if (wanted) clear(d_weights, n_threads * K * ld);
-        in_threads(backward_rows, &w, n_threads);
-    }
-    if (!code && wanted) {
+    real *weights = room + lines(P * K), *d_weights = weights + lines(packed_size(P, w.n_columns));
+    join(room, &s, W, Wcal, V, b);
+    pack(weights, room, P, w.n_columns, K, 1);
+    w.weights = weights, w.scratch = d_weights + lines(n_threads * K * ld), w.d_weights = wanted ? d_weights : NULL;
+    if (wanted) clear(d_weights, n_threads * K * ld);
+    in_threads(backward_rows, &w, n_threads);
+    if (wanted) {
         sum_shares(d_weights, K * ld, n_threads);
         transpose(d_W, d_weights, ld, s.n_hidden, s.n_hidden);
         transpose(d_Wcal, d_weights + P * ld, ld, s.n_hidden, s.n_hidden);
         transpose(d_V, d_weights + 2 * P * ld, ld, s.n_hidden, s.d_in);
         transpose(d_b, d_weights + (K - 1) * ld, ld, s.n_hidden, 1);
     }
-    free(plain);
-    free(weights);
-    free(scratch);
-    free(d_weights);
-    return code;
+}
+
+/* How many reals of scratch memory a pass needs at most. */
+size_t cornn_room(int n_threads, const long long sizes[6], int backward) {
+    const Shape s = shape_of(sizes, (double[4]){0});
+    const length P = s.n_padded, K = s.n_operand;
+    if (!backward) return lines(P * K) + lines(packed_size(K, P)) + n_threads * forward_scratch(&s);
+    return lines(P * K) + lines(packed_size(P, 2 * P + s.d_in)) + lines(n_threads * K * s.ld_force) +
+           n_threads * backward_scratch(&s);
 }
 
 /* The size of a vector: P is a multiple of it. */

@@ -11,14 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.check import has_shape
 from physml.errors import InputError
 from physml.ops.cornn.autograd import Constants, constants
+from physml.ops.cornn.steps import few_steps
 from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.native.pool import empty
+from physml.ops.native.stepping import few
 from physml.ops.once import once, recorded
 
 SOURCE = Path(__file__).with_name("cornn.c")
+NAMES = ("y", "z", "W", "Wcal", "V", "b")
 TILE = 40  # rows of the batch that a thread takes through time together
 BLOCK = 384  # rows times steps in a block of the backward pass: their operands stay in cache
 PARALLEL = 2e7  # multiplications of a pass above which threads are worth being started
@@ -29,9 +33,9 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
     return call.refusal(SOURCE, u, *others)
 
 
-def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether it is faster than `autograd.cornn`: for few steps it is not worth packing large weights."""
-    return n_steps > 3 or n_hidden < 512
+def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
+    """Whether it is the fastest. With a backward, few steps are not worth packing large weights twice."""
+    return not trained or n_steps * (1 + n_batch // 32) > min(n_hidden // 256, 3)
 
 
 def cornn(
@@ -44,9 +48,15 @@ def cornn(
             "Use 'auto' or 'reference'."
         )
     numbers = constants(dt, gamma, epsilon, damping)
+    has_shape("u", tensors[0], ("B", "T", "D"), hint="Batch comes first, then time; neither may be empty.")
+    (n_batch, n_steps, d_in), n_hidden = tensors[0].shape, len(tensors[3])
+    state, square = (n_batch, n_hidden), (n_hidden, n_hidden)
+    call.fits(tensors[0], NAMES, tensors[1:], (state, state, square, square, (n_hidden, d_in), (n_hidden,)))
     if recorded(*tensors):
         return CoRNNNative.apply(numbers, *tensors)
     with torch.no_grad():
+        if few(n_batch * n_steps, n_hidden):
+            return few_steps(*tensors, numbers=numbers)
         return forward(tensors, numbers, saved=False)[0]
 
 
@@ -92,16 +102,17 @@ def forward(
         )
     u = call.in_rows(u)
     given = [x.contiguous() for x in others]
-    made = (outputs, y_last, z_last, *(kept or (None, None)))
-    code = library.cornn_forward(
+    sizes = call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile)
+    room = call.scratch(library, "cornn", n_threads, sizes, u, backward=False)
+    made = (outputs, y_last, z_last, *(kept or (None, None)), room)
+    library.cornn_forward(
         n_threads,
-        call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        sizes,
         call.reals(*numbers),
         call.pointer(u),
         call.integers(*u.stride()[:2]),
         *map(call.pointer, (*given, *made)),
     )
-    call.check(code, "coRNN")
     return (outputs.transpose(0, 1), y_last, z_last), kept, n_block
 
 
@@ -123,17 +134,20 @@ def backward(
     want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[1:]
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
     d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    sizes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
-    d_weights = [u.new_empty(size) if want else None for size, want in zip(sizes, want_weights, strict=True)]
-    code = library.cornn_backward(
+    shapes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
+    d_weights = [
+        empty(shape, u.dtype) if want else None for shape, want in zip(shapes, want_weights, strict=True)
+    ]
+    sizes = call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile)
+    room = call.scratch(library, "cornn", n_threads, sizes, u, backward=True)
+    library.cornn_backward(
         n_threads,
-        call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile),
+        sizes,
         call.reals(*ctx.numbers),
         call.pointer(u),
         call.integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
-        *map(call.pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights)),
+        *map(call.pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights, room)),
     )
-    call.check(code, "coRNN")
     d_input = None if d_u is None else d_u.transpose(0, 1)
     return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights
 

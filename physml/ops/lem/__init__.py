@@ -4,9 +4,10 @@ from torch import Tensor
 
 from physml.ops.backend import BACKENDS, Op
 from physml.ops.lem import autograd, reference
+from physml.ops.lem.steps import step
 from physml.ops.sequence import Clip
 
-__all__ = ["BACKENDS", "OP", "lem"]
+__all__ = ["BACKENDS", "OP", "lem", "step"]
 
 OP = Op(__name__, reference=reference.lem, torch=autograd.lem)
 

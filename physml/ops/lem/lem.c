@@ -31,7 +31,7 @@ typedef struct {
     const lem_call *call;
     plan s;
     const real *first, *second; /* packed */
-    int failed;
+    real *room;                 /* per thread */
 } forward_work;
 
 static inline vec clamped(vec step, int clipped, const plan *s) {
@@ -103,36 +103,33 @@ static void forward_group(const forward_work *work, int row, int n_rows, real *x
     }
 }
 
+static size_t forward_share_size(const plan *s) { return lines((size_t)s->group * (s->ld_x + s->ld_pre + s->ld_kept)); }
+
+static size_t forward_packed_size(const plan *s) {
+    return packed_size(s->k_first, s->first) + packed_size(s->k_second, s->P);
+}
+
 static void forward_share(void *shared, int share, int n_shares) {
     forward_work *work = shared;
     const plan *s = &work->s;
-    real *x = reals((size_t)s->group * (s->ld_x + s->ld_pre + s->ld_kept));
-    if (!x) {
-        work->failed = 1;
-        return;
-    }
+    real *x = work->room + share * forward_share_size(s);
     real *pre = x + (size_t)s->group * s->ld_x, *spare = pre + (size_t)s->group * s->ld_pre;
     for (int g = first_row(s->n_groups, share, n_shares); g < first_row(s->n_groups, share + 1, n_shares); g++) {
         const int row = g * s->group, left = s->B - row;
         forward_group(work, row, left < s->group ? left : s->group, x, pre, spare);
     }
-    free(x);
 }
 
-int lem_forward(const lem_call *call) {
+void lem_forward(const lem_call *call) {
     forward_work work = {.call = call, .s = planned(call)};
     const plan *s = &work.s;
     const size_t size = packed_size(s->k_first, s->first);
-    real *weights = joined(call, s), *packed = reals(size + packed_size(s->k_second, s->P));
-    if (weights && packed) {
-        pack(packed, weights, s->k_first, s->first, 1, s->k_first);
-        pack(packed + size, weights + (size_t)s->first * s->k_first, s->k_second, s->P, 1, s->k_second);
-        work.first = packed, work.second = packed + size;
-        in_threads(forward_share, &work, s->n_shares);
-    } else work.failed = 1;
-    free(weights);
-    free(packed);
-    return work.failed ? OUT_OF_MEMORY : 0;
+    real *weights = call->room, *packed = weights + lines(joined_size(s));
+    join(weights, call, s);
+    pack(packed, weights, s->k_first, s->first, 1, s->k_first);
+    pack(packed + size, weights + (size_t)s->first * s->k_first, s->k_second, s->P, 1, s->k_second);
+    work.first = packed, work.second = packed + size, work.room = packed + lines(forward_packed_size(s));
+    in_threads(forward_share, &work, s->n_shares);
 }
 
 /* ---- backward ---- */
@@ -145,7 +142,7 @@ typedef struct {
     real *gradients;                   /* of the weights, each share's */
     int ld_P;
     size_t n_W, n_Wy, n_V; /* sizes of a share's three: (first, ld_P), (P, ld_P), (D + 1, ld_pre) */
-    int failed;
+    real *room;                /* per thread */
 } backward_work;
 
 /* A thread's memory. Of a group, (group, P): gradients of the states, those from outside, the first states. Of a
@@ -291,15 +288,17 @@ static void backward_group(const backward_work *work, const scratch *m, int row,
     }
 }
 
+static size_t backward_share_size(const backward_work *work) {
+    const plan *s = &work->s;
+    const size_t states = (size_t)s->group * s->P, rows = (size_t)work->block * s->group;
+    return lines(5 * states + rows * (s->ld_pre + work->ld_P + whole((size_t)s->D) + s->D + 1));
+}
+
 static void backward_share(void *shared, int share, int n_shares) {
     backward_work *work = shared;
     const plan *s = &work->s;
     const size_t states = (size_t)s->group * s->P, rows = (size_t)work->block * s->group;
-    scratch m = {.pre = reals(5 * states + rows * (s->ld_pre + work->ld_P + whole((size_t)s->D) + s->D + 1))};
-    if (!m.pre) {
-        work->failed = 1;
-        return;
-    }
+    scratch m = {.pre = work->room + share * backward_share_size(work)};
     m.y = m.pre + rows * s->ld_pre, m.d_u = m.y + rows * work->ld_P;
     m.d_y = m.d_u + rows * whole((size_t)s->D), m.d_z = m.d_y + states, m.d_output = m.d_z + states;
     m.first_y = m.d_output + states, m.first_z = m.first_y + states, m.u = m.first_z + states;
@@ -309,7 +308,6 @@ static void backward_share(void *shared, int share, int n_shares) {
         const int row = g * s->group, left = s->B - row;
         backward_group(work, &m, row, left < s->group ? left : s->group);
     }
-    free(m.pre);
 }
 
 /* The sum of the shares, in their order, as the caller has the weights. */
@@ -332,31 +330,50 @@ static void reduce(const backward_work *work) {
     }
 }
 
-int lem_backward(const lem_call *call) {
+static backward_work backward_planned(const lem_call *call) {
     backward_work work = {.call = call, .s = planned(call)};
     const plan *s = &work.s;
     work.block = (int)call->block < s->T ? (int)call->block : s->T;
     work.ld_P = padded(s->P);
     work.n_W = (size_t)s->first * work.ld_P, work.n_Wy = (size_t)s->P * work.ld_P;
     work.n_V = (size_t)(s->D + 1) * s->ld_pre;
-    const size_t n_z = packed_size(s->P, s->P), n_y = packed_size(s->first, s->P);
-    const size_t n_u = packed_size(s->first, s->D), n_gradients = (work.n_W + work.n_Wy + work.n_V) * s->n_shares;
-    real *first = joined(call, s), *packed = reals(n_z + n_y + n_u + packed_size(s->P, s->D));
-    work.gradients = reals(n_gradients);
-    if (first && packed && work.gradients) {
-        const real *second = first + (size_t)s->first * s->k_first;
-        real *to_y = packed + n_z, *to_u = to_y + n_y, *second_to_u = to_u + n_u;
-        pack(packed, second + s->D + 1, s->P, s->P, s->k_second, 1);
-        pack(to_y, first, s->first, s->P, s->k_first, 1);
-        pack(to_u, first + s->P, s->first, s->D, s->k_first, 1);
-        pack(second_to_u, second, s->P, s->D, s->k_second, 1);
-        work.to_z = packed, work.to_y = to_y, work.to_u[0] = to_u, work.to_u[1] = second_to_u;
-        memset(work.gradients, 0, n_gradients * sizeof(real));
-        in_threads(backward_share, &work, s->n_shares);
-        reduce(&work);
-    } else work.failed = 1;
-    free(first);
-    free(packed);
-    free(work.gradients);
-    return work.failed ? OUT_OF_MEMORY : 0;
+    return work;
+}
+
+static size_t gradients_size(const backward_work *work) {
+    return (work->n_W + work->n_Wy + work->n_V) * work->s.n_shares;
+}
+
+static size_t backward_packed_size(const plan *s) {
+    return packed_size(s->P, s->P) + packed_size(s->first, s->P) + packed_size(s->first, s->D) +
+           packed_size(s->P, s->D);
+}
+
+void lem_backward(const lem_call *call) {
+    backward_work work = backward_planned(call);
+    const plan *s = &work.s;
+    real *first = call->room, *packed = first + lines(joined_size(s));
+    const real *second = first + (size_t)s->first * s->k_first;
+    real *to_y = packed + packed_size(s->P, s->P), *to_u = to_y + packed_size(s->first, s->P);
+    real *second_to_u = to_u + packed_size(s->first, s->D);
+    work.gradients = packed + lines(backward_packed_size(s));
+    work.room = work.gradients + lines(gradients_size(&work));
+    join(first, call, s);
+    pack(packed, second + s->D + 1, s->P, s->P, s->k_second, 1);
+    pack(to_y, first, s->first, s->P, s->k_first, 1);
+    pack(to_u, first + s->P, s->first, s->D, s->k_first, 1);
+    pack(second_to_u, second, s->P, s->D, s->k_second, 1);
+    work.to_z = packed, work.to_y = to_y, work.to_u[0] = to_u, work.to_u[1] = second_to_u;
+    memset(work.gradients, 0, gradients_size(&work) * sizeof(real));
+    in_threads(backward_share, &work, s->n_shares);
+    reduce(&work);
+}
+
+/* How many reals of scratch memory a pass needs. */
+size_t lem_room(const lem_call *call, int backward) {
+    const backward_work work = backward_planned(call);
+    const plan *s = &work.s;
+    const size_t n = lines(joined_size(s));
+    if (!backward) return n + lines(forward_packed_size(s)) + s->n_shares * forward_share_size(s);
+    return n + lines(backward_packed_size(s)) + lines(gradients_size(&work)) + s->n_shares * backward_share_size(&work);
 }

@@ -7,16 +7,14 @@
 
 #include <stdint.h>
 
-enum { OUT_OF_MEMORY = 1 };
-
 /* All of a call. Strides count reals. What is absent is NULL: b in the backward pass, gradients nobody wants, and
- * `kept` where no backward pass follows.
+ * `kept` where no backward pass follows. `room`: scratch memory, as much as lem_room says.
  */
 typedef struct {
     int64_t n_batch, n_steps, d_in, n_hidden, gated, clipped, group, block, n_threads;
     double dt, low, high;
     const real *u, *y, *z, *W, *Wy, *V, *b; /* all but u contiguous */
-    real *path, *kept, *last_y, *last_z;
+    real *path, *kept, *last_y, *last_z, *room;
     const real *d_outputs, *d_last_y, *d_last_z;
     real *d_u, *d_y, *d_z, *d_W, *d_Wy, *d_V, *d_b; /* d_u (T, B, D) */
     int64_t u_batch, u_step, u_feature, d_batch, d_step, d_unit;
@@ -87,14 +85,14 @@ static void gather(real *to, const real *from, int ld, int columns, int n_gates,
                    (size_t)columns * sizeof(real));
 }
 
+static size_t joined_size(const plan *s) { return (size_t)s->first * s->k_first + (size_t)s->P * s->k_second; }
+
 /* The two weights as the products want them, [W V b] (first, k_first) and behind it [V b Wy] (P, k_second). */
-static real *joined(const lem_call *call, const plan *s) {
-    const size_t size = (size_t)s->first * s->k_first + (size_t)s->P * s->k_second;
+static void join(real *first, const lem_call *call, const plan *s) {
     const int n_first = s->first / s->P;
     const real *V = call->V + (size_t)n_first * s->H * s->D;
-    real *first = reals(size), *second = first + (size_t)s->first * s->k_first;
-    if (!first) return NULL;
-    memset(first, 0, size * sizeof(real));
+    real *second = first + (size_t)s->first * s->k_first;
+    memset(first, 0, joined_size(s) * sizeof(real));
     spread(first, s->k_first, call->W, s->H, n_first, s);
     spread(first + s->P, s->k_first, call->V, s->D, n_first, s);
     spread(second, s->k_second, V, s->D, 1, s);
@@ -103,7 +101,6 @@ static real *joined(const lem_call *call, const plan *s) {
         spread(first + s->P + s->D, s->k_first, call->b, 1, n_first, s);
         spread(second + s->D, s->k_second, call->b + (size_t)n_first * s->H, 1, 1, s);
     }
-    return first;
 }
 
 #endif

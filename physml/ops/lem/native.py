@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from physml.check import has_shape
-from physml.errors import InputError
-from physml.ops.native import pool
-from physml.ops.native.call import refusal as native_refusal
+from physml.ops.lem.steps import few_steps
+from physml.ops.native import call, pool
 from physml.ops.native.library import load
+from physml.ops.native.stepping import few
 from physml.ops.once import once, recorded
 from physml.ops.sequence import Clip
 
@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("lem.c")
 SIZES = ("n_batch", "n_steps", "d_in", "n_hidden", "gated", "clipped", "group", "block", "n_threads")
 TENSORS = ("u", "y", "z", "W", "Wy", "V", "b")
 KEPT = ("path", "kept")
-RESULTS = ("last_y", "last_z")
+LAST = ("last_y", "last_z")
 INCOMING = ("d_outputs", "d_last_y", "d_last_z")
 STRIDES = ("u_batch", "u_step", "u_feature", "d_batch", "d_step", "d_unit")
 
@@ -31,6 +31,10 @@ ROWS = 32  # of the batch in a group: whole register tiles, and their states sta
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
 MANY_ROWS = 128  # in a group if there are more
 BLOCK = 1 << 16  # numbers in a block of steps of the backward pass: with what it reads, half of an L2 cache
+FAR = (
+    1 << 23
+)  # bytes of weights from which on their gradients are not in a near cache when a block adds to them
+FAR_ROWS = 256  # rows times steps in such a block, at least
 MIN_WORK = 5e8  # multiplications in a pass, some 5 ms, that are worth a second thread
 
 
@@ -40,7 +44,7 @@ class Call(ctypes.Structure):
     _fields_ = (
         *[(name, ctypes.c_int64) for name in SIZES],
         *[(name, ctypes.c_double) for name in ("dt", "low", "high")],
-        *[(name, ctypes.c_void_p) for name in (*TENSORS, *KEPT, *RESULTS, *INCOMING)],
+        *[(name, ctypes.c_void_p) for name in (*TENSORS, *KEPT, *LAST, "room", *INCOMING)],
         *[(f"d_{name}", ctypes.c_void_p) for name in TENSORS],
         *[(name, ctypes.c_int64) for name in STRIDES],
     )
@@ -50,19 +54,21 @@ class Call(ctypes.Structure):
         for name, x in zip(names, tensors, strict=True):
             setattr(self, name, None if x is None else x.data_ptr())
 
-    def run(self, function: str, dtype: torch.dtype) -> None:
-        if getattr(load(SOURCE, dtype), function)(ctypes.byref(self)):
-            raise MemoryError(f"{function}: no memory for the scratch space of LEM's native backend")
+    def run(self, library: ctypes.CDLL, backward: bool, dtype: torch.dtype) -> None:
+        library.lem_room.restype = ctypes.c_size_t
+        room = pool.empty((library.lem_room(ctypes.byref(self), backward),), dtype)
+        self.room = room.data_ptr()
+        (library.lem_backward if backward else library.lem_forward)(ctypes.byref(self))
 
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
     """The reason why native code can't compute this; None if it can."""
-    return native_refusal(SOURCE, u, *others)
+    return call.refusal(SOURCE, u, *others)
 
 
-def pays(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether this size is computed faster than by the backend torch: every measured one is."""
-    return True
+def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
+    """Whether it is the fastest. With a backward, few steps are not worth packing large weights twice."""
+    return not trained or n_steps * (1 + n_batch // 8) > min(n_hidden // 256, 3)
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
@@ -72,10 +78,11 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
     (n_batch, n_steps, d_in), (n_rows, n_hidden) = u.shape, (V.shape[0], Wy.shape[0])
     if n_steps * n_batch * n_rows * (n_hidden + d_in) < MIN_WORK:
         n_threads = 1
-    near = n_rows * (n_hidden + d_in) * u.element_size() <= NEAR
-    group = min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
+    size = n_rows * (n_hidden + d_in) * u.element_size()
+    group = min(-(-n_batch // n_threads), ROWS if size <= NEAR else MANY_ROWS)
+    least = -(-FAR_ROWS // group) if size > FAR else 1
     low, high = clip or (0.0, 0.0)
-    call = Call(
+    made = Call(
         n_batch=n_batch,
         n_steps=n_steps,
         d_in=d_in,
@@ -83,15 +90,15 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
         gated=W.shape[0] > n_hidden,
         clipped=clip is not None,
         group=group,
-        block=max(1, BLOCK // (group * (n_rows + 2 * n_hidden + d_in))),
+        block=max(least, BLOCK // (group * (n_rows + 2 * n_hidden + d_in))),
         n_threads=n_threads,
         dt=dt,
         low=low,
         high=high,
     )
-    call.point(TENSORS, tensors)
-    call.u_batch, call.u_step, call.u_feature = u.stride()
-    return call
+    made.point(TENSORS, tensors)
+    made.u_batch, made.u_step, made.u_feature = u.stride()
+    return made
 
 
 def _forward(
@@ -101,18 +108,15 @@ def _forward(
     u, *others = tensors
     others = [x.contiguous() for x in others]
     (n_batch, n_steps, _), n_hidden = u.shape, others[0].shape[1]
-    vector = load(SOURCE, u.dtype).lem_vector()
+    library = load(SOURCE, u.dtype)
+    vector = library.lem_vector()
     width = -(-n_hidden // vector) * vector
-    call = _call((u, *others), dt, clip, torch.get_num_threads())
+    made = _call((u, *others), dt, clip, torch.get_num_threads())
     path = pool.empty((n_steps, n_batch, width), u.dtype)
     last_y, last_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    kept = (
-        pool.empty((n_steps * n_batch, load(SOURCE, u.dtype).lem_kept(n_hidden, call.gated)), u.dtype)
-        if keep
-        else None
-    )
-    call.point((*KEPT, *RESULTS), (path, kept, last_y, last_z))
-    call.run("lem_forward", u.dtype)
+    kept = pool.empty((n_steps * n_batch, library.lem_kept(n_hidden, made.gated)), u.dtype) if keep else None
+    made.point((*KEPT, *LAST), (path, kept, last_y, last_z))
+    made.run(library, False, u.dtype)
     return path, kept, last_y, last_z
 
 
@@ -135,19 +139,19 @@ class LEMNative(torch.autograd.Function):
         u, *weights, path, kept = ctx.saved_tensors
         y, z, W, Wy, V = (x.contiguous() for x in weights)
         incoming = d_outputs, *(None if x is None else x.contiguous() for x in (d_last_y, d_last_z))
-        call = _call((u, y, z, W, Wy, V, None), ctx.dt, ctx.clip, ctx.n_threads)
-        call.point(KEPT, (path, kept))
-        call.point(INCOMING, incoming)
+        made = _call((u, y, z, W, Wy, V, None), ctx.dt, ctx.clip, ctx.n_threads)
+        made.point(KEPT, (path, kept))
+        made.point(INCOMING, incoming)
         if d_outputs is not None:
-            call.d_batch, call.d_step, call.d_unit = d_outputs.stride()
+            made.d_batch, made.d_step, made.d_unit = d_outputs.stride()
         (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
         shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
         gradients = [
             pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
             for name, shape, needed in zip(TENSORS, shapes, ctx.needs_input_grad[2:], strict=True)
         ]
-        call.point([f"d_{name}" for name in TENSORS], gradients)
-        call.run("lem_backward", u.dtype)
+        made.point([f"d_{name}" for name in TENSORS], gradients)
+        made.run(load(SOURCE, u.dtype), True, u.dtype)
         d_u, *others = gradients
         return None, None, None if d_u is None else d_u.transpose(0, 1), *others
 
@@ -157,7 +161,10 @@ def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor
     _check(tensors)
     if recorded(*tensors):
         return LEMNative.apply(dt, clip, *tensors)
+    (n_batch, n_steps, _), n_hidden = tensors[0].shape, tensors[1].shape[1]
     with torch.no_grad():
+        if few(n_batch * n_steps, n_hidden):
+            return few_steps(*tensors, dt=dt, clip=clip)
         path, _, y, z = _forward(tensors, dt, clip, keep=False)
     return path[..., : y.shape[1]].transpose(0, 1), y, z
 
@@ -171,7 +178,4 @@ def _check(tensors: tuple[Tensor, ...]) -> None:
     n_rows = n_first + n_hidden
     state = (n_batch, n_hidden)
     shapes = (state, state, (n_first, n_hidden), (n_hidden, n_hidden), (n_rows, d_in), (n_rows,))
-    for name, x, shape in zip(TENSORS[1:], tensors[1:], shapes, strict=True):
-        has_shape(name, x, shape)
-        if x.dtype != u.dtype or x.device != u.device:
-            raise InputError(f"{name} must be {u.dtype} on {u.device}, as u is; got {x.dtype} on {x.device}.")
+    call.fits(u, TENSORS[1:], tensors[1:], shapes)

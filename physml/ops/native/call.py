@@ -1,11 +1,15 @@
 """Helpers around a call into C: refusals, threads, tiles, arguments, errors."""
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from physml.check import has_shape
+from physml.errors import InputError
+from physml.ops.native import pool
 from physml.ops.native.library import Unavailable, load
 
 MOST_THREADS = 256  # as in threads.h
@@ -13,16 +17,16 @@ MOST_THREADS = 256  # as in threads.h
 
 def refusal(source: Path, *tensors: Tensor) -> str | None:
     """The reason why C from `source` can't take these tensors; None if it can."""
-    first = tensors[0]
+    dtype = tensors[0].dtype
     for x in tensors:
-        if x.device.type != "cpu":
+        if not x.is_cpu:
             return f"backend native runs on a CPU; got a tensor on {x.device}"
-        if x.dtype != first.dtype:
-            return f"backend native needs one dtype for all; got {first.dtype} and {x.dtype}"
-        if x.numel() == 0:
+        if x.dtype is not dtype:
+            return f"backend native needs one dtype for all; got {dtype} and {x.dtype}"
+        if not x.numel():
             return f"backend native can't work on empty tensors; got one of shape {tuple(x.shape)}"
     try:
-        load(source, first.dtype)
+        load(source, dtype)
     except Unavailable as reason:
         return str(reason)
     return None
@@ -57,6 +61,34 @@ def integers(*numbers: int) -> ctypes.Array[ctypes.c_longlong]:
 
 def reals(*numbers: float) -> ctypes.Array[ctypes.c_double]:
     return (ctypes.c_double * len(numbers))(*numbers)
+
+
+def scratch(
+    library: ctypes.CDLL,
+    name: str,
+    n_threads: int,
+    sizes: ctypes.Array[ctypes.c_longlong],
+    x: Tensor,
+    backward: bool,
+) -> Tensor:
+    """Memory that is warm already, as much as `<name>_room` of the library says, of the dtype of x.
+
+    Memory that C takes from the system for a call comes page by page, and each page costs a fault.
+    """
+    size = getattr(library, f"{name}_room")
+    size.restype = ctypes.c_size_t
+    return pool.empty((size(n_threads, sizes, backward),), x.dtype)
+
+
+def fits(
+    u: Tensor, names: Sequence[str], tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]]
+) -> None:
+    """InputError unless shapes, dtypes and devices fit: C would read beyond the end of a smaller tensor."""
+    for name, x, shape in zip(names, tensors, shapes, strict=True):
+        if x.shape != shape:
+            has_shape(name, x, shape)
+        if x.dtype != u.dtype or x.device != u.device:
+            raise InputError(f"{name} must be {u.dtype} on {u.device}, as u is; got {x.dtype} on {x.device}.")
 
 
 def check(code: int, name: str) -> None:

@@ -103,6 +103,9 @@ static inline real sum(vec x) {
     return total;
 }
 
+/* n reals in whole cache lines: the parts of one piece of scratch memory are as long as this. */
+static inline size_t lines(size_t n) { return (n * sizeof(real) + 63) / 64 * (64 / sizeof(real)); }
+
 /* Memory for n reals, aligned for vectors, to be given to free(); NULL if there is none. */
 static inline real *reals(size_t n) {
     void *p = NULL;

@@ -6,8 +6,9 @@ from physml.ops.backend import BACKENDS, Op
 from physml.ops.unicornn import autograd, reference
 from physml.ops.unicornn.projection import project
 from physml.ops.unicornn.reference import unicornn_inverse
+from physml.ops.unicornn.steps import step
 
-__all__ = ["BACKENDS", "OP", "project", "unicornn", "unicornn_inverse"]
+__all__ = ["BACKENDS", "OP", "project", "step", "unicornn", "unicornn_inverse"]
 
 OP = Op(__name__, reference=reference.unicornn, torch=autograd.unicornn)
 

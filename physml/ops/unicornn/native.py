@@ -16,6 +16,7 @@ from physml.ops.once import once, recorded
 
 SOURCE = Path(__file__).with_name("unicornn.c")
 EVERY = 128  # steps between two states z that are kept
+SMALL_STEP = 1 << 12  # numbers in (B, H)
 WORTH_A_THREAD = 1 << 18  # numbers in (T, B, H) below which threads cost more than they bring
 
 _SERIES = (c_void_p, c_ssize_t, c_ssize_t)  # data, stride of time, stride of the batch
@@ -37,6 +38,11 @@ def _library(dtype: torch.dtype) -> CDLL:
 def refusal(push: Tensor, *others: Tensor) -> str | None:
     """The reason why native code can't compute this; None if it can."""
     return call.refusal(SOURCE, push, *others)
+
+
+def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
+    """Whether it is the fastest: one small step forward takes less time than the way into C."""
+    return trained or n_steps > 1 or n_batch * n_hidden > SMALL_STEP
 
 
 def _series(x: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ typedef struct {
     real *y, *d_x;                      /* d_x may be NULL */
     real *d_V, *d_b;                    /* per share: (D, whole H), (whole H); may be NULL */
     const real *packed;
+    real *room;                         /* per share */
     ptrdiff_t n_rows, n_batch, d_in, n_hidden;
-    int failed;
 } job;
 
 static ptrdiff_t min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
@@ -48,15 +48,17 @@ static const real *input(const job *j, ptrdiff_t first, ptrdiff_t n, real *copy)
     return copy;
 }
 
+static size_t forward_room(ptrdiff_t D, ptrdiff_t H) { return lines(CHUNK * (D + whole(H))); }
+
+static size_t backward_room(ptrdiff_t D, ptrdiff_t H) {
+    return lines(CHUNK * (D + whole(H) + whole(D)) + (D + 1) * whole(H));
+}
+
 static void forward_share(void *shared, int share, int n_shares) {
     job *j = shared;
     const ptrdiff_t D = j->d_in, H = j->n_hidden, wide = whole(H);
     const ptrdiff_t end = first_row(j->n_rows, share + 1, n_shares);
-    real *room = reals(CHUNK * (D + wide));
-    if (!room) {
-        __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
-        return;
-    }
+    real *room = j->room + share * forward_room(D, H);
     real *copy_x = room, *copy_y = copy_x + CHUNK * D;
     for (ptrdiff_t row = first_row(j->n_rows, share, n_shares); row < end; row += CHUNK) {
         const ptrdiff_t n = min(CHUNK, end - row);
@@ -65,7 +67,6 @@ static void forward_share(void *shared, int share, int n_shares) {
         gemm(n, H, D, input(j, row, n, copy_x), D, j->packed, y, wide, j->b != NULL);
         if (y == copy_y) copy_rows(n, H, y, wide, j->y + row * H, H);
     }
-    free(room);
 }
 
 /* sum += part, part = 0 */
@@ -89,11 +90,7 @@ static void backward_share(void *shared, int share, int n_shares) {
     job *j = shared;
     const ptrdiff_t D = j->d_in, H = j->n_hidden, wide = whole(H), wide_in = whole(D);
     const ptrdiff_t begin = first_row(j->n_rows, share, n_shares), end = first_row(j->n_rows, share + 1, n_shares);
-    real *room = reals(CHUNK * (D + wide + wide_in) + (D + 1) * wide);
-    if (!room) {
-        __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
-        return;
-    }
+    real *room = j->room + share * backward_room(D, H);
     real *d_V = room, *d_b = d_V + D * wide, *copy_y = d_b + wide, *copy_d_x = copy_y + CHUNK * wide;
     real *copy_x = copy_d_x + CHUNK * wide_in; /* the last: its rows need not be whole vectors */
     real *sum_V = j->d_V ? j->d_V + share * D * wide : NULL, *sum_b = j->d_b ? j->d_b + share * wide : NULL;
@@ -117,35 +114,32 @@ static void backward_share(void *shared, int share, int n_shares) {
         if (closes && sum_V) add_up(sum_V, d_V, D * wide);
         if (closes && sum_b) add_up(sum_b, d_b, wide);
     }
-    free(room);
 }
 
-/* 0, or 1 if there was no memory. All arrays are contiguous. */
-int forward(const real *x, const real *mask, const real *V, const real *b, real *y, ptrdiff_t n_rows,
-            ptrdiff_t n_batch, ptrdiff_t d_in, ptrdiff_t n_hidden, int n_threads) {
+/* How many reals of scratch memory a pass needs. */
+size_t room_for(ptrdiff_t d_in, ptrdiff_t n_hidden, int n_threads, int backward) {
+    if (backward) return lines(packed_size((int)n_hidden, (int)d_in)) + n_threads * backward_room(d_in, n_hidden);
+    return lines(packed_size((int)d_in, (int)n_hidden)) + n_threads * forward_room(d_in, n_hidden);
+}
+
+/* All arrays are contiguous. */
+void forward(const real *x, const real *mask, const real *V, const real *b, real *y, real *room, ptrdiff_t n_rows,
+             ptrdiff_t n_batch, ptrdiff_t d_in, ptrdiff_t n_hidden, int n_threads) {
     job j = {.x = x, .mask = mask, .b = b, .y = y, .n_rows = n_rows, .n_batch = n_batch, .d_in = d_in,
              .n_hidden = n_hidden};
-    real *packed = reals(packed_size((int)d_in, (int)n_hidden));
-    if (!packed) return 1;
-    pack(packed, V, (int)d_in, (int)n_hidden, 1, d_in);
-    j.packed = packed;
+    pack(room, V, (int)d_in, (int)n_hidden, 1, d_in);
+    j.packed = room, j.room = room + lines(packed_size((int)d_in, (int)n_hidden));
     in_threads(forward_share, &j, n_threads);
-    free(packed);
-    return j.failed;
 }
 
 /* d_V (threads; D, H rounded up to whole vectors) and d_b (threads; the same) come with zeros. */
-int backward(const real *x, const real *mask, const real *V, const real *d_y, real *d_x, real *d_V, real *d_b,
-             ptrdiff_t n_rows, ptrdiff_t n_batch, ptrdiff_t d_in, ptrdiff_t n_hidden, int n_threads) {
+void backward(const real *x, const real *mask, const real *V, const real *d_y, real *d_x, real *d_V, real *d_b,
+              real *room, ptrdiff_t n_rows, ptrdiff_t n_batch, ptrdiff_t d_in, ptrdiff_t n_hidden, int n_threads) {
     job j = {.x = x, .mask = mask, .d_y = d_y, .d_x = d_x, .d_V = d_V, .d_b = d_b, .n_rows = n_rows,
              .n_batch = n_batch, .d_in = d_in, .n_hidden = n_hidden};
-    real *packed = reals(packed_size((int)n_hidden, (int)d_in));
-    if (!packed) return 1;
-    if (d_x) pack(packed, V, (int)n_hidden, (int)d_in, d_in, 1);
-    j.packed = packed;
+    if (d_x) pack(room, V, (int)n_hidden, (int)d_in, d_in, 1);
+    j.packed = room, j.room = room + lines(packed_size((int)n_hidden, (int)d_in));
     in_threads(backward_share, &j, n_threads);
-    free(packed);
-    return j.failed;
 }
 
 /* Numbers in a vector, for whoever makes room in whole vectors. */

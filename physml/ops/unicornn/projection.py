@@ -5,7 +5,7 @@ product, forward and backward; it takes fresh memory for each result, and is slo
 a few columns. The algorithm in C: `projection.c`.
 """
 
-from ctypes import CDLL, c_int, c_ssize_t, c_void_p
+from ctypes import CDLL, c_int, c_size_t, c_ssize_t, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,9 @@ def _torch_backward(
 @cache
 def _typed(made: CDLL) -> CDLL:
     sizes = [*[c_ssize_t] * 4, c_int]
-    made.forward.argtypes = [*[c_void_p] * 5, *sizes]
-    made.backward.argtypes = [*[c_void_p] * 7, *sizes]
+    made.forward.argtypes = [*[c_void_p] * 6, *sizes]
+    made.backward.argtypes = [*[c_void_p] * 8, *sizes]
+    made.room_for.argtypes, made.room_for.restype = [c_ssize_t, c_ssize_t, c_int, c_int], c_size_t
     return made
 
 
@@ -155,15 +156,16 @@ def _address(x: Tensor | None) -> int | None:
     return None if x is None else x.data_ptr()
 
 
-def _done(status: int) -> None:
-    if status:
-        raise MemoryError("UnICORNN's native projection got no memory for its blocks.")
+def _scratch(made: CDLL, V: Tensor, n_threads: int, backward: bool) -> Tensor:
+    n_hidden, d_in = V.shape
+    return pool.empty((made.room_for(d_in, n_hidden, n_threads, backward),), V.dtype)
 
 
 def _forward(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None, out: Tensor) -> None:
     b = None if b is None else b.contiguous()
-    addresses = map(_address, (x, mask, V, b, out))
-    _done(_library(x.dtype).forward(*addresses, *_sizes(x, V)))
+    made, sizes = _library(x.dtype), _sizes(x, V)
+    room = _scratch(made, V, sizes[-1], backward=False)
+    made.forward(*map(_address, (x, mask, V, b, out, room)), *sizes)
 
 
 def _backward(
@@ -178,10 +180,11 @@ def _backward(
     made, sizes = _library(x.dtype), _sizes(x, V)
     (n_hidden, d_in), n_threads = V.shape, sizes[-1]
     wide = -(-n_hidden // made.vector_length()) * made.vector_length()
-    d_V = x.new_zeros(n_threads, d_in, wide) if needs_V else None
+    d_V = pool.empty((n_threads, d_in, wide), x.dtype).zero_() if needs_V else None
     d_b = x.new_zeros(n_threads, wide) if needs_b else None
-    _done(made.backward(*map(_address, (x, mask, V, d_out, d_x, d_V, d_b)), *sizes))
+    room = _scratch(made, V, n_threads, backward=True)
+    made.backward(*map(_address, (x, mask, V, d_out, d_x, d_V, d_b, room)), *sizes)
     return (
-        None if d_V is None else d_V.sum(0)[:, :n_hidden].t(),
+        None if d_V is None else (d_V[0] if n_threads == 1 else d_V.sum(0))[:, :n_hidden].t(),
         None if d_b is None else d_b.sum(0)[:n_hidden],
     )

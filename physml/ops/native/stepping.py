@@ -1,0 +1,66 @@
+"""A step of a recurrence in C: whether its tensors are fit for that, and the function.
+
+At one step and small sizes, Python around C takes longer than C. So as little as possible is checked here,
+and where anything is unusual the answer is no: the ordinary way knows the rest, with its messages.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from physml.ops import transforms
+from physml.ops.backend import resolved
+from physml.ops.native.library import Unavailable, load
+
+PLAIN = (Tensor, nn.Parameter)  # other classes, such as FakeTensor, may have no numbers in memory
+NATIVE = ("auto", "native")
+STEP_ROWS = 32  # of a batch up to which this way is worth it for one step, for there Python's time counts too
+
+POINTER, SIZE, FLAG, REAL = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_double
+Kinds = tuple[Any, ...]  # of the arguments of a C function
+
+
+def fit(backend: str, u: Tensor, others: Sequence[Tensor]) -> bool:
+    """Whether C may compute a step from these tensors as they are, with nothing recording or tracing it.
+
+    Args:
+        backend: the layer's.
+        u: (B, D), its rows in one piece.
+        others: contiguous; the first one is a state (B, H).
+    """
+    if torch.compiler.is_dynamo_compiling() or resolved(backend) not in NATIVE:
+        return False
+    if transforms.transformed(u, *others) or type(u) not in PLAIN or not u.is_cpu or u.stride(-1) != 1:
+        return False
+    if len(u) > STEP_ROWS and not few(len(u), others[0].shape[-1]):
+        return False
+    dtype, records = u.dtype, torch.is_grad_enabled()
+    if records and u.requires_grad:
+        return False
+    for x in others:
+        if x.dtype is not dtype or not x.is_cpu or not x.is_contiguous() or type(x) not in PLAIN:
+            return False
+        if records and x.requires_grad:
+            return False
+    return True
+
+
+def few(n_rows: int, n_hidden: int) -> bool:
+    """Whether products of so many rows, batch times steps, are faster without packing the weights first."""
+    return n_rows <= max(16, min(64, n_hidden // 8))
+
+
+@cache
+def function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype) -> Any:
+    """The function of a library, ready to be called with numbers; None if there is no library."""
+    try:
+        found = getattr(load(source, dtype), name)
+    except Unavailable:
+        return None
+    found.argtypes = kinds
+    return found

@@ -1,0 +1,79 @@
+"""The benches of single steps and of the choice of backends, at tiny sizes. No time is asserted."""
+
+import builtins
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from physml.bench import dispatch, rounds, streaming
+from physml.ops.lem.native import SOURCE
+from physml.ops.native.library import Unavailable, load
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    monkeypatch.setattr(rounds, "SAMPLE_S", 0.0)  # one call is a sample
+    monkeypatch.setattr(dispatch, "SAMPLE_S", 0.0)
+    return tmp_path / "bench"
+
+
+def test_every_variant_of_a_step_is_timed(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert streaming.main(["--hidden", "5", "--rounds", "3", "--batch", "2"]) == 0
+    (path,) = results.glob("streaming-*.json")
+    cases = json.loads(path.read_text())["cases"]
+    assert [case["recurrence"] for case in cases] == list(streaming.RECURRENCES)
+    for case in cases:
+        assert set(case["variants"]) == set(streaming.VARIANTS)
+        assert all("ms" in case["variants"][name] for name in ("layer", "step", "cell", "lstm"))
+    assert "layer / cell" in capsys.readouterr().out
+    assert "layer / cell" in path.with_suffix(".md").read_text()
+
+
+def test_without_onnxruntime_the_others_are_timed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: object, **keywords: object) -> object:
+        if name.startswith("onnx"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *arguments, **keywords)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert streaming.main(["--hidden", "5", "--rounds", "3", "--no-write"]) == 0
+    assert "Not run: onnxruntime LSTM: onnxruntime is not installed" in capsys.readouterr().out
+    assert not results.exists()
+
+
+@pytest.mark.parametrize("name", streaming.RECURRENCES)
+def test_ours_and_the_plain_cell_are_the_same_map(name: str) -> None:
+    workload = streaming.Workload(name, name, name, 1, 2, 3, 4, settings=streaming.RECURRENCES[name])
+    with torch.no_grad():
+        first = streaming._cell(workload)()[0]  # type: ignore[index]
+        ours = streaming.layer(workload, "reference")(streaming._input(workload).unsqueeze(1))[0].squeeze(1)
+    torch.testing.assert_close(first, ours)
+
+
+def test_choices_are_compared_with_all_backends(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        load(SOURCE, torch.float32)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    sizes = ["--hidden", "5", "--batch", "2", "--steps", "1", "3", "--rounds", "1"]
+    assert dispatch.main(sizes) == 0
+    (path,) = results.glob("dispatch-*.json")
+    cells = json.loads(path.read_text())["cells"]
+    assert len(cells) == len(dispatch.OPS) * 2 * 2
+    for cell in cells:
+        assert set(cell["ms"]) == set(dispatch.BACKENDS)
+        assert cell["auto"] in dispatch.BACKENDS
+        assert cell["beaten"] >= 1
+    assert "auto chooses" in capsys.readouterr().out
+
+
+def test_an_op_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dispatch.main(["--op", "lstm"]) == 2
+    assert "op must be among" in capsys.readouterr().err
