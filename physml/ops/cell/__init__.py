@@ -21,7 +21,7 @@ from physml.ops.sequence import initial_state, no_autocast, sequence
 __all__ = ["BACKENDS", "OP", "Step", "recurrence", "recurrent"]
 
 OP = Op(__name__, reference=reference.cell)
-FEW = 2  # steps that are not worth a trace
+FEW = 4  # steps that may not be worth a trace
 
 Layer = TypeVar("Layer", bound=type[nn.Module])
 
@@ -70,8 +70,9 @@ def _compiled(
     wish = resolved(backend)
     if wish == "reference" or transforms.transformed(*inputs, *state):
         return None, None
-    if wish == "auto" and inputs[0].shape[1] <= FEW:
-        return None, f"up to {FEW} steps are fastest as they are"
+    n_batch, n_steps, *_ = inputs[0].shape
+    if wish == "auto" and _few(n_batch, n_steps, state[0].shape[1]):
+        return None, "few steps are fastest as they are"
     if inputs[0].device.type != "cpu":
         return None, f"a compiled cell runs on a CPU; got a tensor on {inputs[0].device}"
     from physml.ops.cell import native
@@ -82,6 +83,12 @@ def _compiled(
     if why is not None and wish == "auto":
         OP.warn(f"{getattr(step, '__qualname__', 'a step')} can't be compiled: {why}", "reference")
     return made, why
+
+
+def _few(n_batch: int, n_steps: int, n_hidden: int) -> bool:
+    """Whether a loop is faster than a trace and packed weights, by the sweep of `physml.bench.dispatch`."""
+    small = n_steps * n_batch * n_hidden**2 < 1.5e6
+    return (n_steps <= FEW and small) or (n_steps * n_batch <= 16 and n_hidden >= 256)
 
 
 def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:

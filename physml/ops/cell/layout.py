@@ -15,7 +15,7 @@ from physml.ops.cell.source import Code, Key
 from physml.ops.native.library import load_text
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """A compiled step, for the widths that it was traced with.
 

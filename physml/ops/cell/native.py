@@ -16,13 +16,13 @@ from torch import Tensor
 from physml.errors import InputError
 from physml.ops.cell.graph import graph
 from physml.ops.cell.layout import Layout, Part, Program
-from physml.ops.cell.plan import plan
+from physml.ops.cell.plan import ONE, plan
 from physml.ops.cell.reference import Step
 from physml.ops.cell.rows import Node, NotExpressible, Trace
 from physml.ops.cell.source import code
 from physml.ops.cell.words import trace
 from physml.ops.native import pool
-from physml.ops.native.call import check, pointer
+from physml.ops.native.call import pointer
 from physml.ops.native.library import Unavailable
 from physml.ops.once import once, recorded
 
@@ -39,7 +39,7 @@ SIZES = (
 LENGTHS = ("ld_row", "ld_pre", "ld_vec", "ld_fixed", "ld_state", "ld_op", "ld_in")
 TABLES = ("at", "states", "inputs", "groups", "pieces", "backs", "numbers")
 LISTS = ("u", "state", "d_last", "last", "d_first", "d_u")
-ARRAYS = ("vec", "fixed", "weights", "path", "out", "d_out", "d_vec", "d_fixed", "d_weights")
+ARRAYS = ("vec", "fixed", "weights", "path", "out", "d_out", "d_vec", "d_fixed", "d_weights", "scratch")
 
 
 class Call(ctypes.Structure):
@@ -203,9 +203,18 @@ class _Forward:
         for name in ("vec", "fixed", "weights", "path"):
             setattr(call, name, pointer(getattr(self, name)))
         call.out = pointer(out)
-        check(self.made.library.cell_forward(ctypes.byref(call)), "a compiled cell")
+        _run(self.made, call, backward=False)
         del tables, lists
         return out[..., : layout.out_width].transpose(0, 1), *last
+
+
+def _run(made: Program, call: Call, backward: bool) -> None:
+    """One pass, with scratch memory that is warm already."""
+    library = made.library
+    library.cell_room.restype = ctypes.c_size_t
+    scratch = pool.empty((library.cell_room(ctypes.byref(call), int(backward)),), made.dtype)
+    call.scratch = pointer(scratch)
+    (library.cell_backward if backward else library.cell_forward)(ctypes.byref(call))
 
 
 def _of_leaf(x: Tensor, part: Part) -> Tensor:
@@ -243,29 +252,33 @@ def _call(
     near = layout.n_weights * made.dtype.itemsize <= NEAR
     block_rows = min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
     length = block_rows * (layout.ld_row + layout.ld_pre + layout.ld_in)
+    call = Call.from_buffer_copy(_template(made))
+    call.n_batch, call.n_steps, call.block_rows, call.n_threads = n_batch, n_steps, block_rows, n_threads
+    call.block_steps, call.keep = max(1, min(n_steps, BLOCK // length)), keep
+    own = [layout.input_places(strides), np.array(numbers, np.float64)]
+    call.inputs, call.numbers = (table.ctypes.data for table in own)
+    return call, own
+
+
+@lru_cache(maxsize=256)
+def _template(made: Program) -> Call:
+    """What all calls of a program have in common; the program keeps the tables."""
+    layout = made.layout
     call = Call(
-        n_batch=n_batch,
-        n_steps=n_steps,
-        block_rows=block_rows,
-        block_steps=max(1, min(n_steps, BLOCK // length)),
-        n_threads=n_threads,
-        keep=keep,
         n_states=len(layout.graph.states),
         n_inputs=len(layout.plan.inputs),
         n_groups=len(layout.groups),
         n_backs=len(made.code.backs),
         n_levels=max(layout.graph.levels) + 1,
-        one=layout.at.get(("row", "one"), -1),
+        one=layout.at.get(("row", ONE), -1),
         out_width=layout.out_width,
         out_room=layout.room(layout.out_width),
         n_weights=layout.n_weights,
         **{name: getattr(layout, name) for name in LENGTHS},
     )
-    own = [layout.input_places(strides), np.array(numbers, np.float64)]
-    tables = {**layout.tables, "inputs": own[0], "numbers": own[1]}
-    for name in TABLES:
-        setattr(call, name, tables[name].ctypes.data)
-    return call, own
+    for name, table in layout.tables.items():
+        setattr(call, name, table.ctypes.data)
+    return call
 
 
 class _Backward:
@@ -301,7 +314,7 @@ class _Backward:
             setattr(call, name, pointer(getattr(self, name)))
         if d_out is not None:
             call.d_out, (call.d_batch, call.d_step, call.d_unit) = pointer(d_out), d_out.stride()
-        check(self.made.library.cell_backward(ctypes.byref(call)), "a compiled cell")
+        _run(self.made, call, backward=True)
         del tables, lists
 
     def gradients(self, needed: Sequence[bool]) -> list[Tensor | None]:

@@ -137,8 +137,11 @@ class Rows:
     def __torch_function__(
         cls, function: Callable[..., Any], _types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        found = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, Rows)]
-        return found[0].trace.apply(function.__name__, args, kwargs or {})
+        flat = [
+            y for x in (*args, *(kwargs or {}).values()) for y in (x if isinstance(x, tuple | list) else [x])
+        ]
+        trace = next(x.trace for x in flat if isinstance(x, Rows))
+        return trace.apply(function.__name__, args, kwargs or {})
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):

@@ -347,8 +347,9 @@ def code(plan: Plan) -> Code:
             '#include "cell.h"\n\n',
             *_functions(writer, "forward", ahead, FORWARD_ROWS),
             *_functions(writer, "backward", back, BACKWARD_ROWS),
-            f"int cell_forward(const cell_call *call) {{ return cell_forward_all(call, {n_numbers}); }}\n",
-            f"int cell_backward(const cell_call *call) {{ return cell_backward_all(call, {n_numbers}); }}\n",
+            f"size_t cell_room(const cell_call *c, int b) {{ return cell_room_of(c, {n_numbers}, b); }}\n",
+            f"void cell_forward(const cell_call *c) {{ cell_forward_all(c, {n_numbers}); }}\n",
+            f"void cell_backward(const cell_call *c) {{ cell_backward_all(c, {n_numbers}); }}\n",
         ]
     )
     spilled = [v for kind, v in writer.written if kind == "d_op"]

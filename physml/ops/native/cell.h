@@ -19,8 +19,6 @@
 
 #include <stdint.h>
 
-enum { OUT_OF_MEMORY = 1 };
-
 /* Offsets and lengths count reals. `at` is where a state, an input or an operand begins in a row of the step, `d_at` in
  * a row of its gradients. */
 typedef struct { int64_t width, at, before, d_at, read; } state_place; /* before: the row of the step before holds it;
@@ -46,7 +44,7 @@ typedef struct {
     const real *vec, *fixed, *weights;
     real *path, *out;
     const real *d_out;
-    real *d_vec, *d_fixed, *d_weights;
+    real *d_vec, *d_fixed, *d_weights, *scratch; /* scratch: as many as cell_room says */
     int64_t d_batch, d_step, d_unit;
 } cell_call;
 
@@ -143,11 +141,12 @@ static void backward_stage(int stage, const frame *f);
 
 int cell_vector(void) { return VL; }
 
+/* A call's scratch memory: numbers, packed weights, gradients of each share, and what each share works in. */
 typedef struct {
     const cell_call *call;
-    real *numbers, *packed, *to_operand, *gradients;
-    size_t n_gradients;
-    int n_blocks, n_shares, failed;
+    real *numbers, *packed, *gradients, *shares;
+    size_t n_packed, n_gradients, n_share;
+    int n_blocks, n_shares;
 } cell_work;
 
 static inline size_t cell_path_length(const cell_call *c, int n_rows) {
@@ -214,55 +213,56 @@ static void forward_group(const cell_work *work, int row, int n_rows, real *base
 static void forward_share(void *shared, int share, int n_shares) {
     cell_work *work = shared;
     const cell_call *c = work->call;
-    const size_t group = (size_t)c->block_rows, ring = c->keep ? 0 : 3 * group * c->ld_row;
-    real *pre = reals(group * c->ld_pre + ring);
-    if (!pre) {
-        work->failed = 1;
-        return;
-    }
+    real *pre = work->shares + share * work->n_share, *ring = pre + (size_t)c->block_rows * c->ld_pre;
     for (int g = first_row(work->n_blocks, share, n_shares); g < first_row(work->n_blocks, share + 1, n_shares); g++) {
         const int row = g * (int)c->block_rows, left = (int)c->n_batch - row;
-        real *base = c->keep ? c->path + cell_path_length(c, row) : pre + group * c->ld_pre;
+        real *base = c->keep ? c->path + cell_path_length(c, row) : ring;
         forward_group(work, row, left < c->block_rows ? left : (int)c->block_rows, base, pre);
     }
-    free(pre);
 }
 
-static int begin_work(cell_work *work, const cell_call *call, size_t n_packed, int n_numbers) {
-    *work = (cell_work){.call = call};
-    work->n_blocks = (int)((call->n_batch + call->block_rows - 1) / call->block_rows);
-    work->n_shares = call->n_threads < work->n_blocks ? (int)call->n_threads : work->n_blocks;
-    work->numbers = reals((size_t)n_numbers);
-    work->packed = reals(n_packed);
-    if (!work->numbers || !work->packed) return 0;
-    for (int i = 0; i < n_numbers; i++) work->numbers[i] = (real)call->numbers[i];
-    return 1;
+/* Whole cache lines. */
+static inline size_t apart(size_t n) { return (n + 15) / 16 * 16; }
+
+static cell_work planned_work(const cell_call *c, int n_numbers, int backward) {
+    cell_work work = {.call = c};
+    work.n_blocks = (int)((c->n_batch + c->block_rows - 1) / c->block_rows);
+    work.n_shares = c->n_threads < work.n_blocks ? (int)c->n_threads : work.n_blocks;
+    const size_t rows = (size_t)c->block_rows, all = rows * c->block_steps;
+    if (backward) {
+        for (const back_place *b = c->backs; b < c->backs + c->n_backs; b++)
+            work.n_packed += packed_size((int)c->groups[b->group].n, (int)b->k);
+        work.n_gradients = apart((size_t)c->n_weights + c->ld_vec);
+        work.n_share = apart(all * (c->ld_pre + c->ld_in) + rows * (2 * c->ld_state + c->ld_op + c->out_room));
+    } else {
+        for (int g = 0; g < c->n_groups; g++)
+            for (int p = 0; p < c->groups[g].pieces; p++)
+                work.n_packed += packed_size((int)c->pieces[c->groups[g].first + p].k, (int)c->groups[g].n);
+        work.n_share = apart(rows * (c->ld_pre + (c->keep ? 0 : 3 * c->ld_row)));
+    }
+    work.numbers = c->scratch;
+    work.packed = work.numbers + apart((size_t)n_numbers);
+    work.gradients = work.packed + apart(work.n_packed);
+    work.shares = work.gradients + work.n_gradients * work.n_shares;
+    return work;
 }
 
-static int end_work(cell_work *work) {
-    free(work->numbers);
-    free(work->packed);
-    free(work->gradients);
-    return work->failed ? OUT_OF_MEMORY : 0;
+static size_t cell_room_of(const cell_call *c, int n_numbers, int backward) {
+    const cell_work work = planned_work(c, n_numbers, backward);
+    return (size_t)(work.shares - c->scratch) + work.n_share * work.n_shares;
 }
 
-static int cell_forward_all(const cell_call *c, int n_numbers) {
-    cell_work work;
-    size_t n_packed = 0;
-    for (int g = 0; g < c->n_groups; g++)
-        for (int p = 0; p < c->groups[g].pieces; p++)
-            n_packed += packed_size((int)c->pieces[c->groups[g].first + p].k, (int)c->groups[g].n);
-    if (begin_work(&work, c, n_packed, n_numbers)) {
-        real *to = work.packed;
-        for (const group_place *g = c->groups; g < c->groups + c->n_groups; g++)
-            for (int p = 0; p < g->pieces; p++) {
-                const piece_place *piece = c->pieces + g->first + p;
-                pack(to, c->weights + g->weights + piece->column, (int)piece->k, (int)g->n, 1, (ptrdiff_t)g->length);
-                to += packed_size((int)piece->k, (int)g->n);
-            }
-        in_threads(forward_share, &work, work.n_shares);
-    } else work.failed = 1;
-    return end_work(&work);
+static void cell_forward_all(const cell_call *c, int n_numbers) {
+    cell_work work = planned_work(c, n_numbers, 0);
+    for (int i = 0; i < n_numbers; i++) work.numbers[i] = (real)c->numbers[i];
+    real *to = work.packed;
+    for (const group_place *g = c->groups; g < c->groups + c->n_groups; g++)
+        for (int p = 0; p < g->pieces; p++) {
+            const piece_place *piece = c->pieces + g->first + p;
+            pack(to, c->weights + g->weights + piece->column, (int)piece->k, (int)g->n, 1, (ptrdiff_t)g->length);
+            to += packed_size((int)piece->k, (int)g->n);
+        }
+    in_threads(forward_share, &work, work.n_shares);
 }
 
 /* ---- backward ---- */
@@ -292,7 +292,7 @@ static void touch(const real *p, size_t n) {
 static void block_products(const cell_work *work, const cell_scratch *m, real *base, int row, int n_rows, int begin, int n_steps) {
     const cell_call *c = work->call;
     const int n = n_steps * n_rows;
-    const real *path = row_of(c, base, n_rows, begin), *packed = work->to_operand;
+    const real *path = row_of(c, base, n_rows, begin), *packed = work->packed;
     for (const group_place *g = c->groups; g < c->groups + c->n_groups; g++)
         for (int p = 0; p < g->pieces; p++) {
             const piece_place *piece = c->pieces + g->first + p;
@@ -337,7 +337,7 @@ static void backward_group(const cell_work *work, cell_scratch *m, int row, int 
             f.d_pre = m->pre + at * c->ld_pre, f.d_in = m->in + at * c->ld_in;
             f.d_new = d_new, f.d_old = d_old;
             const back_place *b = c->backs;
-            const real *packed = work->to_operand;
+            const real *packed = work->packed;
             for (int level = (int)c->n_levels - 1; level >= 0; level--) {
                 backward_stage(level, &f);
                 for (; b < c->backs + c->n_backs && c->groups[b->group].level == level; b++) {
@@ -366,11 +366,7 @@ static void backward_share(void *shared, int share, int n_shares) {
     cell_work *work = shared;
     const cell_call *c = work->call;
     const size_t rows = (size_t)c->block_rows, all = rows * c->block_steps;
-    cell_scratch m = {.pre = reals(all * (c->ld_pre + c->ld_in) + rows * (2 * c->ld_state + c->ld_op + c->out_room))};
-    if (!m.pre) {
-        work->failed = 1;
-        return;
-    }
+    cell_scratch m = {.pre = work->shares + share * work->n_share};
     m.in = m.pre + all * c->ld_pre, m.state = m.in + all * c->ld_in, m.other = m.state + rows * c->ld_state;
     m.op = m.other + rows * c->ld_state, m.out = m.op + rows * c->ld_op;
     m.weights = work->gradients + share * work->n_gradients, m.vec = m.weights + c->n_weights;
@@ -378,26 +374,12 @@ static void backward_share(void *shared, int share, int n_shares) {
         const int row = g * (int)c->block_rows, left = (int)c->n_batch - row;
         backward_group(work, &m, row, left < c->block_rows ? left : (int)c->block_rows, c->path + cell_path_length(c, row));
     }
-    free(m.pre);
 }
 
-static int cell_backward_all(const cell_call *c, int n_numbers) {
-    cell_work work;
-    size_t n_packed = 0;
-    for (const back_place *b = c->backs; b < c->backs + c->n_backs; b++)
-        n_packed += packed_size((int)c->groups[b->group].n, (int)b->k);
-    if (!begin_work(&work, c, n_packed, n_numbers)) {
-        work.failed = 1;
-        return end_work(&work);
-    }
-    work.n_gradients = (size_t)c->n_weights + c->ld_vec;
-    work.gradients = reals(work.n_gradients * work.n_shares);
-    if (!work.gradients) {
-        work.failed = 1;
-        return end_work(&work);
-    }
+static void cell_backward_all(const cell_call *c, int n_numbers) {
+    cell_work work = planned_work(c, n_numbers, 1);
+    for (int i = 0; i < n_numbers; i++) work.numbers[i] = (real)c->numbers[i];
     memset(work.gradients, 0, work.n_gradients * work.n_shares * sizeof(real));
-    work.to_operand = work.packed;
     real *to = work.packed;
     for (const back_place *b = c->backs; b < c->backs + c->n_backs; b++) {
         const group_place *g = c->groups + b->group;
@@ -409,7 +391,6 @@ static int cell_backward_all(const cell_call *c, int n_numbers) {
         for (size_t i = 0; i < work.n_gradients; i++) work.gradients[i] += work.gradients[share * work.n_gradients + i];
     memcpy(c->d_weights, work.gradients, (size_t)c->n_weights * sizeof(real));
     memcpy(c->d_vec, work.gradients + c->n_weights, (size_t)c->ld_vec * sizeof(real));
-    return end_work(&work);
 }
 
 #endif
