@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from physml.errors import InputError
+from physml.models.fastrnn import FastRNN
+from physml.models.rnn import SequenceModel
 from physml.ops import backend as backends
 from physml.ops.cell import native, recurrence, recurrent
 
@@ -427,6 +430,20 @@ def test_a_layer_of_one_step():
     assert torch.allclose(layer(u)[0], output, atol=1e-6)
     with pytest.raises(InputError, match=r"tuple \(y, memory\) of shapes \(B, 6\), \(B, 3\)"):
         layer(u, (between[0],))
+
+
+def test_one_step_of_a_layer_of_one_step():
+    layer, u = Own(2, 6, 3), torch.randn(4, 3, 2)
+    expected, last = layer(u)
+    state = None
+    for n in range(3):
+        y, state = layer.step(u[:, n], state)
+        assert torch.allclose(y, expected[:, n], atol=1e-6)
+    assert all(torch.allclose(x, z, atol=1e-6) for x, z in zip(state, last, strict=True))
+    with pytest.raises(InputError, match="u must have shape"):
+        layer.step(u[:, 0, :1])
+    net = SequenceModel(partial(FastRNN, d_hidden=4), d_in=2, d_out=3, readout="every", tokens=False).eval()
+    assert torch.allclose(net.step(u[:, 0])[0], net(u)[0][:, 0], atol=1e-6)
 
 
 def test_a_layer_without_a_step_or_without_names():

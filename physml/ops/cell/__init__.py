@@ -6,7 +6,8 @@ is written for what lies between the products, forward and back (source.py), and
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ OP = Op(__name__, reference=reference.cell)
 FEW = 4  # steps that may not be worth a trace
 
 Layer = TypeVar("Layer", bound=type[nn.Module])
+Outputs = tuple[Tensor, tuple[Tensor, ...]]
 
 
 def recurrence(
@@ -95,8 +97,9 @@ def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
     """Make a layer of a class with one step, `step(self, u, state) -> (output, state)`.
 
     The class gets a `forward(u, state=None)` over all steps, compiled as in `recurrence`: u (B, T, D) to
-    outputs (B, T, n) and the last state. States are zero at the start. An attribute `backend` is a
-    requirement, as of other layers.
+    outputs (B, T, n) and the last state; and its `step(u, state=None)`, for a sequence that comes in live,
+    checks what it is given. States are zero at the start. An attribute `backend` is a requirement, as of
+    other layers.
 
     Args:
         names: of states with `d_out` units.
@@ -122,18 +125,26 @@ def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
     units = {**dict.fromkeys(names, "d_out"), **sizes}
 
     def decorate(layer: Layer) -> Layer:
-        if not callable(getattr(layer, "step", None)):
+        written = getattr(layer, "step", None)
+        if not callable(written):
             raise InputError(f"{layer.__name__} needs a method step(self, u, state) -> (output, state).")
 
-        def forward(
-            self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None
-        ) -> tuple[Tensor, tuple[Tensor, ...]]:
-            u = sequence(u, self.d_in, next(self.parameters(), u))
+        def before(self: Any, u: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
             sizes = tuple(getattr(self, size) for size in units.values())
-            before = initial_state(state, tuple(units), u, sizes)
-            return recurrence(self.step, u, before, backend=getattr(self, "backend", "auto"))
+            return initial_state(state, tuple(units), u, sizes)
 
-        layer.forward = forward
+        @wraps(written)
+        def step(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
+            u = sequence(u.unsqueeze(1), self.d_in, next(self.parameters(), u)).squeeze(1)
+            return cast(Outputs, written(self, u, before(self, u, state)))
+
+        def forward(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
+            u = sequence(u, self.d_in, next(self.parameters(), u))
+            how = getattr(self, "backend", "auto")
+            return recurrence(written.__get__(self), u, before(self, u, state), backend=how)
+
+        for name, method in {"step": step, "forward": forward}.items():
+            setattr(layer, name, method)
         return layer
 
     return decorate
