@@ -391,6 +391,16 @@ def test_wrong_shapes(u, state, words):
         recurrence(adds_in_place, u, (state,), backend="native")
 
 
+@pytest.mark.parametrize(
+    ("step", "what"),
+    [(lambda u, state: u, "got a tensor"), (lambda u, state: (u, (u, u)), "a tuple of 1; got 2 states")],
+)
+def test_a_step_that_returns_something_else(step, what):
+    for backend in ("auto", "reference"):
+        with pytest.raises(InputError, match=what):
+            recurrence(step, torch.zeros(2, 50, 3), (torch.zeros(2, 3),), backend=backend)
+
+
 def test_a_weight_of_another_dtype_is_refused():
     W = nn.Parameter(torch.randn(3, 3))
 

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.errors import InputError
+
 Step = Callable[[Any, tuple[Tensor, ...]], tuple[Tensor, tuple[Tensor, ...]]]
 
 
@@ -18,6 +20,19 @@ def cell(
     """
     path, state = [], tensors[n_inputs:]
     for u in zip(*(x.unbind(1) for x in tensors[:n_inputs]), strict=True):
-        output, state = step(u[0] if n_inputs == 1 else u, state)
+        output, state = returned(step(u[0] if n_inputs == 1 else u, state), len(state), step)
         path.append(output)
-    return torch.stack(path).transpose(0, 1), tuple(state)
+    return torch.stack(path).transpose(0, 1), state
+
+
+def returned(found: Any, n_states: int, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """What a step returned. InputError unless it is an output and as many states as the step was given."""
+    output, state = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    if not isinstance(state, tuple | list) or len(state) != n_states:
+        what = "a tensor" if hasattr(found, "shape") else type(found).__name__
+        what = f"{len(state)} states" if isinstance(state, tuple | list) else what
+        raise InputError(
+            f"{getattr(step, '__qualname__', 'a step')} must return (output, state), the state a tuple of "
+            f"{n_states}; got {what}."
+        )
+    return output, tuple(state)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.ops.cell.reference import returned
 from physml.ops.cell.rows import RANDOM, NotExpressible, Rows, Trace
 
 
@@ -38,11 +39,7 @@ def trace(
             torch.set_rng_state(before)
     if drew:
         raise NotExpressible(RANDOM)
-    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], tuple | list)):
-        raise NotExpressible("it must return (output, (state, ...))")
-    output, new = found
-    if len(new) != len(states):
-        raise NotExpressible(f"it takes {len(states)} states and returns {len(new)}")
+    output, new = returned(found, len(states), step)
     if not isinstance(output, Rows):
         raise NotExpressible("its output depends on neither input nor state")
     rows = [made.row(x, width) for x, width in zip(new, states, strict=True)]
