@@ -1,10 +1,12 @@
-"""A compiler for recurrent cells: from one step, written in torch, to all steps and their gradients in C.
+"""A compiler for recurrent cells: from one step, written in torch, to all steps and their gradients.
 
-A step is traced (rows.py, words.py), its sums of products are joined (graph.py) and put in order (plan.py), C
-is written for what lies between the products, forward and back (source.py), and everything gets its place
-(layout.py). native.py calls it.
+A step is traced (rows.py, words.py), its sums of products are joined (graph.py) and put in order (plan.py).
+Loops are written for what lies between the products, forward and back (operations.py, writer.py), in C
+(source.py) or as Triton kernels (kernels.py), and everything gets its place (layout.py). program.py serves
+autograd; native.py and triton.py compute.
 """
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 
 from physml.errors import InputError
 from physml.ops import transforms
-from physml.ops.backend import BACKENDS, Op, resolved
+from physml.ops.backend import BACKENDS, FASTEST, LATE, Op, resolved
 from physml.ops.cell import reference
 from physml.ops.cell.reference import Step
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -31,7 +33,7 @@ def recurrence(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """All steps of a cell: outputs (B, T, n) and the last state.
 
-    On a CPU the step is compiled to C, with its gradients. It may use sums, products and quotients, products
+    The step is compiled with its gradients: to C on a CPU, to kernels on a GPU. It may use sums, products and quotients, products
     with weights, activations, comparisons with `torch.where`, `chunk` and `cat`, any number of states, and
     tensors from outside: weights (n, k), numbers per unit (n,), or per row of the batch (B, n). What it
     computes from these alone is computed once. A step that does anything else runs as a loop, and a warning
@@ -72,16 +74,27 @@ def _compiled(
         return None, None
     if wish == "auto" and inputs[0].shape[1] <= FEW:
         return None, f"up to {FEW} steps are fastest as they are"
-    if inputs[0].device.type != "cpu":
-        return None, f"a compiled cell runs on a CPU; got a tensor on {inputs[0].device}"
-    from physml.ops.cell import native
-
-    made, why = native.compiled(step, inputs, state)
+    language = _language(backend, (*inputs, *state))
+    if language is None:
+        return None, f"there are no compiled cells on {inputs[0].device}"
+    made, why = None, OP.refusal(language, (*inputs, *state))
+    if why is None:
+        made, why = importlib.import_module(f"{__name__}.{language}").compiled(step, inputs, state)
     if made is not None and transforms.transformed(*made.trace.leaves):
         return None, transforms.REASON
     if why is not None and wish == "auto":
         OP.warn(f"{getattr(step, '__qualname__', 'a step')} can't be compiled: {why}", "reference")
     return made, why
+
+
+def _language(backend: str, tensors: tuple[Tensor, ...]) -> str | None:
+    """The backend to compile for, as `Op` chooses it: the one required, the preferred, or the fastest here."""
+    if backend in LATE:
+        return backend
+    preferred = resolved(backend)
+    if preferred in LATE and OP.refusal(preferred, tensors) is None:
+        return preferred
+    return FASTEST.get(tensors[0].device.type)
 
 
 def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
