@@ -63,12 +63,14 @@ class Layout:
         self.parts = [part for g in range(len(self.plan.groups)) for part in self._parts(g)]
         # Products read whole vectors of a piece.
         self.ld_row = self.apart(max([end, *(begin + self.room(k) for begin, k, _ in self.pieces)]))
+        self.states = [self._state(k) for k in range(len(self.graph.states))]
+        self.backs = [self._back(*back) for back in code.backs]
         self.tables = {
             "at": self._table([self.offset(key) for key in code.offsets]),
-            "states": self._table([self._state(k) for k in range(len(self.graph.states))]),
+            "states": self._table(self.states),
             "groups": self._table(self.groups),
             "pieces": self._table(self.pieces),
-            "backs": self._table([self._back(*back) for back in code.backs]),
+            "backs": self._table(self.backs),
         }
 
     def room(self, n: int) -> int:
@@ -78,8 +80,8 @@ class Layout:
     def apart(self, n: int) -> int:
         """The distance of rows of n numbers.
 
-        On a CPU an odd number of vectors: rows a multiple of 4 KiB apart would share few lines of a cache. On a
-        GPU whole blocks of 16 bytes, as cuBLAS likes them.
+        On a CPU an odd number of vectors: rows a multiple of 4 KiB apart would share few lines of a cache.
+        On a GPU whole blocks of 16 bytes, as cuBLAS likes them.
         """
         return (self.room(n) // self.lanes | 1) * self.lanes if self.lanes > 1 else -(-n // 4) * 4
 

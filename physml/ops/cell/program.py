@@ -95,7 +95,7 @@ def _program(
 
 
 def _unfit(inputs: Sequence[Tensor], states: Sequence[Tensor]) -> str | None:
-    """The reason why these tensors can't be computed; None if they are. Errors: InputError for wrong shapes."""
+    """The reason why these tensors can't be computed, or None. Errors: InputError for wrong shapes."""
     first = inputs[0]
     for name, tensors, axes in (("an input", inputs, "(B, T, D)"), ("a state", states, "(B, H)")):
         for x in tensors:
@@ -117,7 +117,7 @@ def _unfit(inputs: Sequence[Tensor], states: Sequence[Tensor]) -> str | None:
 def computed(
     program: Program, trace: Trace, n_inputs: int, *tensors: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Outputs (B, T, n) and last states; differentiable once. `tensors`: inputs, states, leaves of the trace."""
+    """Outputs (B, T, n) and last states; differentiable once. `tensors`: inputs, states, leaves."""
     n_leaves = len(trace.leaves)
     sizes, numbers = (n_inputs, len(tensors) - n_leaves - n_inputs), tuple(trace.numbers)
     if recorded(*tensors):

@@ -1,6 +1,6 @@
 """The elementwise loops of a step in C."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from physml.ops.cell.writer import Code, Loop
@@ -26,10 +26,11 @@ BACKWARD_ROWS = {
     "d_fixed": "real *d_fixed = f->d_fixed + r * c->ld_fixed;",
 }
 
+
 class C:
     """The source that cell.h is included in. Offsets are passed at run time: one source serves all sizes."""
 
-    words: ClassVar = {"zero": "(vec){0}", "one": "splat(1)", "half": "(real)0.5"}
+    words: ClassVar[Mapping[str, str]] = {"zero": "(vec){0}", "one": "splat(1)", "half": "(real)0.5"}
 
     def number(self, x: float) -> str:
         return f"splat((real){x})"
@@ -62,9 +63,7 @@ class C:
         )
 
 
-def _functions(
-    code: Code, way: str, stages: Sequence[Sequence[Loop]], rows: dict[str, str]
-) -> Iterable[str]:
+def _functions(code: Code, way: str, stages: Sequence[Sequence[Loop]], rows: dict[str, str]) -> Iterable[str]:
     keep = ", const int keep" if way == "forward" else ""
     for level, loops in enumerate(stages):
         yield f"INLINE void {way}_{level}(const frame *f{keep}) {{\n    const cell_call *c = f->call;\n"
@@ -94,6 +93,10 @@ def _text(code: Code, loop: Loop, rows: dict[str, str]) -> str:
     lines += ["        for (int r = 0; r < f->n_rows; r++) {"]
     lines += [f"            {line}" for name, line in rows.items() if loop.uses(name)]
     lines += ["            for (int j = 0; j < room; j += VL) {"]
-    lines += ["                const mask live = lanes(width - j);"] if any("live" in line for line in loop.lines) else []
+    lines += (
+        ["                const mask live = lanes(width - j);"]
+        if any("live" in line for line in loop.lines)
+        else []
+    )
     lines += [f"                {line}" for line in loop.lines]
     return "\n".join([*lines, "            }", "        }", "    }", ""])

@@ -1,12 +1,12 @@
 """The elementwise loops of a step, level by level: forward, and back by the chain rule.
 
-In which language is for a `Language` to say. What the backward pass needs is kept if an operation is expensive
-or its arguments are gone, else computed again.
+In which language is for a `Language` to say. What the backward pass needs is kept if an operation is
+expensive or its arguments are gone, else computed again.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from physml.ops.cell.operations import BACKWARD, FORWARD, KEPT
 from physml.ops.cell.plan import Plan
@@ -17,7 +17,7 @@ Key = tuple[Any, ...]  # of an offset or a length, known only when the sizes are
 class Language(Protocol):
     """How a language writes what loops are made of."""
 
-    words: Mapping[str, str]  # zero, one and half
+    words: ClassVar[Mapping[str, str]]  # zero, one and half
 
     def number(self, x: float) -> str: ...
 
