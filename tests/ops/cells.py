@@ -1,10 +1,12 @@
-"""Cells to try the compiler on: as many kinds of steps as papers have."""
+"""Cells to try the compiler on: as many kinds of steps as papers have; and all functions that it knows."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from physml.ops.cell import recurrence
 
 
 @dataclass
@@ -188,3 +190,56 @@ CELLS = {
         *(linear, oscillator),
     )
 }
+
+
+def made(name, D, H, dtype=torch.float64):
+    torch.manual_seed(0)
+    return CELLS[name](D, H, dtype)
+
+
+def given(cell, B, T, D, dtype=torch.float64):
+    u = torch.randn(B, T, D, dtype=dtype, requires_grad=True)
+    return u, tuple((0.5 * torch.randn(B, n, dtype=dtype)).requires_grad_() for n in cell.states)
+
+
+def results(step, u, state, wrt, backend):
+    """Outputs, last states, and the gradients of a weighted sum of both."""
+    output, last = recurrence(step, u, state, backend=backend)
+    weights = torch.Generator().manual_seed(1)
+    total = sum(
+        (x * torch.randn(x.shape, generator=weights, dtype=torch.float64).to(x.dtype)).sum()
+        for x in (output, *last)
+    )
+    return [output, *last, *torch.autograd.grad(total, wrt, allow_unused=True)]
+
+
+def distance(x, y):
+    if x is None or y is None:
+        return 0.0 if x is None and (y is None or not y.any()) else float("inf")
+    x, y = x.detach(), y.detach()
+    return float((x - y).norm() / (x.norm() + 1e-12))
+
+
+FUNCTIONS = {
+    **{
+        name: getattr(torch, name)
+        for name in ("sin", "cos", "erf", "exp", "log", "sqrt", "tanh", "sigmoid", "abs")
+    },
+    **{
+        name: getattr(F, name)
+        for name in ("softplus", "gelu", "silu", "elu", "hardsigmoid", "hardtanh", "relu")
+    },
+    "power": lambda x: x.abs() ** 1.7,
+    "inverse": lambda x: x**-2,
+    "tanh gelu": lambda x: F.gelu(x, approximate="tanh"),
+}
+
+
+def of_each_function(x, names, backend="native"):
+    """The functions of x (1, n), each as a state of one compiled step: one compilation for all."""
+
+    def step(u, state):
+        return u, tuple(FUNCTIONS[name](u) for name in names)
+
+    states = tuple(torch.zeros_like(x) for _ in names)
+    return dict(zip(names, recurrence(step, x[:, None], states, backend=backend)[1], strict=True))

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from cells import CELLS
+from cells import CELLS, FUNCTIONS, distance, given, made, of_each_function, results
 from torch import nn
 from torch.nn import functional as F
 
@@ -24,34 +24,6 @@ SIZES = [(1, 1, 1, 1), (3, 5, 2, 4), (37, 9, 3, 17), (5, 70, 1, 16), (33, 4, 20,
 def fresh():
     with backends.running("auto"):
         yield
-
-
-def made(name, D, H, dtype=torch.float64):
-    torch.manual_seed(0)
-    return CELLS[name](D, H, dtype)
-
-
-def given(cell, B, T, D, dtype=torch.float64):
-    u = torch.randn(B, T, D, dtype=dtype, requires_grad=True)
-    return u, tuple((0.5 * torch.randn(B, n, dtype=dtype)).requires_grad_() for n in cell.states)
-
-
-def results(step, u, state, wrt, backend):
-    """Outputs, last states, and the gradients of a weighted sum of both."""
-    output, last = recurrence(step, u, state, backend=backend)
-    weights = torch.Generator().manual_seed(1)
-    total = sum(
-        (x * torch.randn(x.shape, generator=weights, dtype=torch.float64).to(x.dtype)).sum()
-        for x in (output, *last)
-    )
-    return [output, *last, *torch.autograd.grad(total, wrt, allow_unused=True)]
-
-
-def distance(x, y):
-    if x is None or y is None:
-        return 0.0 if x is None and (y is None or not y.any()) else float("inf")
-    x, y = x.detach(), y.detach()
-    return float((x - y).norm() / (x.norm() + 1e-12))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -130,31 +102,6 @@ def test_threads_change_nothing_but_rounding(name, monkeypatch):
     many = results(cell.step, u, state, wrt, "native")
     for x, y in zip(one, many, strict=True):
         assert distance(x, y) < 1e-12
-
-
-FUNCTIONS = {
-    **{
-        name: getattr(torch, name)
-        for name in ("sin", "cos", "erf", "exp", "log", "sqrt", "tanh", "sigmoid", "abs")
-    },
-    **{
-        name: getattr(F, name)
-        for name in ("softplus", "gelu", "silu", "elu", "hardsigmoid", "hardtanh", "relu")
-    },
-    "power": lambda x: x.abs() ** 1.7,
-    "inverse": lambda x: x**-2,
-    "tanh gelu": lambda x: F.gelu(x, approximate="tanh"),
-}
-
-
-def of_each_function(x, names):
-    """The functions of x (1, n), each as a state of one compiled step: one compilation for all."""
-
-    def step(u, state):
-        return u, tuple(FUNCTIONS[name](u) for name in names)
-
-    states = tuple(torch.zeros_like(x) for _ in names)
-    return dict(zip(names, recurrence(step, x[:, None], states, backend="native")[1], strict=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from cells import given, made
 
+from physml.ops.cell.triton import compiled as compiled_cell
 from physml.ops.triton import launch
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
@@ -28,9 +30,9 @@ BACKWARD = {"GATED": True, "CLIP": True, "OUTPUTS": True}
 
 
 def test_in_the_interpreter() -> None:
-    tests = Path(__file__).with_name("triton_interpreted.py")
+    tests = [str(Path(__file__).with_name(f"{name}_interpreted.py")) for name in ("triton", "cells")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -125,6 +127,32 @@ def test_kernels_between_products_compile_for_hopper(kernel: str, gated: bool) -
     constants = {"GATED": gated, "CLIP": gated, "BLOCK": 256}
     for Y in (False, True):
         compiled(getattr(steps_kernels, kernel), {**constants, "Y": Y}, 4)
+
+
+@pytest.mark.parametrize("name", ["lstm", "midpoint", "odd_operations"])
+def test_compiled_cells_compile_for_hopper(name: str) -> None:
+    cell = made(name, 2, 17, torch.float32)
+    u, state = given(cell, 3, 5, 2, torch.float32)
+    found, reason = compiled_cell(cell.step, [u], state)
+    assert reason is None
+    program = found.program
+    for kernel, constants in program.constants.items():
+        known = {**constants, "KEEP": True}
+        function = program.kernels[kernel]
+        signature = {
+            x: "constexpr"
+            if x in known
+            else "i32"
+            if x == "n"
+            else "fp32"
+            if re.match(r"c\d", x)
+            else "*fp32"
+            for x in function.arg_names
+        }
+        source = ASTSource(function, signature, constexprs=known)
+        ptx = triton.compile(source, target=HOPPER, options={"num_warps": 4}).asm["ptx"]
+        assert "st.global" in ptx
+        assert ".local" not in ptx  # nothing is spilled
 
 
 def test_tiles_need_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
-"""A compiler for recurrent cells: from one step, written in torch, to all steps and their gradients in C.
+"""A compiler for recurrent cells: from one step, written in torch, to all steps and their gradients.
 
-A step is traced (rows.py, words.py), its sums of products are joined (graph.py) and put in order (plan.py), C
-is written for what lies between the products, forward and back (source.py), and everything gets its place
-(layout.py). native.py calls it.
+A step is traced (rows.py, words.py), its sums of products are joined (graph.py) and put in order (plan.py).
+Loops are written for what lies between the products, forward and back (operations.py, writer.py), in C
+(source.py) or as Triton kernels (kernels.py), and everything gets its place (layout.py). program.py serves
+autograd; native.py and triton.py compute.
 """
 
+import importlib
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 
 from physml.errors import InputError
 from physml.ops import transforms
-from physml.ops.backend import BACKENDS, Op, resolved
+from physml.ops.backend import BACKENDS, FASTEST, LATE, Op, resolved
 from physml.ops.cell import reference
 from physml.ops.cell.reference import Step
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -33,11 +35,11 @@ def recurrence(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """All steps of a cell: outputs (B, T, n) and the last state.
 
-    On a CPU the step is compiled to C, with its gradients. It may use sums, products and quotients, products
-    with weights, activations, comparisons with `torch.where`, `chunk` and `cat`, any number of states, and
-    tensors from outside: weights (n, k), numbers per unit (n,), or per row of the batch (B, n). What it
-    computes from these alone is computed once. A step that does anything else runs as a loop, and a warning
-    says what it was.
+    The step is compiled with its gradients: to C on a CPU, to kernels on a GPU. It may use sums, products and
+    quotients, products with weights, activations, comparisons with `torch.where`, `chunk` and `cat`, any
+    number of states, and tensors from outside: weights (n, k), numbers per unit (n,), or per row of the batch
+    (B, n). What it computes from these alone is computed once. A step that does anything else runs as a loop,
+    and a warning says what it was.
 
     Args:
         step: `step(u, state) -> (output, state)`, from u (B, D) and a tuple of (B, H) to (B, n) and a tuple
@@ -73,13 +75,14 @@ def _compiled(
     if wish == "reference" or transforms.transformed(*inputs, *state):
         return None, None
     n_batch, n_steps, *_ = inputs[0].shape
-    if wish == "auto" and _few(n_batch, n_steps, state[0].shape[1]):
+    if wish == "auto" and _few(n_batch, n_steps, max((x.shape[-1] for x in state), default=1)):
         return None, "few steps are fastest as they are"
-    if inputs[0].device.type != "cpu":
-        return None, f"a compiled cell runs on a CPU; got a tensor on {inputs[0].device}"
-    from physml.ops.cell import native
-
-    made, why = native.compiled(step, inputs, state)
+    language = _language(backend, (*inputs, *state))
+    if language is None:
+        return None, f"there are no compiled cells on {inputs[0].device}"
+    made, why = None, OP.refusal(language, (*inputs, *state))
+    if why is None:
+        made, why = importlib.import_module(f"{__name__}.{language}").compiled(step, inputs, state)
     if made is not None and transforms.transformed(*made.trace.leaves):
         return None, transforms.REASON
     if why is not None and wish == "auto":
@@ -91,6 +94,16 @@ def _few(n_batch: int, n_steps: int, n_hidden: int) -> bool:
     """Whether a loop is faster than a trace and packed weights, by the sweep of `physml.bench.dispatch`."""
     small = n_steps * n_batch * n_hidden**2 < 1.5e6
     return (n_steps <= FEW and small) or (n_steps * n_batch <= 16 and n_hidden >= 256)
+
+
+def _language(backend: str, tensors: tuple[Tensor, ...]) -> str | None:
+    """The backend to compile for, as `Op` chooses it: that required, that preferred, or the fastest."""
+    if backend in LATE:
+        return backend
+    preferred = resolved(backend)
+    if preferred in LATE and OP.refusal(preferred, tensors) is None:
+        return preferred
+    return FASTEST.get(tensors[0].device.type)
 
 
 def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:

@@ -1,46 +1,13 @@
-"""A program, that is a step's graph, its C and the tables with offsets that the C is called with."""
+"""Where everything of a step lies: offsets and lengths, and the tables that the C is called with."""
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
-from physml.ops.cell.graph import Graph
 from physml.ops.cell.plan import ONE, Operand, Plan, pieces
-from physml.ops.cell.source import Code, Key
-from physml.ops.native.library import load_text
-
-
-@dataclass(eq=False)
-class Program:
-    """A compiled step, for the widths that it was traced with.
-
-    Args:
-        plan: what it computes, and where it lies.
-        code: its C.
-        dtype: of all tensors.
-    """
-
-    plan: Plan
-    code: Code
-    dtype: torch.dtype
-
-    @property
-    def graph(self) -> Graph:
-        return self.plan.graph
-
-    @cached_property
-    def library(self) -> ctypes.CDLL:
-        """Errors: Unavailable."""
-        return load_text("cell", self.code.text, self.dtype)
-
-    @cached_property
-    def layout(self) -> "Layout":
-        return Layout(self, int(self.library.cell_vector()))
+from physml.ops.cell.writer import Code, Key
 
 
 @dataclass(frozen=True)
@@ -66,15 +33,15 @@ class Layout:
     """Offsets and lengths, in numbers, for vectors of `lanes` numbers.
 
     A row of the path: operands of products in the plan's order, other inputs and states, then what is saved.
+    On a GPU `lanes` is 1, and nothing is filled up.
     """
 
-    def __init__(self, program: Program, lanes: int) -> None:
-        self.lanes, self.program = lanes, program
-        self.graph, self.plan, code = program.graph, program.plan, program.code
+    def __init__(self, plan: Plan, code: Code, lanes: int) -> None:
+        self.lanes, self.plan, self.code, self.graph = lanes, plan, code, plan.graph
         widths = self.graph.widths
         self.at: dict[Key, int] = {}
         end = self._row()
-        self.ld_pre = self.odd(
+        self.ld_pre = self.apart(
             self._line([("pre", v) for g in self.plan.groups for v in g.members], lambda key: widths[key[1]])
         )
         states = [("d_state", k) for k in range(len(self.graph.states))]
@@ -95,22 +62,28 @@ class Layout:
             self._group(g)
         self.parts = [part for g in range(len(self.plan.groups)) for part in self._parts(g)]
         # Products read whole vectors of a piece.
-        self.ld_row = self.odd(max([end, *(begin + self.room(k) for begin, k, _ in self.pieces)]))
+        self.ld_row = self.apart(max([end, *(begin + self.room(k) for begin, k, _ in self.pieces)]))
+        self.states = [self._state(k) for k in range(len(self.graph.states))]
+        self.backs = [self._back(*back) for back in code.backs]
         self.tables = {
-            "at": self._table([self._offset(key) for key in code.offsets]),
-            "states": self._table([self._state(k) for k in range(len(self.graph.states))]),
+            "at": self._table([self.offset(key) for key in code.offsets]),
+            "states": self._table(self.states),
             "groups": self._table(self.groups),
             "pieces": self._table(self.pieces),
-            "backs": self._table([self._back(*back) for back in code.backs]),
+            "backs": self._table(self.backs),
         }
 
     def room(self, n: int) -> int:
         """n in whole vectors."""
         return -(-n // self.lanes) * self.lanes
 
-    def odd(self, n: int) -> int:
-        """An odd number of vectors: rows a multiple of 4 KiB apart would share few lines of a cache."""
-        return (self.room(n) // self.lanes | 1) * self.lanes
+    def apart(self, n: int) -> int:
+        """The distance of rows of n numbers.
+
+        On a CPU an odd number of vectors: rows a multiple of 4 KiB apart would share few lines of a cache.
+        On a GPU whole blocks of 16 bytes, as cuBLAS likes them.
+        """
+        return (self.room(n) // self.lanes | 1) * self.lanes if self.lanes > 1 else -(-n // 4) * 4
 
     def input_places(self, strides: Sequence[tuple[int, ...]]) -> Any:
         """The table of inputs, for inputs of these strides (batch, step, unit)."""
@@ -153,7 +126,7 @@ class Layout:
                 self.at["state", k] = end = self.room(end)
                 end += self.room(graph.widths[v])
         end = self.room(end)
-        for v in self.program.code.saved:
+        for v in self.code.saved:
             self.at["saved", v] = end
             end += self.room(graph.widths[v])
         return end
@@ -164,7 +137,8 @@ class Layout:
             return 1
         return self.input_room[x] if x in self.input_room else self.room(self.graph.widths[x])
 
-    def _offset(self, key: Key) -> int:
+    def offset(self, key: Key) -> int:
+        """The number that a generated loop is given for `key`."""
         if key[0] == "room":
             return self.room(key[1])
         return int(key[1]) if key[0] == "width" else self.at[key]
@@ -181,8 +155,9 @@ class Layout:
             self.pieces.append((begin, k, column))
             column += self.room(k)
         pre, n_pieces = self.at["pre", group.members[0]], len(self.pieces) - first
-        self.groups.append((group.level, n, pre, first, n_pieces, self.n_weights, column))
-        self.n_weights += n * column
+        length = column if self.lanes > 1 else self.apart(column)
+        self.groups.append((group.level, n, pre, first, n_pieces, self.n_weights, length))
+        self.n_weights += n * length
 
     def _parts(self, g: int) -> list[Part]:
         """What the joined weights of a group are made of."""
@@ -203,7 +178,7 @@ class Layout:
     def _state(self, k: int) -> tuple[int, ...]:
         v, carried = self.graph.states[k], self.plan.carried.get(k)
         at = self.at["state", k] if carried is None else self.at["row", carried]
-        written = k in self.program.code.states_written
+        written = k in self.code.states_written
         return self.graph.widths[v], at, int(carried is not None), self.at["d_state", k], int(written)
 
     def _back(self, g: int, x: int, added: bool) -> tuple[int, ...]:

@@ -135,6 +135,7 @@ INLINE vec vec_sin(vec x) { return sizeof(real) == sizeof(float) ? wave_float(x,
 INLINE vec vec_cos(vec x) { return sizeof(real) == sizeof(float) ? wave_float(x, 1) : cos_lanes(x); }
 
 INLINE vec vec_abs(vec x) { return pick(x < 0, -x, x); }
+INLINE vec vec_erf_slope(vec x) { return (real)1.1283791670955126 * vec_exp(-x * x); }
 
 static void forward_stage(int stage, int keep, const frame *f);
 static void backward_stage(int stage, const frame *f);

@@ -1,0 +1,260 @@
+"""Compiled cells on a GPU: products in cuBLAS, generated kernels between them, steps as CUDA graphs.
+
+The backward pass collects the gradients of the results of products at all steps. After the loop the gradients
+of weights and inputs are one product each. Sums over the batch come last too, so that no two threads write
+to one place. Axes: B batch, T time, N steps of a block.
+"""
+
+import hashlib
+import linecache
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from physml.ops.cell import program as programs
+from physml.ops.cell.kernels import Triton, constants, name_of, rows
+from physml.ops.cell.layout import Layout
+from physml.ops.cell.plan import Plan
+from physml.ops.cell.program import Backward, Compiled, Forward, Program, Results
+from physml.ops.cell.reference import Step
+from physml.ops.cell.writer import code
+from physml.ops.triton import graph
+from physml.ops.triton.available import refusal as unavailable
+from physml.ops.triton.launch import FLAT, blocks, on_device
+
+Numbers = tuple[float, ...]
+
+
+class TritonProgram(Program):
+    """A step as Triton kernels."""
+
+    def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
+        super().__init__(plan, dtype)
+        self.code = code(plan, Triton())
+        self.layout = Layout(plan, self.code, lanes=1)
+        self.kernels = functions(self.code.text)
+        self.constants = {
+            name_of(way, level, k): self._constants(loop.width, constants(self.code, loop))
+            for way, levels in (("forward", self.code.forward), ("backward", self.code.backward))
+            for level, loops in enumerate(levels)
+            for k, loop in enumerate(loops)
+        }
+
+    def _constants(self, width: int, names: Sequence[str]) -> dict[str, int]:
+        found = {"WIDTH": width, "BLOCK": FLAT}
+        for name in names[1:]:
+            at = name.startswith("o") and name[1:].isdigit()
+            found[name] = (
+                self.layout.offset(self.code.offsets[int(name[1:])]) if at else getattr(self.layout, name)
+            )
+        return found
+
+    def launch(
+        self, way: str, level: int, tensors: Mapping[str, Tensor], numbers: Numbers, n_batch: int, keep: bool
+    ) -> None:
+        """The kernels of a level."""
+        for k, loop in enumerate(getattr(self.code, way)[level]):
+            name, n = name_of(way, level, k), n_batch * loop.width
+            self.kernels[name][(-(-n // FLAT),)](
+                *(tensors[row] for row in rows(loop)),
+                *(numbers[c] for c in sorted(loop.numbers)),
+                n,
+                KEEP=keep,
+                **self.constants[name],
+            )
+
+    def forward(self, work: Forward, keep: bool) -> Results:
+        with on_device(work.weights):
+            return _forward(self, work, keep)
+
+    def backward(self, work: Backward, d_out: Tensor | None, d_last: Sequence[Tensor | None]) -> None:
+        with on_device(work.weights):
+            _backward(self, work, d_out, d_last)
+
+
+def functions(text: str) -> dict[str, Any]:
+    """The kernels of a generated source, by name.
+
+    Triton reads a function's source as `inspect` does, by `linecache`, where the text is put: there is no
+    file that somebody could change.
+    """
+    name = f"<physml cell {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    found: dict[str, Any] = {"__name__": "physml.ops.cell.generated"}
+    exec(compile(text, name, "exec"), found)
+    return found
+
+
+def _place(x: Tensor, at: int, n: int) -> Tensor:
+    """n units of rows, from `at` on."""
+    return x[..., at : at + n]
+
+
+def _multiply(x: Tensor, w: Tensor, to: Tensor, add: bool) -> None:
+    if add:
+        to.addmm_(x, w)
+    else:
+        torch.mm(x, w, out=to)
+
+
+def _weights(layout: Layout, joined: Tensor, g: int) -> Tensor:
+    """The weights (n, length) of a group."""
+    _, n, _, _, _, begin, length = layout.groups[g]
+    return joined[begin : begin + n * length].view(n, length)
+
+
+def _state_place(layout: Layout, path: Tensor, k: int) -> Tensor:
+    """Where state k lies, given the rows of the step before and of its own."""
+    width, at, before, _, _ = layout.states[k]
+    return _place(path[0 if before else 1], at, width)
+
+
+# ---- forward ----
+
+
+def _forward(made: TritonProgram, work: Forward, keep: bool) -> Results:
+    layout, like = made.layout, work.weights
+    n_batch, n_steps = work.n_batch, work.n_steps
+    out = like.new_empty(n_steps, n_batch, layout.out_width)
+    parts = [x.transpose(0, 1) for x in work.parts()]
+    if keep:
+        work.path = like.new_empty(n_steps + 2, n_batch, layout.ld_row)
+    carried = like.new_empty(2, n_batch, layout.ld_row)  # the rows of the step before and the next one
+    for k, x in enumerate(work.states):
+        _state_place(layout, carried, k).copy_(x)
+    for begin, end in blocks(n_steps):
+        path = work.path[begin : end + 2] if keep else like.new_empty(end - begin + 2, *carried.shape[1:])
+        path[:2] = carried
+        inside = path[1:-1]
+        for v, x in zip(layout.plan.inputs, parts, strict=True):
+            _place(inside, layout.at["row", v], x.shape[2]).copy_(x[begin:end])
+        if ("row", "one") in layout.at:
+            inside[..., layout.at["row", "one"]] = 1
+        given, constants = [work.weights, work.vec, work.fixed], (made, work.numbers, keep)
+        graph.run(_steps, given, [path], [out[begin:end]], constants)
+        carried = path[-2:]
+    last = [_state_place(layout, carried, k).clone() for k in range(len(work.states))]
+    return out.transpose(0, 1), last
+
+
+def _steps(
+    given: list[Tensor],
+    changed: list[Tensor],
+    made: list[Tensor],
+    program: TritonProgram,
+    numbers: Numbers,
+    keep: bool,
+) -> None:
+    """The steps of a block; `path` (N + 2, B, ..) begins with the step before."""
+    weights, vec, fixed = given
+    (path,), (out,), layout = changed, made, program.layout
+    joined = [_weights(layout, weights, g) for g in range(len(layout.groups))]
+    pre = path.new_empty(path.shape[1], layout.ld_pre)
+    for n in range(len(out)):
+        prev, cur, following = path[n : n + 3]
+        tensors = {"prev": prev, "cur": cur, "next": following, "pre": pre, "out": out[n]}
+        tensors |= {"vecs": vec, "fixed": fixed}
+        for level in range(len(program.code.forward)):
+            program.launch("forward", level, tensors, numbers, len(pre), keep)
+            for g, (after, width, at, first, n_pieces, _, _) in enumerate(layout.groups):
+                for p, (begin, k, column) in enumerate(layout.pieces[first : first + n_pieces]):
+                    if after == level + 1:
+                        w = _place(joined[g], column, k).t()
+                        _multiply(_place(cur, begin, k), w, _place(pre, at, width), p > 0)
+
+
+# ---- backward ----
+
+
+def _backward(
+    made: TritonProgram, work: Backward, d_out: Tensor | None, d_last: Sequence[Tensor | None]
+) -> None:
+    layout, like = made.layout, work.weights
+    n_batch, n_steps = work.n_batch, work.n_steps
+    d_pre = like.new_empty(n_steps, n_batch, layout.ld_pre)
+    d_in = like.new_empty(n_steps, n_batch, layout.ld_in)
+    d_state, d_vec = like.new_zeros(n_batch, layout.ld_state), like.new_zeros(n_batch, layout.ld_vec)
+    for (width, _, _, at, _), x in zip(layout.states, d_last, strict=True):
+        if x is not None:
+            _place(d_state, at, width).copy_(x)
+    for begin, end in reversed(list(blocks(n_steps))):
+        d_block = like.new_zeros(end - begin, n_batch, layout.out_width)
+        if d_out is not None:
+            d_block.copy_(d_out[:, begin:end].transpose(0, 1))
+        given = [work.weights, work.vec, work.fixed, work.path[begin : end + 2], d_block]
+        changed = [d_state, d_vec, work.d_fixed]
+        graph.run(_steps_back, given, changed, [d_pre[begin:end], d_in[begin:end]], (made, work.numbers))
+    for (width, _, _, at, _), x in zip(layout.states, work.d_first, strict=True):
+        x.copy_(_place(d_state, at, width))
+    torch.sum(d_vec, 0, out=work.d_vec)
+    _after_all(made, work, d_pre.flatten(0, 1), d_in)
+
+
+def _after_all(made: TritonProgram, work: Backward, d_pre: Tensor, d_in: Tensor) -> None:
+    """The products of all steps at once: gradients of weights and of inputs."""
+    layout = made.layout
+    path, to_input = work.path[1:-1].flatten(0, 1), d_in.flatten(0, 1)
+    for g, (_, n, at, first, n_pieces, _, _) in enumerate(layout.groups):
+        d_weights = _weights(layout, work.d_weights, g)
+        for begin, k, column in layout.pieces[first : first + n_pieces]:
+            _multiply(_place(d_pre, at, n).t(), _place(path, begin, k), _place(d_weights, column, k), False)
+    for g, column, k, to, at, add in layout.backs:
+        if to < 0:
+            _, n, pre, *_ = layout.groups[g]
+            w = _place(_weights(layout, work.weights, g), column, k)
+            _multiply(_place(d_pre, pre, n), w, _place(to_input, at, k), bool(add))
+    for v in made.code.inputs_written:
+        work.d_u[v] = _place(d_in, layout.at["d_in", v], made.graph.widths[v])
+
+
+def _steps_back(
+    given: list[Tensor], changed: list[Tensor], made: list[Tensor], program: TritonProgram, numbers: Numbers
+) -> None:
+    """The steps of a block, the last one first."""
+    weights, vec, fixed, path, d_out = given
+    (d_state, d_vec, d_fixed), (d_pre, d_in), layout = changed, made, program.layout
+    joined = [_weights(layout, weights, g) for g in range(len(layout.groups))]
+    d_states = d_state.new_zeros(len(d_out) + 1, *d_state.shape)  # a state that nothing reads keeps zero
+    d_states[-1] = d_state
+    d_op = d_state.new_empty(len(d_state), layout.ld_op)
+    tensors = {"vecs": vec, "fixed": fixed, "d_op": d_op, "d_vec": d_vec, "d_fixed": d_fixed}
+    for n in reversed(range(len(d_out))):
+        prev, cur, following = path[n : n + 3]
+        d_old, d_new = d_states[n : n + 2]
+        tensors |= {"prev": prev, "cur": cur, "next": following, "d_old": d_old, "d_new": d_new}
+        tensors |= {"d_out": d_out[n], "d_pre": d_pre[n], "d_in": d_in[n]}
+        for level in reversed(range(len(program.code.backward))):
+            program.launch("backward", level, tensors, numbers, len(d_state), keep=True)
+            for g, column, k, to, at, add in layout.backs:
+                after, width, pre, *_ = layout.groups[g]
+                if after == level and to >= 0:
+                    target = _place(d_old if to else d_op, at, k)
+                    _multiply(_place(d_pre[n], pre, width), _place(joined[g], column, k), target, bool(add))
+    d_state.copy_(d_states[0])
+
+
+# ---- the backend ----
+
+
+def compiled(
+    step: Step, inputs: Sequence[Tensor], states: Sequence[Tensor]
+) -> tuple[Compiled | None, str | None]:
+    """The step as kernels, or the reason why it can't be."""
+    return programs.compiled(TritonProgram, step, inputs, states)
+
+
+def refusal(*tensors: Tensor) -> str | None:
+    """The reason why Triton can't compute with these tensors, but for what `compiled` says of the step."""
+    return unavailable(*tensors)
+
+
+def cell(*tensors: Tensor, step: Step, n_inputs: int, program: Compiled) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Outputs (B, T, n) and last states; differentiable once. `tensors`: inputs (B, T, D), states (B, H).
+
+    Half precision is computed in float32, and rounded at the end.
+    """
+    given = (x.float() for x in (*tensors, *program.trace.leaves))
+    output, last = programs.computed(program.program, program.trace, n_inputs, *given)
+    return output.to(tensors[0].dtype), tuple(x.to(tensors[0].dtype) for x in last)

@@ -1,0 +1,204 @@
+"""Compiled cells in Triton's interpreter. `test_triton.py` runs this file in a process of its own:
+
+TRITON_INTERPRET=1 python -m pytest tests/ops/cells_interpreted.py
+"""
+
+import linecache
+
+import pytest
+import torch
+from cells import CELLS, FUNCTIONS, distance, given, made, of_each_function, results
+from torch import nn
+from torch.nn import functional as F
+
+from physml.errors import InputError
+from physml.ops import backend as backends
+from physml.ops.cell import recurrence
+from physml.ops.cell import triton as gpu
+from physml.ops.triton import graph
+
+# Lanes beyond the last number compute too, and NumPy warns of their 0 / 0.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value|divide by zero|overflow:RuntimeWarning")
+
+SIZES = [(1, 1, 1, 1), (3, 5, 2, 5)]  # B, T, D, H
+
+
+def pair(name, D, H):
+    """A cell in float32, and in float64 with the same weights."""
+    cell, exact = made(name, D, H, torch.float32), made(name, D, H)
+    for x, y in zip(exact.parameters, cell.parameters, strict=True):
+        x.data.copy_(y)
+    return cell, exact
+
+
+def double(*tensors):
+    return [x.detach().double().requires_grad_() for x in tensors]
+
+
+def near(found, expected, tolerance=1e-5):
+    for x, y in zip(expected, found, strict=True):
+        assert distance(x, None if y is None else y.double()) < tolerance
+
+
+def compare(name, B, T, D, H):
+    """Results of kernels against float64 of the loop; returns the former."""
+    cell, exact = pair(name, D, H)
+    u, state = given(cell, B, T, D, torch.float32)
+    found = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
+    u, *state = double(u, *state)
+    near(found, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"))
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", CELLS)
+def test_outputs_and_gradients_are_those_of_the_loop(name, size):
+    compare(name, *size)
+
+
+@pytest.mark.parametrize("name", ["lstm", "cornn", "oscillator"])
+def test_blocks_of_steps_and_their_graphs_join(name, monkeypatch):
+    """5 steps in blocks of 2, 2 and 1; a graph's replay is played by the launches themselves."""
+    whole = compare(name, 2, 5, 2, 3)
+    monkeypatch.setattr(gpu, "blocks", lambda n: [(0, 2), (2, 4), (4, 5)])
+    parts = compare(name, 2, 5, 2, 3)
+    near(parts, [None if x is None else x.double() for x in whole], 1e-6)
+    replays = []
+
+    def capture(launches):
+        launches()
+        return lambda: (replays.append(1), launches())
+
+    monkeypatch.setattr(graph, "possible", lambda x: True)
+    monkeypatch.setattr(graph, "capture", capture)
+    graph.clear()
+    for _ in range(2):
+        for x, y in zip(compare(name, 2, 5, 2, 3), parts, strict=True):
+            assert (x is None and y is None) or torch.equal(x, y)
+    assert len(replays) == 2 * (3 + 3)
+    assert len(graph._graphs) == 2 + 2
+    graph.clear()
+
+
+@pytest.mark.parametrize("name", ["lem", "midpoint", "oscillator"])
+def test_without_gradients_the_numbers_are_the_same(name, monkeypatch):
+    monkeypatch.setattr(gpu, "blocks", lambda n: [(0, 2), (2, 3)])
+    cell = made(name, 2, 4, torch.float32)
+    u, state = given(cell, 2, 3, 2, torch.float32)
+    kept, last = recurrence(cell.step, u, state, backend="triton")
+    with torch.no_grad():
+        plain, plain_last = recurrence(cell.step, u, state, backend="triton")
+    assert torch.equal(kept, plain)
+    assert all(torch.equal(x, y) for x, y in zip(last, plain_last, strict=True))
+    assert all(x.untyped_storage().nbytes() == x.numel() * x.element_size() for x in last)
+
+
+def test_several_inputs_parts_of_an_input_and_masks():
+    B, T, H = 2, 3, 5
+    torch.manual_seed(0)
+    shapes = [(H, H), (H, 3), (B, H), (B, T, H + 3), (B, T, H)]
+    leaves = [torch.randn(*shape, requires_grad=True) for shape in shapes]
+
+    def gradients(backend, W, V, mask, u, noise):
+        def step(inputs, state):
+            u, noise = inputs
+            h = F.linear(state[0] * mask, W) + F.linear(u[:, :3], V)
+            h = torch.tanh(h) + u[..., 3:] * noise + 0.1 * mask
+            return h, (h,)
+
+        output, _ = recurrence(step, (u, noise), (W.new_zeros(B, H),), backend=backend)
+        return output, *torch.autograd.grad(output.square().sum(), [W, V, mask, u, noise])
+
+    near(gradients("triton", *leaves), gradients("reference", *double(*leaves)))
+
+
+def test_functions_of_one_number():
+    for positive in (False, True):
+        only = ("log", "sqrt", "power", "inverse")
+        names = [name for name in FUNCTIONS if (name in only) == positive]
+        x = torch.linspace(0.01 if positive else -20, 20, 800)[None].requires_grad_()
+        found = of_each_function(x, names, "triton")
+        for name, y in found.items():
+            exact = x.detach().double().requires_grad_()
+            expected = FUNCTIONS[name](exact)
+            (slope,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+            (exact_slope,) = torch.autograd.grad(expected.sum(), exact)
+            for a, b in ((y, expected), (slope, exact_slope)):
+                assert ((a.double() - b).abs() / (1 + b.abs())).max() < 4e-6, name
+
+
+def test_only_the_last_state_is_used_and_strides_are_any():
+    cell, exact = pair("lstm", 3, 5)
+    u = torch.randn(3, 4, 2).permute(2, 1, 0)  # (2, 4, 3)
+    state = tuple(torch.randn(5, 2).t() for _ in range(2))
+
+    def gradients(cell, u, state, backend):
+        output, last = recurrence(cell.step, u, state, backend=backend)
+        wrt = [u, *state, *cell.parameters]
+        return [
+            *torch.autograd.grad(last[1].sum(), wrt, retain_graph=True),
+            *torch.autograd.grad(output.transpose(1, 2)[:, ::2].sum(), wrt),
+        ]
+
+    u64, *state64 = double(u, *state)
+    found = gradients(cell, u.requires_grad_(), tuple(x.requires_grad_() for x in state), "triton")
+    near(found, gradients(exact, u64, tuple(state64), "reference"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_computed_in_full(dtype):
+    cell = made("gru", 2, 5, dtype)
+    u, state = given(cell, 2, 4, 2, dtype)
+    found = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
+    assert {x.dtype for x in found} == {dtype}
+    exact = made("gru", 2, 5)
+    for x, y in zip(exact.parameters, cell.parameters, strict=True):
+        x.data.copy_(y)
+    u, *state = double(u, *state)
+    near(found, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"), 1e-2)
+
+
+def test_backward_runs_twice_and_refuses_a_graph_of_itself():
+    cell = made("gru", 2, 4, torch.float32)
+    u, state = given(cell, 2, 3, 2, torch.float32)
+    output, _ = recurrence(cell.step, u, state, backend="triton")
+    first, second = (torch.autograd.grad(output.sum(), [u], retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    with pytest.raises(InputError, match="second derivatives"):
+        torch.autograd.grad(output.sum(), [u], create_graph=True)
+
+
+def test_a_nan_stays_in_its_row():
+    cell = made("two_sizes", 2, 3, torch.float32)
+    u, state = given(cell, 3, 3, 2, torch.float32)
+    clean, _ = recurrence(cell.step, u, state, backend="triton")
+    u = u.detach().clone()
+    u[1, 1] = float("nan")
+    output, last = recurrence(cell.step, u, state, backend="triton")
+    assert output[1, 1:].isnan().all()
+    assert last[0][1].isnan().all()
+    assert torch.equal(output[[0, 2]], clean[[0, 2]])
+
+
+def test_a_run_may_prefer_it_and_float64_is_refused():
+    cell = made("tanh", 2, 3)
+    u, state = given(cell, 2, 3, 2)
+    with pytest.raises(InputError, match="computes in float32"):
+        recurrence(cell.step, u, state, backend="triton")
+    layer = nn.Linear(2, 2)
+
+    def step(u, state):
+        h = torch.tanh(layer(u) + state[0])
+        return h, (h,)
+
+    with backends.running("triton"):
+        recurrence(step, torch.randn(2, 3, 2), (torch.zeros(2, 2),))
+        assert backends.ran() == ("triton",)
+
+
+def test_the_source_of_kernels_is_the_text_that_was_generated():
+    cell = made("tanh", 2, 3, torch.float32)
+    u, state = given(cell, 2, 3, 2, torch.float32)
+    found, _ = gpu.compiled(cell.step, [u], state)
+    text = found.program.code.text
+    assert text in ["".join(linecache.getlines(name)) for name in linecache.cache if "physml cell" in name]
