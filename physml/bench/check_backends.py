@@ -1,8 +1,9 @@
 """A check of the fast backends here: `python -m physml.bench.check_backends [--device cuda] [--quick]`.
 
-Every backend that runs here computes the workloads of `physml.bench` and a few compiled cells, outputs and all
-gradients, and is compared with float64 autograd of the plain loop: the same weights and inputs, the same
-gradients of outputs and last states coming in. An error is |x - x64| / |x64| of a whole tensor. Needs torch and numpy.
+Every backend that runs here computes the workloads of `physml.bench` and a few compiled cells, outputs and
+all gradients, and is compared with float64 autograd of the plain loop: the same weights and inputs, the same
+gradients of outputs and last states coming in. An error is |x - x64| / |x64| of a whole tensor. Needs torch
+and numpy.
 
 Axes: B batch, T time, D features, H hidden units.
 """
