@@ -1,8 +1,9 @@
 """A check of the fast backends here: `python -m physml.bench.check_backends [--device cuda] [--quick]`.
 
-Every backend that runs here computes the workloads of `physml.bench`, outputs and all gradients, and is
-compared with float64 autograd of the plain loop: the same weights and inputs, the same gradients of outputs
-and last states coming in. An error is |x - x64| / |x64| of a whole tensor. Needs torch and numpy.
+Every backend that runs here computes the workloads of `physml.bench` and a few compiled cells, outputs and
+all gradients, and is compared with float64 autograd of the plain loop: the same weights and inputs, the same
+gradients of outputs and last states coming in. An error is |x - x64| / |x64| of a whole tensor. Needs torch
+and numpy.
 
 Axes: B batch, T time, D features, H hidden units.
 """
@@ -17,6 +18,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from operator import itemgetter
 from pathlib import Path
@@ -26,19 +28,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from physml.bench import check_cells
 from physml.bench.rounds import not_run
 from physml.bench.variants import Step, layer
 from physml.bench.workloads import WORKLOADS, Workload
 from physml.ops.backend import BACKENDS, Op
+from physml.ops.cell import recurrence
 
 # A backend's float32 differs from float64 by rounding that the steps add up. UnICORNN on EigenWorms amplifies
 # it: the plain loop itself, in float32, is off by up to 1e-3. TF32 and bfloat16 keep 11 and 8 bits.
 TOLERANCE = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}
 SENSITIVE = {"unicornn-eigenworms": 1e-2}
+CHECKED = (*WORKLOADS, *check_cells.CELLS)
 QUICK = {"T": 40, "B": 3, "H": 12}  # at most, for --quick
 
 Tensors = dict[str, Tensor]
-Function = Callable[..., tuple[Tensor, Tensor, Tensor]]
+Function = Callable[..., Any]
 
 
 class Refused(Exception):
@@ -64,6 +69,9 @@ class Row:
 def draw(workload: Workload, device: str, rounded: torch.dtype) -> Tensors:
     """Weights as the layers draw them, normal inputs and states; numbers of dtype `rounded`, in float64."""
     rng = torch.Generator().manual_seed(1)
+    if workload.recurrence == "cell":
+        drawn = check_cells.draw(workload, rng)
+        return {name: x.to(rounded).double().to(device) for name, x in drawn.items()}
     B, D, H = workload.B, workload.D, workload.H
     tensors = {"u": torch.randn(B, workload.T, D or H, generator=rng)}
     for n in range(workload.L):
@@ -81,6 +89,10 @@ def draw(workload: Workload, device: str, rounded: torch.dtype) -> Tensors:
 def compute(workload: Workload, function: Function, tensors: Tensors) -> Tensors:
     """Outputs and last states."""
     x, settings = dict(tensors), dict(workload.settings)
+    if workload.recurrence == "cell":
+        states = (x[name] for name in x if name.startswith("state"))
+        outputs, last = function(x["u"], *states, step=partial(settings["step"], x))
+        return {"outputs": outputs, **{f"last state{k}": state for k, state in enumerate(last)}}
     if workload.recurrence == "unicornn":
         result: Tensors = {}
         path = x["u"]
@@ -115,11 +127,13 @@ def everything(workload: Workload, function: Function, tensors: Tensors, dtype: 
 
 def function_of(workload: Workload, backend: str) -> Function:
     """The op with that backend, which raises `Refused` where the backend refuses its arguments."""
-    op: Op[tuple[Tensor, Tensor, Tensor]] = importlib.import_module(f"physml.ops.{workload.recurrence}").OP
+    op: Op[Any] = importlib.import_module(f"physml.ops.{workload.recurrence}").OP
 
-    def computed(*tensors: Tensor, **constants: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def computed(*tensors: Tensor, **constants: Any) -> Any:
         if reason := op.refusal(backend, tensors):
             raise Refused(reason)
+        if workload.recurrence == "cell":
+            return recurrence(constants["step"], tensors[0], tensors[1:], backend=backend)
         return op(*tensors, backend=backend, **constants)
 
     return computed
@@ -179,12 +193,14 @@ def cases(workload: Workload, backends: Sequence[str], device: str) -> Iterator[
     UnICORNN has no products inside. In half precision its last layer is compared alone, fed with push
     and step (D = 0): else their rounding would be seen, and not that of the recurrence.
     """
-    dt = workload.settings["dt"]
+    dt = workload.settings.get("dt")
     alone = replace(
         workload, name=f"{workload.name} alone", L=1, D=0,
         settings=workload.settings | {"dt": dt[-1] if isinstance(dt, list) else dt},
     )  # fmt: skip
     for backend in backends:
+        if workload.recurrence == "cell" and backend == "torch":
+            continue  # nobody wrote such a backward by hand
         yield workload, backend, "float32"
         if device == "cuda" and backend == "triton":
             if workload.recurrence == "unicornn":
@@ -268,7 +284,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="python -m physml.bench.check_backends", description=purpose)
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--backend", action="append", choices=BACKENDS, help="only this one; can be repeated")
-    p.add_argument("--workload", action="append", choices=[w.name for w in WORKLOADS], help="likewise")
+    p.add_argument("--workload", action="append", choices=[w.name for w in CHECKED], help="likewise")
     p.add_argument("--quick", action="store_true", help="small sizes, in seconds")
     p.add_argument("--out", type=Path, metavar="FILE.json", help="write the table there too")
     return p
@@ -283,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "On a CPU: python -m physml.bench.check_backends"
         )
         return 2
-    workloads = [w for w in WORKLOADS if not options.workload or w.name in options.workload]
+    workloads = [w for w in CHECKED if not options.workload or w.name in options.workload]
     workloads = [smaller(w) for w in workloads] if options.quick else workloads
     found = about(options.device)
     print("  ".join(f"{key} {value}" for key, value in found.items()))

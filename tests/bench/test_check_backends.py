@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from physml.bench import check_backends
-from physml.bench.workloads import WORKLOADS
 from physml.ops.lem import OP, autograd
 
 
 @pytest.mark.parametrize(
     "workloads",
     [
-        ("cornn-psmnist-128", "lem-fhn", "unicornn-psmnist"),
+        ("cornn-psmnist-128", "lem-fhn", "unicornn-psmnist", "cell-midpoint"),
         pytest.param((), marks=pytest.mark.grid, id="all"),
     ],
 )
@@ -30,7 +29,9 @@ def test_small_sizes_pass_and_are_written(
     assert "All right." in printed
     found = json.loads(out.read_text())
     assert found["passed"]
-    assert {row["workload"] for row in found["rows"]} == set(workloads or (w.name for w in WORKLOADS))
+    assert {row["workload"] for row in found["rows"]} == set(
+        workloads or (w.name for w in check_backends.CHECKED)
+    )
     assert {row["backend"] for row in found["rows"]} == {"reference", "torch"}
     for row in found["rows"]:
         assert 0 < row["gradient"] < 1e-5

@@ -56,7 +56,7 @@ def test_outputs_and_gradients_are_those_of_the_loop(name, size):
     compare(name, *size)
 
 
-@pytest.mark.parametrize("name", ["lstm", "cornn", "oscillator"])
+@pytest.mark.parametrize("name", ["lstm", "oscillator"])
 def test_blocks_of_steps_and_their_graphs_join(name, monkeypatch):
     """5 steps in blocks of 2, 2 and 1; a graph's replay is played by the launches themselves."""
     whole = compare(name, 2, 5, 2, 3)
@@ -116,7 +116,7 @@ def test_functions_of_one_number():
     for positive in (False, True):
         only = ("log", "sqrt", "power", "inverse")
         names = [name for name in FUNCTIONS if (name in only) == positive]
-        x = torch.linspace(0.01 if positive else -20, 20, 800)[None].requires_grad_()
+        x = torch.linspace(0.01 if positive else -20, 20, 256)[None].requires_grad_()
         found = of_each_function(x, names, "triton")
         for name, y in found.items():
             exact = x.detach().double().requires_grad_()

@@ -16,6 +16,8 @@ from physml.models.fastrnn import FastRNN
 from physml.models.rnn import SequenceModel
 from physml.ops import backend as backends
 from physml.ops.cell import native, recurrence, recurrent
+from physml.ops.cell.rows import NotExpressible
+from physml.ops.cell.words import trace
 
 SIZES = [(1, 1, 1, 1), (3, 5, 2, 4), (37, 9, 3, 17), (5, 70, 1, 16), (33, 4, 20, 33)]  # B, T, D, H
 
@@ -317,6 +319,13 @@ def test_what_cannot_be_compiled_is_said_once_and_runs_as_a_loop(step, reason, c
         recurrence(step, u, state, backend="native")
 
 
+def test_random_numbers_are_seen_on_any_device():
+    before = torch.get_rng_state()
+    with pytest.raises(NotExpressible, match="random numbers"):
+        trace(draws, 2, torch.empty(0, device="meta"), [3], [3])
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_a_mistake_in_the_step_shows_at_its_place():
     def wrong(u, state):
         return undefined_name(u), state  # noqa: F821
@@ -417,6 +426,19 @@ def test_weights_that_change_between_calls_are_read_anew():
     with torch.no_grad():
         layer.V.weight.mul_(2)
     assert not torch.equal(layer(u)[0], before)
+
+
+def test_kernels_for_a_gpu_are_refused_here_and_a_run_that_prefers_them_gets_c(caplog):
+    cell = made("tanh", 2, 4, torch.float32)
+    u, state = given(cell, 2, 5, 2, torch.float32)
+    with pytest.raises(InputError, match="runs on a GPU; got a tensor on cpu"):
+        recurrence(cell.step, u, state, backend="triton")
+    with backends.running("triton"), caplog.at_level(logging.WARNING, "physml"):
+        recurrence(cell.step, u, state)
+        assert backends.ran() == ("native",)
+    assert ["runs on a GPU" in r.getMessage() for r in caplog.records] == [True]
+    assert "GPU" not in str(native.refusal(u))
+    assert native.refusal(u.to("meta")) == "native code runs on a CPU; got a tensor on meta"
 
 
 def test_without_a_compiler_the_loop_runs(tmp_path):

@@ -35,8 +35,8 @@ def recurrence(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """All steps of a cell: outputs (B, T, n) and the last state.
 
-    The step is compiled with its gradients: to C on a CPU, to kernels on a GPU. It may use sums, products and
-    quotients, products with weights, activations, comparisons with `torch.where`, `chunk` and `cat`, any
+    The step is compiled with its gradients: to C on a CPU, to kernels on a GPU. It may use sums, products
+    and quotients, products with weights, activations, comparisons with `torch.where`, `chunk` and `cat`, any
     number of states, and tensors from outside: weights (n, k), numbers per unit (n,), or per row of the batch
     (B, n). What it computes from these alone is computed once. A step that does anything else runs as a loop,
     and a warning says what it was.

@@ -1,10 +1,12 @@
 """The operations of torch that a compiled step may use, and the trace of a step."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from physml.ops.cell.reference import returned
 from physml.ops.cell.rows import RANDOM, NotExpressible, Rows, Trace
@@ -28,7 +30,8 @@ def trace(
     state = tuple(made.add(width, "state", k) for k, width in enumerate(states))
     before = torch.get_rng_state()
     try:
-        found = step(u[0] if len(u) == 1 else u, state)
+        with nullcontext() if like.device.type == "cpu" else NothingDrawn():
+            found = step(u[0] if len(u) == 1 else u, state)
     except NotExpressible:
         raise
     except Exception as error:  # a mistake in the step is shown by the loop, at its place
@@ -45,6 +48,15 @@ def trace(
     rows = [made.row(x, width) for x, width in zip(new, states, strict=True)]
     made.outputs = (output.index, *(x.index for x in rows))
     return made
+
+
+class NothingDrawn(TorchDispatchMode):
+    """Random numbers of any device are refused. On a CPU a look at its one generator is cheaper."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise NotExpressible(RANDOM)
+        return func(*args, **(kwargs or {}))
 
 
 def _first(args: Sequence[Any]) -> Rows:
