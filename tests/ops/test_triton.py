@@ -135,10 +135,10 @@ def test_compiled_cells_compile_for_hopper(name: str) -> None:
     u, state = given(cell, 3, 5, 2, torch.float32)
     found, reason = compiled_cell(cell.step, [u], state)
     assert reason is None
-    program = found.program
-    for kernel, constants in program.constants.items():
-        known = {**constants, "KEEP": True}
-        function = program.kernels[kernel]
+    stages = found.program.stages
+    kernels = [kernel for level in (*stages["forward"], *stages["backward"]) for kernel in level]
+    for kernel in kernels:
+        known, function = {**kernel.constants, "KEEP": True}, kernel.function
         signature = {
             x: "constexpr"
             if x in known

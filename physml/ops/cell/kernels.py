@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from physml.ops.cell.writer import Code, Loop
+from physml.ops.cell.writer import Code, Key, Loop
 
 # The rows that kernels read and write, and the distance of a row of the batch to the next, by the layout.
 ROWS = {
@@ -73,13 +73,13 @@ def rows(loop: Loop) -> list[str]:
 
 
 def _kernel(code: Code, name: str, loop: Loop) -> str:
+    constants = [*distances(loop), *offsets(code, loop), "WIDTH", "KEEP", "BLOCK"]
     return "\n".join(
         [
             "@triton.jit",
             f"def {name}(",
             f"    {', '.join([*rows(loop), *(f'c{k}' for k in sorted(loop.numbers)), 'n'])},",
-            *(f"    {constant}: tl.constexpr," for constant in constants(code, loop)),
-            "    KEEP: tl.constexpr, BLOCK: tl.constexpr,",
+            *(f"    {name}: tl.constexpr," for name in constants),
             "):",
             *(f"    {line}" for line in _body(loop)),
             "",
@@ -87,10 +87,14 @@ def _kernel(code: Code, name: str, loop: Loop) -> str:
     )
 
 
-def constants(code: Code, loop: Loop) -> list[str]:
-    """The names of the offsets and lengths that a kernel takes."""
-    lengths = dict.fromkeys(ROWS[name] for name in rows(loop) if ROWS[name])
-    return ["WIDTH", *lengths, *(f"o{code.place(*key)}" for key in loop.offsets)]
+def distances(loop: Loop) -> list[str]:
+    """The distances of rows that a kernel takes."""
+    return list(dict.fromkeys(ROWS[name] for name in rows(loop) if ROWS[name]))
+
+
+def offsets(code: Code, loop: Loop) -> dict[str, Key]:
+    """The offsets that a kernel takes, by name."""
+    return {f"o{code.place(*key)}": key for key in loop.offsets}
 
 
 def _body(loop: Loop) -> Iterator[str]:

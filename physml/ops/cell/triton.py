@@ -8,18 +8,19 @@ to one place. Axes: B batch, T time, N steps of a block.
 import hashlib
 import linecache
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from physml.ops.cell import program as programs
-from physml.ops.cell.kernels import Triton, constants, name_of, rows
+from physml.ops.cell.kernels import Triton, distances, name_of, offsets, rows
 from physml.ops.cell.layout import Layout
 from physml.ops.cell.plan import Plan
 from physml.ops.cell.program import Backward, Compiled, Forward, Program, Results
 from physml.ops.cell.reference import Step
-from physml.ops.cell.writer import code
+from physml.ops.cell.writer import Loop, code
 from physml.ops.triton import graph
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.launch import FLAT, blocks, on_device
@@ -27,42 +28,59 @@ from physml.ops.triton.launch import FLAT, blocks, on_device
 Numbers = tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """A generated kernel.
+
+    Args:
+        function: what Triton made of it.
+        rows: names of the tensors that it takes.
+        numbers: places of the numbers that it takes.
+        width: units in a row.
+        constants: offsets and lengths by name.
+    """
+
+    function: Any
+    rows: tuple[str, ...]
+    numbers: tuple[int, ...]
+    width: int
+    constants: dict[str, int]
+
+
 class TritonProgram(Program):
-    """A step as Triton kernels."""
+    """A step as Triton kernels; `stages`: forward and backward, per level its kernels."""
 
     def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
         super().__init__(plan, dtype)
         self.code = code(plan, Triton())
         self.layout = Layout(plan, self.code, lanes=1)
-        self.kernels = functions(self.code.text)
-        self.constants = {
-            name_of(way, level, k): self._constants(loop.width, constants(self.code, loop))
+        made = functions(self.code.text)
+        self.stages = {
+            way: [
+                [self._kernel(made[name_of(way, level, k)], loop) for k, loop in enumerate(loops)]
+                for level, loops in enumerate(levels)
+            ]
             for way, levels in (("forward", self.code.forward), ("backward", self.code.backward))
-            for level, loops in enumerate(levels)
-            for k, loop in enumerate(loops)
         }
 
-    def _constants(self, width: int, names: Sequence[str]) -> dict[str, int]:
-        found = {"WIDTH": width, "BLOCK": FLAT}
-        for name in names[1:]:
-            at = name.startswith("o") and name[1:].isdigit()
-            found[name] = (
-                self.layout.offset(self.code.offsets[int(name[1:])]) if at else getattr(self.layout, name)
-            )
-        return found
+    def _kernel(self, function: Any, loop: Loop) -> Kernel:
+        known = {"WIDTH": loop.width, "BLOCK": FLAT}
+        known |= {name: getattr(self.layout, name) for name in distances(loop)}
+        known |= {name: self.layout.offset(key) for name, key in offsets(self.code, loop).items()}
+        return Kernel(function, tuple(rows(loop)), tuple(sorted(loop.numbers)), loop.width, known)
 
     def launch(
         self, way: str, level: int, tensors: Mapping[str, Tensor], numbers: Numbers, n_batch: int, keep: bool
     ) -> None:
         """The kernels of a level."""
-        for k, loop in enumerate(getattr(self.code, way)[level]):
-            name, n = name_of(way, level, k), n_batch * loop.width
-            self.kernels[name][(-(-n // FLAT),)](
-                *(tensors[row] for row in rows(loop)),
-                *(numbers[c] for c in sorted(loop.numbers)),
+        for kernel in self.stages[way][level]:
+            n = n_batch * kernel.width
+            kernel.function[(-(-n // FLAT),)](
+                *(tensors[row] for row in kernel.rows),
+                *(numbers[c] for c in kernel.numbers),
                 n,
                 KEEP=keep,
-                **self.constants[name],
+                **kernel.constants,
             )
 
     def forward(self, work: Forward, keep: bool) -> Results:
