@@ -17,6 +17,7 @@ from physml.seeding import derive, stream
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 EVAL_BATCH = 256
+ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -154,5 +155,9 @@ def outputs(net: nn.Module, x: Tensor) -> Tensor:
 
 
 def _batches(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Filled up to whole sets of ROWS: fewer may be computed in another way, which rounds differently."""
     for part in x.split(EVAL_BATCH):
-        yield net(part)[0]
+        more = -len(part) % ROWS
+        yield net(torch.cat([part, part[-1:].expand(more, *part.shape[1:])]) if more else part)[0][
+            : len(part)
+        ]

@@ -26,20 +26,20 @@ MY_RNN = '''"""A leaky average of a driven tanh."""
 import torch
 from torch import Tensor, nn
 
+from physml import recurrent
 
+
+@recurrent("y")
 class MyRNN(nn.Module):
     def __init__(self, d_in: int, d_hidden: int, *, leak: float = 0.1) -> None:
         super().__init__()
         self.d_in, self.d_out, self.leak = d_in, d_hidden, leak
         self.drive = nn.Linear(d_in, d_hidden)
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
-        y = u.new_zeros(u.shape[0], self.d_out) if state is None else state[0]
-        path = []
-        for push in torch.tanh(self.drive(u)).unbind(1):
-            y = (1 - self.leak) * y + self.leak * push
-            path.append(y)
-        return torch.stack(path, 1), (y,)
+    def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
+        (y,) = state
+        y = (1 - self.leak) * y + self.leak * torch.tanh(self.drive(u))
+        return y, (y,)
 '''
 MINE = """# @package _global_
 defaults:
@@ -274,7 +274,7 @@ def test_plugins_are_found_beside_the_experiment_file(
         ),
         ("mine.yaml", "[my_rnn.py]", "[other.py]", "row Mine: there is no plugin file other.py"),
         ("mine.yaml", "# @package", "# package", "row Mine: .*line 1 must be exactly"),
-        ("my_rnn.py", "y = (1", "y = = (1", "row Mine: .*my_rnn.py: line 17: invalid syntax"),
+        ("my_rnn.py", "y = (1", "y = = (1", "row Mine: .*my_rnn.py: line 18: invalid syntax"),
         (
             "my_rnn.py",
             "import torch\n",

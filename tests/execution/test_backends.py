@@ -47,7 +47,7 @@ def test_a_layers_own_backend_goes_first():
 
 
 def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
-    spec = h.spec_of(h.odd("runtime.backend=native"))
+    spec = h.spec_of(h.odd("model=own", "model._target_=odd_tasks.Plain", "runtime.backend=native"))
     made = h.make(spec)
     assert (made["status"], made["backend"]) == ("finished", "torch")
     (line,) = log_of(spec).splitlines()

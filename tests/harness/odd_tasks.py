@@ -86,6 +86,19 @@ class Odd(Task):
         return {"version": self.version, "sizes": {p: len(b.target) for p, b in self.parts.items()}}
 
 
+class Plain(nn.Module):
+    """A recurrent layer of torch, which has no choice of backends."""
+
+    def __init__(self, d_in: int, d_hidden: int) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_hidden
+        self.gru = nn.GRU(d_in, d_hidden, batch_first=True)
+
+    def forward(self, u: Tensor, state: None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        outputs, last = self.gru(u)
+        return outputs, (last[0],)
+
+
 class Broken(nn.Module):
     """A recurrent layer whose forward has a mistake."""
 

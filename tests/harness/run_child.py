@@ -65,12 +65,20 @@ def fork_server(_path: str, arguments: list[str], keep: list[int]) -> int:
         os._exit(0)
 
 
+POPEN = subprocess.Popen
+
+
 class Forked:
     """A worker as a fork of the launcher, with the methods of subprocess.Popen that the launcher uses."""
 
+    def __new__(cls, command: list[str], **options: Any) -> Any:
+        if command[1:4] == ["-P", "-m", "physml.execution.worker"]:
+            return super().__new__(cls)
+        if command[0] == "git":
+            raise OSError("no git")  # which tells the commit: it may be missing
+        return POPEN(command, **options)  # a compiler
+
     def __init__(self, command: list[str], **options: Any) -> None:
-        if command[1:4] != ["-P", "-m", "physml.execution.worker"]:
-            raise OSError("not a worker")  # git, which tells the commit: it may be missing
         self.code: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
