@@ -11,6 +11,7 @@ from physml.errors import InputError
 from physml.export.card import SHAPES
 from physml.export.loops import Loop
 from physml.models.rnn import SequenceModel
+from physml.ops.backend import running
 
 TOLERANCE = 1e-4  # of the greatest difference, relative to 1 + the largest output: float32 in another order
 
@@ -55,13 +56,17 @@ def traced(net: nn.Module, *, lengths: bool = False) -> ExportedProgram:
             "and a task with one answer per sequence. Export this one without them."
         )
     net = copy.deepcopy(net).eval().requires_grad_(False)
+    for part in net.modules():  # an operator in the graph would need physml where it is loaded
+        if hasattr(part, "backend"):
+            setattr(part, "backend", "reference")  # noqa: B010, typed as a module otherwise
     widths = _widths(net)
     whole = (PaddedOutputs if lengths else Outputs)(net)
     inputs = example(net, *SHAPES[0], lengths=lengths)
-    net.layers = nn.ModuleList(Loop(layer, d) for layer, d in zip(net.layers, widths, strict=True))
+    with running("reference"):
+        net.layers = nn.ModuleList(Loop(layer, d) for layer, d in zip(net.layers, widths, strict=True))
     free = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
     shapes = {"input": free} | ({"lengths": {0: Dim.DYNAMIC}} if lengths else {})
-    with torch.no_grad():
+    with torch.no_grad(), running("reference"):
         program = torch.export.export(whole, inputs, dynamic_shapes=shapes, strict=False)
     _forget_places(program)
     return program

@@ -96,6 +96,7 @@ class Op(Generic[R]):
     def __init__(self, package: str, **at_hand: Callable[..., R]) -> None:
         self.package, self.name = package, package.rpartition(".")[2]
         self.at_hand = at_hand
+        self.operator: Callable[..., R] | None = None  # that stands for the op in graphs, if it has one
         self._modules: dict[str, ModuleType | str] = {}
 
     def __call__(self, *tensors: Tensor, backend: str, plain: str | None = None, **constants: object) -> R:
@@ -109,10 +110,19 @@ class Op(Generic[R]):
         """
         if backend not in CHOICES:
             one_of("backend", backend, CHOICES)
-        if torch.compiler.is_dynamo_compiling() and resolved(backend) != "reference":
-            from physml.ops.untraced import untraced
+        if (
+            torch.compiler.is_compiling()
+            and resolved(backend) != "reference"
+            and not torch._C._are_functorch_transforms_active()
+        ):
+            name = backend if backend != "auto" else "torch" if resolved(backend) == "torch" else "auto"
+            if self.operator is not None and plain is None and self._in_graph(name, tensors):
+                kept = recorded(*tensors) and not torch.compiler.is_exporting()
+                return self.operator(*tensors, backend=name, kept=kept, **constants)
+            if not torch.compiler.is_exporting():
+                from physml.ops.untraced import untraced
 
-            return untraced(self, *tensors, backend=backend, plain=plain, **constants)
+                return untraced(self, *tensors, backend=backend, plain=plain, **constants)
         if transforms.transformed(*tensors, *constants.values()):
             plain = plain or transforms.REASON
         with no_autocast(tensors[0]):
@@ -160,13 +170,18 @@ class Op(Generic[R]):
             return self.warn(reason, safe)
         return fast if self._pays(fast, tensors) else "reference"
 
+    @staticmethod
+    def _in_graph(backend: str, tensors: tuple[Tensor, ...]) -> bool:
+        """Whether the operator is fit: kernels of a GPU stay outside of graphs."""
+        return backend == "torch" or (backend != "triton" and tensors[0].device.type == "cpu")
+
     def refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
         """The reason why this backend can't compute this; None if it can."""
         if plain is not None and self.at_hand.get(backend) is not self.at_hand["reference"]:
             return plain
         if backend in self.at_hand:
             return None
-        module = self._module(backend)
+        module = self.module(backend)
         reason: str | None = module if isinstance(module, str) else module.refusal(*tensors)
         return reason.rstrip(".") if reason else None
 
@@ -176,16 +191,16 @@ class Op(Generic[R]):
         Called with the first two axes of the input, as they stand, with H, and whether a backward may follow.
         Where it is not, for a few steps, the plain loop is the fastest.
         """
-        pays = getattr(self._module(backend), "pays", None)
+        pays = getattr(self.module(backend), "pays", None)
         return pays is None or bool(pays(*tensors[0].shape[:2], tensors[1].shape[1], recorded(*tensors)))
 
     def _function(self, backend: str) -> Callable[..., R]:
         if backend in self.at_hand:
             return self.at_hand[backend]
-        function: Callable[..., R] = getattr(self._module(backend), self.name)
+        function: Callable[..., R] = getattr(self.module(backend), self.name)
         return function
 
-    def _module(self, backend: str) -> ModuleType | str:
+    def module(self, backend: str) -> ModuleType | str:
         """The module of a backend, imported at its first use, or why it can't be."""
         if (known := self._modules.get(backend)) is None:
             with _lock:
@@ -195,6 +210,8 @@ class Op(Generic[R]):
         return known
 
     def _imported(self, backend: str) -> ModuleType | str:
+        if backend == "torch":
+            return importlib.import_module(f"{self.package}.autograd")
         if backend not in self._late:
             return f"there is no backend {backend} for {self.name}"
         try:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-REASON = "forward-mode derivatives, torch.func and torch.export need backend reference"
+REASON = "forward-mode derivatives and transforms such as torch.func need backend reference"
 
 
 def transformed(*values: object) -> bool:

@@ -193,30 +193,39 @@ def test_torch_export_takes_a_layer_with_backend_auto(layer: type[nn.Module]) ->
     assert float((found - want).abs().max()) < ROUNDING
 
 
-def test_torch_export_says_which_backend_it_needs() -> None:
-    made = LEM(2, 4, backend="torch").eval()
-    with pytest.raises(InputError, match=r"torch.export need backend reference. Use backend='auto'"):
-        torch.export.export(made, (torch.randn(3, 6, 2),))
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo looks there
-@pytest.mark.parametrize(("backend", "whole"), [("auto", False), ("reference", True)])
-def test_torch_compile_takes_a_layer(backend: str, whole: bool) -> None:
-    """`auto` runs the fast op between two graphs; one graph of all needs backend=reference."""
-    from torch._dynamo.exc import Unsupported
-
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_torch_compile_takes_a_layer_whole(backend: str) -> None:
     torch._dynamo.reset()
     made = LEM(2, 4, backend=backend)
     want, inputs = rows(made)
-    if backend == "auto":
-        with pytest.raises(Unsupported, match="For fullgraph=True set backend='reference'"):
-            torch.compile(made, backend="eager", fullgraph=True)(*inputs)
-        torch._dynamo.reset()
-    compiled = torch.compile(made, backend="eager", fullgraph=whole)
-    found = compiled(*inputs)[0]
+    found = torch.compile(made, backend="eager", fullgraph=True)(*inputs)[0]
     assert float((found - want).abs().max().detach()) < ROUNDING
     found.sum().backward()
     assert made.W.grad is not None and torch.isfinite(made.W.grad).all()
+
+
+def test_torch_compile_leaves_a_compiled_cell_out_of_its_graph() -> None:
+    from torch._dynamo.exc import Unsupported
+
+    torch._dynamo.reset()
+    made = ExpRNN(2, 4)
+    want, inputs = rows(made)
+    with pytest.raises(Unsupported, match="For fullgraph=True set backend='reference'"):
+        torch.compile(made, backend="eager", fullgraph=True)(*inputs)
+    torch._dynamo.reset()
+    found = torch.compile(made, backend="eager")(*inputs)[0].detach()
+    assert float((found - want).abs().max()) < ROUNDING
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_an_exported_file_needs_no_operator_of_physml(backend: str) -> None:
+    names = [
+        str(node.target)
+        for m in traced(network("lem", f"model.backend={backend}")).graph_module.modules()
+        for node in getattr(getattr(m, "graph", None), "nodes", ())
+    ]
+    assert any("scan" in name for name in names) and not any("physml" in name for name in names)
 
 
 def test_the_shapes_of_the_checks_have_other_lengths_than_the_export() -> None:

@@ -51,9 +51,12 @@ def recurrence(
     Errors: InputError where `backend` can't compute this step, with the reason.
     """
     if torch.compiler.is_dynamo_compiling() and resolved(backend) != "reference":
-        from physml.ops.untraced import untraced
+        first = u if isinstance(u, Tensor) else u[0]
+        if backend != "auto" or not (torch.compiler.is_exporting() or first.shape[1] <= FEW):
+            from physml.ops.untraced import untraced
 
-        return untraced(recurrence, step, u, state, backend=backend)
+            return untraced(recurrence, step, u, state, backend=backend)
+        backend = "reference"
     inputs = (u,) if isinstance(u, Tensor) else tuple(u)
     with no_autocast(inputs[0]):
         program, reason = _compiled(step, inputs, tuple(state), backend)

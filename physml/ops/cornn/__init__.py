@@ -6,10 +6,12 @@ from physml.ops.backend import BACKENDS, Op
 from physml.ops.cornn import autograd, reference
 from physml.ops.cornn.reference import Number
 from physml.ops.cornn.steps import step
+from physml.ops.operators import Operator
 
 __all__ = ["BACKENDS", "OP", "cornn", "step"]
 
 OP = Op(__name__, reference=reference.cornn, torch=autograd.cornn)
+OP.operator = Operator(OP, "u y z W Wcal V b", dt="float", gamma="float", epsilon="float", damping="str")
 
 
 def cornn(

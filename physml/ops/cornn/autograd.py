@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once, recorded
+from physml.ops.once import Gradients, once, recorded
+from physml.ops.operators import Incoming, Run, Shapes
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
@@ -81,58 +82,100 @@ class CoRNNFunction(torch.autograd.Function):
     def backward(
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        operands, forces, W, Wcal, V = ctx.saved_tensors
-        dt, a, c, d = ctx.numbers
-        n_steps, n_batch, n_hidden = forces.shape
-        n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
-        recurrent = torch.cat([W, Wcal], 1)  # (H, 2H)
-        d_weight = W.new_zeros(n_hidden, operands.shape[2])  # (H, K)
-        d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[1] else None
-        slopes = torch.empty_like(forces[:n_block])
-        # Gradients of [y | z] before and after the steps of a block; entry 0 goes on to the block before.
-        d_states = forces.new_zeros(n_block + 1, n_batch, 2 * n_hidden)
-        if d_y is not None:
-            d_states[0, :, :n_hidden] = d_y
-        if d_z is not None:
-            d_states[0, :, n_hidden:] = d_z
-        both = d_states.unbind(0)
-        of_y, of_z = d_states[..., :n_hidden].unbind(0), d_states[..., n_hidden:].unbind(0)
+        *saved, W, Wcal, V = ctx.saved_tensors
+        incoming = d_outputs, d_y, d_z
+        return None, *_backward((W, Wcal, V), saved, incoming, ctx.needs_input_grad[1], ctx.numbers)
 
-        for end in range(n_steps, 0, -n_block):
-            begin = max(0, end - n_block)
-            n = end - begin
-            last = both[0].clone()
-            d_states[: n + 1] = 0
-            if d_outputs is not None:
-                d_states[1 : n + 1, :, :n_hidden] = d_outputs[:, begin:end].transpose(0, 1)
-            d_states[n] += last
-            block = forces[begin:end]
-            torch.mul(block, block, out=slopes[:n]).sub_(1).mul_(-c)
-            slope = slopes.unbind(0)
-            for k in range(n - 1, -1, -1):
-                grad_y, grad_z = of_y[k + 1], of_z[k + 1]
-                grad_z.add_(grad_y, alpha=dt)
-                push = slope[k].mul_(grad_z)
-                torch.mul(grad_z, a, out=of_z[k])
-                of_y[k].add_(grad_y).sub_(grad_z, alpha=d)
-                both[k].addmm_(push, recurrent)
-            rows = slopes[:n].flatten(0, 1)
-            d_weight.addmm_(rows.t(), operands[begin:end].flatten(0, 1))
-            if d_u is not None:
-                torch.mm(rows, V, out=d_u[begin:end].flatten(0, 1))
 
-        d_W, d_Wcal, d_V, d_b = d_weight.split([n_hidden, n_hidden, V.shape[1], 1], 1)
-        d_y, d_z = both[0].clone().split(n_hidden, 1)
-        return (
-            None,
-            None if d_u is None else d_u.transpose(0, 1),
-            d_y.contiguous(),
-            d_z.contiguous(),
-            d_W.contiguous(),
-            d_Wcal.contiguous(),
-            d_V.contiguous(),
-            d_b.flatten(),
-        )
+def _backward(
+    tensors: Sequence[Tensor],
+    saved: Sequence[Tensor],
+    incoming: Incoming,
+    needs_u: bool,
+    numbers: Constants,
+) -> Gradients:
+    """Gradients of all tensors. `tensors`: W, Wcal and V; `saved`: operands and forces."""
+    (W, Wcal, V), (operands, forces) = tensors, saved
+    d_outputs, d_y, d_z = incoming
+    dt, a, c, d = numbers
+    n_steps, n_batch, n_hidden = forces.shape
+    n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
+    recurrent = torch.cat([W, Wcal], 1)  # (H, 2H)
+    d_weight = W.new_zeros(n_hidden, operands.shape[2])  # (H, K)
+    d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if needs_u else None
+    slopes = torch.empty_like(forces[:n_block])
+    # Gradients of [y | z] before and after the steps of a block; entry 0 goes on to the block before.
+    d_states = forces.new_zeros(n_block + 1, n_batch, 2 * n_hidden)
+    if d_y is not None:
+        d_states[0, :, :n_hidden] = d_y
+    if d_z is not None:
+        d_states[0, :, n_hidden:] = d_z
+    both = d_states.unbind(0)
+    of_y, of_z = d_states[..., :n_hidden].unbind(0), d_states[..., n_hidden:].unbind(0)
+
+    for end in range(n_steps, 0, -n_block):
+        begin = max(0, end - n_block)
+        n = end - begin
+        last = both[0].clone()
+        d_states[: n + 1] = 0
+        if d_outputs is not None:
+            d_states[1 : n + 1, :, :n_hidden] = d_outputs[:, begin:end].transpose(0, 1)
+        d_states[n] += last
+        block = forces[begin:end]
+        torch.mul(block, block, out=slopes[:n]).sub_(1).mul_(-c)
+        slope = slopes.unbind(0)
+        for k in range(n - 1, -1, -1):
+            grad_y, grad_z = of_y[k + 1], of_z[k + 1]
+            grad_z.add_(grad_y, alpha=dt)
+            push = slope[k].mul_(grad_z)
+            torch.mul(grad_z, a, out=of_z[k])
+            of_y[k].add_(grad_y).sub_(grad_z, alpha=d)
+            both[k].addmm_(push, recurrent)
+        rows = slopes[:n].flatten(0, 1)
+        d_weight.addmm_(rows.t(), operands[begin:end].flatten(0, 1))
+        if d_u is not None:
+            torch.mm(rows, V, out=d_u[begin:end].flatten(0, 1))
+
+    d_W, d_Wcal, d_V, d_b = d_weight.split([n_hidden, n_hidden, V.shape[1], 1], 1)
+    d_y, d_z = both[0].clone().split(n_hidden, 1)
+    return (
+        None if d_u is None else d_u.transpose(0, 1),
+        d_y.contiguous(),
+        d_z.contiguous(),
+        d_W.contiguous(),
+        d_Wcal.contiguous(),
+        d_V.contiguous(),
+        d_b.flatten(),
+    )
+
+
+def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Of what `run` keeps."""
+    (n_batch, n_steps, d_in), n_hidden = u.shape, y.shape[1]
+    return (n_steps + 1, n_batch, 2 * n_hidden + d_in + 1), (n_steps, n_batch, n_hidden)
+
+
+def run(*tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str) -> Run:
+    """The forward pass for an operator of torch: `operators.Kernel`."""
+    operands, forces = forward(tensors, constants(dt, gamma, epsilon, damping), saved=True)
+    _, y, z = _results(operands, forces.shape[2])
+    return y, z, [operands, forces], 0
+
+
+def gradients(
+    tensors: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    number: int,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    *,
+    dt: float,
+    gamma: float,
+    epsilon: float,
+    damping: str,
+) -> Gradients:
+    """Gradients for an operator of torch: `operators.Kernel`."""
+    return _backward(tensors[3:6], kept, incoming, needs[0], constants(dt, gamma, epsilon, damping))
 
 
 def cornn(

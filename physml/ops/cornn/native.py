@@ -19,7 +19,8 @@ from physml.ops.native import call
 from physml.ops.native.library import load
 from physml.ops.native.pool import empty
 from physml.ops.native.stepping import few
-from physml.ops.once import once, recorded
+from physml.ops.once import Gradients, once, recorded
+from physml.ops.operators import Incoming, Run, Shapes
 
 SOURCE = Path(__file__).with_name("cornn.c")
 NAMES = ("y", "z", "W", "Wcal", "V", "b")
@@ -48,16 +49,22 @@ def cornn(
             "Use 'auto' or 'reference'."
         )
     numbers = constants(dt, gamma, epsilon, damping)
-    has_shape("u", tensors[0], ("B", "T", "D"), hint="Batch comes first, then time; neither may be empty.")
-    (n_batch, n_steps, d_in), n_hidden = tensors[0].shape, len(tensors[3])
-    state, square = (n_batch, n_hidden), (n_hidden, n_hidden)
-    call.fits(tensors[0], NAMES, tensors[1:], (state, state, square, square, (n_hidden, d_in), (n_hidden,)))
+    _check(tensors)
     if recorded(*tensors):
         return CoRNNNative.apply(numbers, *tensors)
+    (n_batch, n_steps, _), n_hidden = tensors[0].shape, len(tensors[3])
     with torch.no_grad():
         if few(n_batch * n_steps, n_hidden):
             return few_steps(*tensors, numbers=numbers)
         return forward(tensors, numbers, saved=False)[0]
+
+
+def _check(tensors: Sequence[Tensor]) -> None:
+    """InputError unless shapes and dtypes fit together."""
+    has_shape("u", tensors[0], ("B", "T", "D"), hint="Batch comes first, then time; neither may be empty.")
+    (n_batch, _, d_in), n_hidden = tensors[0].shape, len(tensors[3])
+    state, square = (n_batch, n_hidden), (n_hidden, n_hidden)
+    call.fits(tensors[0], NAMES, tensors[1:], (state, state, square, square, (n_hidden, d_in), (n_hidden,)))
 
 
 class CoRNNNative(torch.autograd.Function):
@@ -76,7 +83,11 @@ class CoRNNNative(torch.autograd.Function):
     def backward(
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        return None, *backward(ctx, d_outputs, d_y, d_z)
+        u, W, Wcal, V, b, *kept = ctx.saved_tensors
+        needs = ctx.needs_input_grad[1:]
+        return None, *backward(
+            (u, W, Wcal, V, b), kept, (d_outputs, d_y, d_z), needs, ctx.numbers, ctx.n_block
+        )
 
 
 def forward(
@@ -87,9 +98,7 @@ def forward(
     library = load(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(others[-1])
-    n_threads = call.threads(n_batch, _work(u, n_hidden), PARALLEL)
-    n_tile = call.tile(n_batch, n_threads, TILE)
-    n_block = max(1, min(n_steps, BLOCK // n_tile))
+    n_threads, n_tile, n_block = _split(u, n_hidden)
     outputs = empty((n_steps, n_batch, n_hidden), u.dtype)
     y_last, z_last = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
     kept: tuple[Tensor, ...] = ()
@@ -117,21 +126,24 @@ def forward(
 
 
 def backward(
-    ctx: Any, d_outputs: Tensor | None, d_y_last: Tensor | None, d_z_last: Tensor | None
-) -> tuple[Tensor | None, ...]:
-    """Gradients of u, y, z, W, Wcal, V and b; None where none is wanted."""
-    u, W, Wcal, V, b, forces, states = ctx.saved_tensors
+    tensors: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    incoming: Incoming,
+    needs: Sequence[bool],
+    numbers: Constants,
+    n_block: int,
+) -> Gradients:
+    """Gradients of u, y, z, W, Wcal, V and b; None where none is wanted. `tensors`: all but y and z."""
+    (u, W, Wcal, V, b), (forces, states), (d_outputs, *d_last) = tensors, kept, incoming
     library = load(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(W)
-    n_threads = call.threads(n_batch, _work(u, n_hidden), PARALLEL)
-    n_tile = call.tile(n_batch, n_threads, TILE)
-    n_block = ctx.n_block
+    n_threads, n_tile, _ = _split(u, n_hidden)
     u = call.in_rows(u)
     d_outputs = None if d_outputs is None else call.in_rows(d_outputs)
     given = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
-    incoming = [None if x is None else x.contiguous() for x in (d_y_last, d_z_last)]
-    want_u, want_y, want_z, *want_weights = ctx.needs_input_grad[1:]
+    d_last = [None if x is None else x.contiguous() for x in d_last]
+    want_u, want_y, want_z, *want_weights = needs
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
     d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
     shapes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
@@ -143,15 +155,52 @@ def backward(
     library.cornn_backward(
         n_threads,
         sizes,
-        call.reals(*ctx.numbers),
+        call.reals(*numbers),
         call.pointer(u),
         call.integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
-        *map(call.pointer, (*given, d_outputs, *incoming, d_u, d_y, d_z, *d_weights, room)),
+        *map(call.pointer, (*given, d_outputs, *d_last, d_u, d_y, d_z, *d_weights, room)),
     )
     d_input = None if d_u is None else d_u.transpose(0, 1)
     return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights
 
 
-def _work(u: Tensor, n_hidden: int) -> float:
-    """Multiplications of a forward pass."""
-    return float(u.shape[0] * u.shape[1]) * n_hidden * (2 * n_hidden + u.shape[2])
+def _split(u: Tensor, n_hidden: int) -> tuple[int, int, int]:
+    """Threads, rows in a tile, and steps in a block."""
+    n_batch, n_steps, d_in = u.shape
+    work = n_batch * n_steps * n_hidden * (2 * n_hidden + d_in)  # multiplications of a forward pass
+    n_threads = call.threads(n_batch, work, PARALLEL)
+    n_tile = call.tile(n_batch, n_threads, TILE)
+    return n_threads, n_tile, max(1, min(n_steps, BLOCK // n_tile))
+
+
+def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Of what `run` keeps."""
+    (n_batch, n_steps, _), n_hidden = u.shape, y.shape[1]
+    vector = load(SOURCE, u.dtype).cornn_vector()
+    n_padded = -(-n_hidden // vector) * vector
+    n_blocks = -(-n_steps // _split(u, n_hidden)[2])
+    return (n_steps, n_batch, n_hidden), (n_steps, n_batch, n_padded), (n_blocks, n_batch, 2 * n_padded)
+
+
+def run(*tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str) -> Run:
+    """The forward pass for an operator of torch: `operators.Kernel`."""
+    _check(tensors)
+    (outputs, y, z), kept, n_block = forward(tensors, constants(dt, gamma, epsilon, damping), saved=True)
+    return y, z, [outputs.transpose(0, 1), *kept], n_block
+
+
+def gradients(
+    tensors: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    number: int,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    *,
+    dt: float,
+    gamma: float,
+    epsilon: float,
+    damping: str,
+) -> Gradients:
+    """Gradients for an operator of torch: `operators.Kernel`."""
+    numbers = constants(dt, gamma, epsilon, damping)
+    return backward((tensors[0], *tensors[3:]), kept[1:], incoming, needs, numbers, number)

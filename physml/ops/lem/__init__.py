@@ -5,11 +5,13 @@ from torch import Tensor
 from physml.ops.backend import BACKENDS, Op
 from physml.ops.lem import autograd, reference
 from physml.ops.lem.steps import step
+from physml.ops.operators import Operator
 from physml.ops.sequence import Clip
 
 __all__ = ["BACKENDS", "OP", "lem", "step"]
 
 OP = Op(__name__, reference=reference.lem, torch=autograd.lem)
+OP.operator = Operator(OP, "u y z W Wy V b", dt="float", clip="float[]?")
 
 
 def lem(

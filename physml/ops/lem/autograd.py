@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from physml.ops.native import pool
-from physml.ops.once import once, recorded
+from physml.ops.once import Gradients, once, recorded
+from physml.ops.operators import Incoming, Run, Shapes
 from physml.ops.sequence import Clip
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
@@ -124,79 +125,126 @@ class LEMFunction(torch.autograd.Function):
     def backward(
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        operands_y, operands_z, values, z0, W, Wy, V = ctx.saved_tensors
-        dt, clip = ctx.dt, ctx.clip
-        n_steps, n_batch, n_rows = values.shape
-        n_hidden, split, gated = Wy.shape[0], W.shape[0], W.shape[0] > Wy.shape[0]
-        n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
-
-        d_weight_y = W.new_zeros(split, operands_y.shape[2])  # (3H, K)
-        d_weight_z = W.new_zeros(n_hidden, operands_z.shape[2])  # (H, K)
-        d_u = _empty(values, n_steps, n_batch, V.shape[1]) if ctx.needs_input_grad[2] else None
-        d_z = torch.zeros_like(z0) if d_z is None else d_z.clone()
-        d_z_wide = d_z.unsqueeze(1)  # the same numbers as (B, 1, H)
-        d_path = z0.new_zeros(n_block + 1, n_batch, n_hidden)  # gradients of the states y before and after
-        slopes = values.new_empty(n_block, n_batch, n_rows)
-        if d_y is not None:
-            d_path[0] = d_y  # where every block finds what the block after it left
-
-        for end in range(n_steps, 0, -n_block):
-            begin = max(0, end - n_block)
-            n = end - begin
-            last = d_path[0].clone()
-            d_path[0] = 0
-            if d_outputs is None:
-                d_path[1:] = 0
-            else:
-                d_path[1 : n + 1] = d_outputs[:, begin:end].transpose(0, 1)
-            d_path[n] += last
-            block, slope = values[begin:end], slopes[:n]
-            old_y = operands_y[begin:end, :, :n_hidden]
-            d_states, d_states_wide = d_path.unbind(0), d_path.unsqueeze(2).unbind(0)
-            wide = slope.view(n, n_batch, -1, n_hidden)
-            half = wide.shape[2] // 2
-            for_z, for_y = wide[:, :, :half].unbind(0), wide[:, :, half:].unbind(0)
-            first, second = slope[..., :split].unbind(0), slope[..., split:].unbind(0)
-            if gated:
-                if begin:
-                    old_z = operands_z[begin - 1 : end - 1, :, :n_hidden]
-                else:
-                    old_z = torch.cat([z0[None], operands_z[: end - 1, :, :n_hidden]])
-                keeps_y = _factors(block, old_y, old_z, dt, clip, slope).unbind(0)
-                steps_z = block[..., n_hidden : 2 * n_hidden].unbind(0)
-                for k in range(n - 1, -1, -1):
-                    for_y[k].mul_(d_states_wide[k + 1])
-                    d_z.addmm_(second[k], Wy)
-                    for_z[k].mul_(d_z_wide)
-                    d_states[k].addcmul_(d_states[k + 1], keeps_y[k]).addmm_(first[k], W)
-                    d_z.addcmul_(d_z, steps_z[k], value=-1)
-            else:
-                torch.mul(block, block, out=slope).sub_(1).mul_(-dt)  # dt (1 - tanh^2)
-                for k in range(n - 1, -1, -1):
-                    for_y[k].mul_(d_states_wide[k + 1])
-                    d_z.addmm_(second[k], Wy)
-                    for_z[k].mul_(d_z_wide)
-                    d_states[k].add_(d_states[k + 1], alpha=1 - dt).addmm_(first[k], W)
-                    d_z.mul_(1 - dt)
-            rows = slope.flatten(0, 1)
-            d_weight_y.addmm_(rows[:, :split].t(), operands_y[begin:end].flatten(0, 1))
-            d_weight_z.addmm_(rows[:, split:].t(), operands_z[begin:end].flatten(0, 1))
-            if d_u is not None:
-                torch.mm(rows, V, out=d_u[begin:end].flatten(0, 1))
-
-        d_W, d_V_first, d_b_first = d_weight_y.split([n_hidden, V.shape[1], 1], 1)
-        d_Wy, d_V_second, d_b_second = d_weight_z.split([n_hidden, V.shape[1], 1], 1)
+        *saved, z, W, Wy, V = ctx.saved_tensors
+        incoming = d_outputs, d_y, d_z
         return (
             None,
             None,
-            None if d_u is None else d_u.transpose(0, 1),
-            d_path[0].clone(),
-            d_z,
-            d_W.contiguous(),
-            d_Wy.contiguous(),
-            torch.cat([d_V_first, d_V_second]),
-            torch.cat([d_b_first, d_b_second]).squeeze(1),
+            *_backward((z, W, Wy, V), saved, incoming, ctx.needs_input_grad[2], ctx.dt, ctx.clip),
         )
+
+
+def _backward(
+    tensors: Sequence[Tensor],
+    saved: Sequence[Tensor],
+    incoming: Incoming,
+    needs_u: bool,
+    dt: float,
+    clip: Clip,
+) -> Gradients:
+    """Gradients of all tensors. `tensors`: z, W, Wy and V; `saved`: what `_Path` has."""
+    z0, W, Wy, V = tensors
+    operands_y, operands_z, values = saved
+    d_outputs, d_y, d_z = incoming
+    n_steps, n_batch, n_rows = values.shape
+    n_hidden, split, gated = Wy.shape[0], W.shape[0], W.shape[0] > Wy.shape[0]
+    n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
+
+    d_weight_y = W.new_zeros(split, operands_y.shape[2])  # (3H, K)
+    d_weight_z = W.new_zeros(n_hidden, operands_z.shape[2])  # (H, K)
+    d_u = _empty(values, n_steps, n_batch, V.shape[1]) if needs_u else None
+    d_z = torch.zeros_like(z0) if d_z is None else d_z.clone()
+    d_z_wide = d_z.unsqueeze(1)  # the same numbers as (B, 1, H)
+    d_path = z0.new_zeros(n_block + 1, n_batch, n_hidden)  # gradients of the states y before and after
+    slopes = values.new_empty(n_block, n_batch, n_rows)
+    if d_y is not None:
+        d_path[0] = d_y  # where every block finds what the block after it left
+
+    for end in range(n_steps, 0, -n_block):
+        begin = max(0, end - n_block)
+        n = end - begin
+        last = d_path[0].clone()
+        d_path[0] = 0
+        if d_outputs is None:
+            d_path[1:] = 0
+        else:
+            d_path[1 : n + 1] = d_outputs[:, begin:end].transpose(0, 1)
+        d_path[n] += last
+        block, slope = values[begin:end], slopes[:n]
+        old_y = operands_y[begin:end, :, :n_hidden]
+        d_states, d_states_wide = d_path.unbind(0), d_path.unsqueeze(2).unbind(0)
+        wide = slope.view(n, n_batch, -1, n_hidden)
+        half = wide.shape[2] // 2
+        for_z, for_y = wide[:, :, :half].unbind(0), wide[:, :, half:].unbind(0)
+        first, second = slope[..., :split].unbind(0), slope[..., split:].unbind(0)
+        if gated:
+            if begin:
+                old_z = operands_z[begin - 1 : end - 1, :, :n_hidden]
+            else:
+                old_z = torch.cat([z0[None], operands_z[: end - 1, :, :n_hidden]])
+            keeps_y = _factors(block, old_y, old_z, dt, clip, slope).unbind(0)
+            steps_z = block[..., n_hidden : 2 * n_hidden].unbind(0)
+            for k in range(n - 1, -1, -1):
+                for_y[k].mul_(d_states_wide[k + 1])
+                d_z.addmm_(second[k], Wy)
+                for_z[k].mul_(d_z_wide)
+                d_states[k].addcmul_(d_states[k + 1], keeps_y[k]).addmm_(first[k], W)
+                d_z.addcmul_(d_z, steps_z[k], value=-1)
+        else:
+            torch.mul(block, block, out=slope).sub_(1).mul_(-dt)  # dt (1 - tanh^2)
+            for k in range(n - 1, -1, -1):
+                for_y[k].mul_(d_states_wide[k + 1])
+                d_z.addmm_(second[k], Wy)
+                for_z[k].mul_(d_z_wide)
+                d_states[k].add_(d_states[k + 1], alpha=1 - dt).addmm_(first[k], W)
+                d_z.mul_(1 - dt)
+        rows = slope.flatten(0, 1)
+        d_weight_y.addmm_(rows[:, :split].t(), operands_y[begin:end].flatten(0, 1))
+        d_weight_z.addmm_(rows[:, split:].t(), operands_z[begin:end].flatten(0, 1))
+        if d_u is not None:
+            torch.mm(rows, V, out=d_u[begin:end].flatten(0, 1))
+
+    d_W, d_V_first, d_b_first = d_weight_y.split([n_hidden, V.shape[1], 1], 1)
+    d_Wy, d_V_second, d_b_second = d_weight_z.split([n_hidden, V.shape[1], 1], 1)
+    return (
+        None if d_u is None else d_u.transpose(0, 1),
+        d_path[0].clone(),
+        d_z,
+        d_W.contiguous(),
+        d_Wy.contiguous(),
+        torch.cat([d_V_first, d_V_second]),
+        torch.cat([d_b_first, d_b_second]).squeeze(1),
+    )
+
+
+def kept_shapes(
+    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, **constants: Any
+) -> Shapes:
+    """Of what `run` keeps."""
+    (n_batch, n_steps, _), width = u.shape, y.shape[1] + u.shape[2] + 1
+    return (n_steps + 1, n_batch, width), (n_steps, n_batch, width), (n_steps, n_batch, V.shape[0])
+
+
+def run(*tensors: Tensor, dt: float, clip: Clip) -> Run:
+    """The forward pass for an operator of torch: `operators.Kernel`."""
+    path = forward(tensors, dt, clip, saved=True)
+    n_hidden = tensors[1].shape[1]
+    y, z = path.y[-1, :, :n_hidden].clone(), path.z[-1, :, :n_hidden].clone()
+    return y, z, [path.y, path.z, path.values], 0
+
+
+def gradients(
+    tensors: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    number: int,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    *,
+    dt: float,
+    clip: Clip,
+) -> Gradients:
+    """Gradients for an operator of torch: `operators.Kernel`."""
+    return _backward(tensors[2:6], kept, incoming, needs[0], dt, clip)
 
 
 def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,7 +4,7 @@ One call per pass. Here memory is laid out and autograd is served; all arithmeti
 """
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from physml.ops.lem.steps import few_steps
 from physml.ops.native import call, pool
 from physml.ops.native.library import load
 from physml.ops.native.stepping import few
-from physml.ops.once import once, recorded
+from physml.ops.once import Gradients, once, recorded
+from physml.ops.operators import Incoming, Run, Shapes
 from physml.ops.sequence import Clip
 
 SOURCE = Path(__file__).with_name("lem.c")
@@ -136,24 +137,75 @@ class LEMNative(torch.autograd.Function):
     def backward(
         ctx: Any, d_outputs: Tensor | None, d_last_y: Tensor | None, d_last_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        u, *weights, path, kept = ctx.saved_tensors
-        y, z, W, Wy, V = (x.contiguous() for x in weights)
-        incoming = d_outputs, *(None if x is None else x.contiguous() for x in (d_last_y, d_last_z))
-        made = _call((u, y, z, W, Wy, V, None), ctx.dt, ctx.clip, ctx.n_threads)
-        made.point(KEPT, (path, kept))
-        made.point(INCOMING, incoming)
-        if d_outputs is not None:
-            made.d_batch, made.d_step, made.d_unit = d_outputs.stride()
-        (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
-        shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
-        gradients = [
-            pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
-            for name, shape, needed in zip(TENSORS, shapes, ctx.needs_input_grad[2:], strict=True)
-        ]
-        made.point([f"d_{name}" for name in TENSORS], gradients)
-        made.run(load(SOURCE, u.dtype), True, u.dtype)
-        d_u, *others = gradients
-        return None, None, None if d_u is None else d_u.transpose(0, 1), *others
+        *tensors, path, kept = ctx.saved_tensors
+        incoming = d_outputs, d_last_y, d_last_z
+        needs = ctx.needs_input_grad[2:]
+        return None, None, *_backward(tensors, path, kept, incoming, needs, ctx.dt, ctx.clip, ctx.n_threads)
+
+
+def _backward(
+    tensors: Sequence[Tensor],
+    path: Tensor,
+    kept: Tensor,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    dt: float,
+    clip: Clip,
+    n_threads: int,
+) -> Gradients:
+    """Gradients of `tensors`, all but b, and of b. `n_threads`: of the forward pass, which orders `kept`."""
+    u, *weights = tensors
+    y, z, W, Wy, V = (x.contiguous() for x in weights)
+    d_outputs, *d_last = incoming
+    d_last = [None if x is None else x.contiguous() for x in d_last]
+    made = _call((u, y, z, W, Wy, V, None), dt, clip, n_threads)
+    made.point(KEPT, (path, kept))
+    made.point(INCOMING, (d_outputs, *d_last))
+    if d_outputs is not None:
+        made.d_batch, made.d_step, made.d_unit = d_outputs.stride()
+    (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
+    shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
+    gradients = [
+        pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
+        for name, shape, needed in zip(TENSORS, shapes, needs, strict=True)
+    ]
+    made.point([f"d_{name}" for name in TENSORS], gradients)
+    made.run(load(SOURCE, u.dtype), True, u.dtype)
+    d_u, *others = gradients
+    return None if d_u is None else d_u.transpose(0, 1), *others
+
+
+def kept_shapes(u: Tensor, y: Tensor, z: Tensor, W: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Of what `run` keeps."""
+    (n_batch, n_steps, _), n_hidden = u.shape, int(y.shape[1])  # a symbol while torch traces
+    library = load(SOURCE, u.dtype)
+    vector = library.lem_vector()
+    row = library.lem_kept(n_hidden, bool(W.shape[0] > n_hidden))
+    return (n_steps, n_batch, -(-n_hidden // vector) * vector), (n_steps * n_batch, row)
+
+
+def run(*tensors: Tensor, dt: float, clip: Clip) -> Run:
+    """The forward pass for an operator of torch: `operators.Kernel`."""
+    _check(tensors)
+    n_threads = torch.get_num_threads()
+    path, kept, y, z = _forward(tensors, dt, clip, keep=True)
+    assert kept is not None
+    return y, z, [path, kept], n_threads
+
+
+def gradients(
+    tensors: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    number: int,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    *,
+    dt: float,
+    clip: Clip,
+) -> Gradients:
+    """Gradients for an operator of torch: `operators.Kernel`."""
+    path, rest = kept
+    return _backward(tensors[:-1], path, rest, incoming, needs, dt, clip, number)
 
 
 def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from physml.ops.backend import BACKENDS, Op
+from physml.ops.operators import Operator
 from physml.ops.unicornn import autograd, reference
 from physml.ops.unicornn.projection import project
 from physml.ops.unicornn.reference import unicornn_inverse
@@ -11,6 +12,7 @@ from physml.ops.unicornn.steps import step
 __all__ = ["BACKENDS", "OP", "project", "step", "unicornn", "unicornn_inverse"]
 
 OP = Op(__name__, reference=reference.unicornn, torch=autograd.unicornn)
+OP.operator = Operator(OP, "push y z w step", alpha="float")
 
 
 def unicornn(

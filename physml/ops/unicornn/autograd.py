@@ -7,12 +7,14 @@ that fit the cache: the factors of all their steps are computed at once, from y 
 is changed: backward can run twice.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from physml.ops.once import once, recorded
+from physml.ops.once import Gradients, once, recorded
+from physml.ops.operators import Incoming, Run, Shapes
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
@@ -65,56 +67,95 @@ class UnICORNNFunction(torch.autograd.Function):
     def backward(
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        push, w, step, path, kept = ctx.saved_tensors
-        alpha, n_block = ctx.alpha, _block(push)
-        n_batch, n_steps, n_hidden = push.shape
-        needs_push, _, _, needs_w, needs_step, _ = ctx.needs_input_grad
-        d_push = torch.empty_like(path[1:]) if needs_push else None
-        d_w, d_step = torch.zeros_like(w), torch.zeros_like(step)
-        # At k + 1: the gradient of y after step k of a block, and of z; at 0: before the block, where each
-        # block finds what the block after it left.
-        d_ys, d_zs = (path.new_zeros(n_block + 1, n_batch, n_hidden) for _ in range(2))
-        for d_states, d_last in ((d_ys, d_y), (d_zs, d_z)):
-            if d_last is not None:
-                d_states[0] = d_last
-        room_force, room_slope, room_a = (path.new_empty(n_block, n_batch, n_hidden) for _ in range(3))
+        *tensors, path, kept = ctx.saved_tensors
+        incoming = d_outputs, d_y, d_z
+        return *_backward(tensors, path, kept, incoming, ctx.needs_input_grad[:5], ctx.alpha), None
 
-        for begin in range((n_steps - 1) // n_block * n_block, -1, -n_block):
-            end = min(begin + n_block, n_steps)
-            n = end - begin
-            d_zs[n] = d_zs[0]
-            last = d_ys[0].clone()
-            d_ys[0] = 0
-            if d_outputs is None:
-                d_ys[1:] = 0
-            else:
-                d_ys[1 : n + 1] = d_outputs[:, begin:end].transpose(0, 1)
-            d_ys[n] += last
-            old, force, slope, a = path[begin:end], room_force[:n], room_slope[:n], room_a[:n]
-            torch.addcmul(push[:, begin:end].transpose(0, 1), w, old, out=force).tanh_()
-            torch.mul(force, force, out=a).sub_(1).mul_(-step)  # s (1 - tanh^2)
-            torch.mul(a, -w, out=slope)
-            if alpha:
-                slope.sub_(step, alpha=alpha)
-            _walk(d_ys[: n + 1], d_zs[: n + 1], slope, step)
-            a.mul_(d_zs[:n])
-            if d_push is not None:
-                torch.neg(a, out=d_push[begin:end])
-            if needs_w:
-                d_w -= a.mul_(old).sum((0, 1))
-            if needs_step:
-                d_step += _d_step(
-                    d_ys[1 : n + 1], d_zs[:n], force.add_(old, alpha=alpha), kept[begin // n_block]
-                )
 
-        return (
-            None if d_push is None else d_push.transpose(0, 1),
-            d_ys[0].clone(),
-            d_zs[0].clone(),
-            d_w if needs_w else None,
-            d_step if needs_step else None,
-            None,
-        )
+def _backward(
+    tensors: Sequence[Tensor],
+    path: Tensor,
+    kept: Tensor,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    alpha: float,
+) -> Gradients:
+    """Gradients of all tensors. `tensors`: push, w and step."""
+    push, w, step = tensors
+    d_outputs, d_y, d_z = incoming
+    n_block = _block(push)
+    n_batch, n_steps, n_hidden = push.shape
+    needs_push, _, _, needs_w, needs_step = needs
+    d_push = torch.empty_like(path[1:]) if needs_push else None
+    d_w, d_step = torch.zeros_like(w), torch.zeros_like(step)
+    # At k + 1: the gradient of y after step k of a block, and of z; at 0: before the block, where each
+    # block finds what the block after it left.
+    d_ys, d_zs = (path.new_zeros(n_block + 1, n_batch, n_hidden) for _ in range(2))
+    for d_states, d_last in ((d_ys, d_y), (d_zs, d_z)):
+        if d_last is not None:
+            d_states[0] = d_last
+    room_force, room_slope, room_a = (path.new_empty(n_block, n_batch, n_hidden) for _ in range(3))
+
+    for begin in range((n_steps - 1) // n_block * n_block, -1, -n_block):
+        end = min(begin + n_block, n_steps)
+        n = end - begin
+        d_zs[n] = d_zs[0]
+        last = d_ys[0].clone()
+        d_ys[0] = 0
+        if d_outputs is None:
+            d_ys[1:] = 0
+        else:
+            d_ys[1 : n + 1] = d_outputs[:, begin:end].transpose(0, 1)
+        d_ys[n] += last
+        old, force, slope, a = path[begin:end], room_force[:n], room_slope[:n], room_a[:n]
+        torch.addcmul(push[:, begin:end].transpose(0, 1), w, old, out=force).tanh_()
+        torch.mul(force, force, out=a).sub_(1).mul_(-step)  # s (1 - tanh^2)
+        torch.mul(a, -w, out=slope)
+        if alpha:
+            slope.sub_(step, alpha=alpha)
+        _walk(d_ys[: n + 1], d_zs[: n + 1], slope, step)
+        a.mul_(d_zs[:n])
+        if d_push is not None:
+            torch.neg(a, out=d_push[begin:end])
+        if needs_w:
+            d_w -= a.mul_(old).sum((0, 1))
+        if needs_step:
+            d_step += _d_step(d_ys[1 : n + 1], d_zs[:n], force.add_(old, alpha=alpha), kept[begin // n_block])
+
+    return (
+        None if d_push is None else d_push.transpose(0, 1),
+        d_ys[0].clone(),
+        d_zs[0].clone(),
+        d_w if needs_w else None,
+        d_step if needs_step else None,
+    )
+
+
+def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Of what `run` keeps."""
+    n_batch, n_steps, n_hidden = push.shape
+    return (n_steps + 1, n_batch, n_hidden), (-(-n_steps // _block(push)), n_batch, n_hidden)
+
+
+def run(push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float) -> Run:
+    """The forward pass for an operator of torch: `operators.Kernel`."""
+    path, kept = forward(push, y, z, w, step, alpha, _block(push))
+    return path[-1].clone(), kept[-1].clone(), [path, kept], 0
+
+
+def gradients(
+    tensors: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    number: int,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    *,
+    alpha: float,
+) -> Gradients:
+    """Gradients for an operator of torch: `operators.Kernel`."""
+    push, _, _, w, step = tensors
+    path, z_kept = kept
+    return _backward((push, w, step), path, z_kept, incoming, needs, alpha)
 
 
 def _walk(d_ys: Tensor, d_zs: Tensor, slope: Tensor, step: Tensor) -> None:

@@ -3,6 +3,7 @@
 The algorithm is in `unicornn.c`. Here its memory is laid out, time axis first, and autograd connected.
 """
 
+from collections.abc import Sequence
 from ctypes import CDLL, c_double, c_int, c_ssize_t, c_void_p
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor
 
 from physml.ops.native import call, library, pool
-from physml.ops.once import once, recorded
+from physml.ops.once import Gradients, once, recorded
+from physml.ops.operators import Incoming, Run, Shapes
 
 SOURCE = Path(__file__).with_name("unicornn.c")
 EVERY = 128  # steps between two states z that are kept
@@ -109,27 +111,66 @@ class UnICORNNFunction(torch.autograd.Function):
     def backward(
         ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        push, y, w, step, path, kept = ctx.saved_tensors
-        d_outputs = None if d_outputs is None else _series(d_outputs)
-        d_push = pool.empty(path.shape, path.dtype) if ctx.needs_input_grad[0] else None
-        # The gradients of the last state become those of the first.
-        d_y, d_z = (torch.zeros_like(y) if d is None else y.new_empty(y.shape).copy_(d) for d in (d_y, d_z))
-        d_w, d_step = torch.empty_like(y), torch.empty_like(y)
-        status = _library(push.dtype).backward(
-            *_as_series(push),
-            *(x.data_ptr() for x in (y, w, step)),
-            ctx.alpha,
-            path.data_ptr(),
-            kept.data_ptr(),
-            EVERY,
-            *_as_series(d_outputs),
-            None if d_push is None else d_push.data_ptr(),
-            *(x.data_ptr() for x in (d_y, d_z, d_w, d_step)),
-            *_sizes(push),
-        )
-        _done(status)
-        d_push = None if d_push is None else d_push.transpose(0, 1)
-        return d_push, d_y, d_z, d_w.sum(0), d_step.sum(0), None
+        *tensors, path, kept = ctx.saved_tensors
+        incoming = d_outputs, d_y, d_z
+        return *_backward(tensors, path, kept, incoming, ctx.needs_input_grad[0], ctx.alpha), None
+
+
+def _backward(
+    tensors: Sequence[Tensor], path: Tensor, kept: Tensor, incoming: Incoming, needs_push: bool, alpha: float
+) -> Gradients:
+    """Gradients of all tensors. `tensors`: all but z, as they were given to C."""
+    push, y, w, step = tensors
+    d_outputs, d_y, d_z = incoming
+    d_outputs = None if d_outputs is None else _series(d_outputs)
+    d_push = pool.empty(path.shape, path.dtype) if needs_push else None
+    # The gradients of the last state become those of the first.
+    d_y, d_z = (torch.zeros_like(y) if d is None else y.new_empty(y.shape).copy_(d) for d in (d_y, d_z))
+    d_w, d_step = torch.empty_like(y), torch.empty_like(y)
+    status = _library(push.dtype).backward(
+        *_as_series(push),
+        *(x.data_ptr() for x in (y, w, step)),
+        alpha,
+        path.data_ptr(),
+        kept.data_ptr(),
+        EVERY,
+        *_as_series(d_outputs),
+        None if d_push is None else d_push.data_ptr(),
+        *(x.data_ptr() for x in (d_y, d_z, d_w, d_step)),
+        *_sizes(push),
+    )
+    _done(status)
+    d_push = None if d_push is None else d_push.transpose(0, 1)
+    return d_push, d_y, d_z, d_w.sum(0), d_step.sum(0)
+
+
+def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Of what `run` keeps."""
+    n_batch, n_steps, n_hidden = push.shape
+    return (n_steps, n_batch, n_hidden), (-(-n_steps // EVERY), n_batch, n_hidden)
+
+
+def run(push: Tensor, *others: Tensor, alpha: float) -> Run:
+    """The forward pass for an operator of torch: `operators.Kernel`."""
+    y, z, w, step = (x.contiguous() for x in others)
+    path, kept = _forward(_series(push), y, z, w, step, alpha, EVERY)
+    return path[-1].clone(), kept[-1].clone(), [path, kept], 0
+
+
+def gradients(
+    tensors: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    number: int,
+    incoming: Incoming,
+    needs: Sequence[bool],
+    *,
+    alpha: float,
+) -> Gradients:
+    """Gradients for an operator of torch: `operators.Kernel`."""
+    push, y, _, w, step = tensors
+    given = (_series(push), *(x.contiguous() for x in (y, w, step)))
+    path, z_kept = kept
+    return _backward(given, path, z_kept, incoming, needs[0], alpha)
 
 
 def unicornn(

@@ -32,11 +32,7 @@ def project(
     Shapes: x (B, T, D), V (H, D), b (H,), mask (B, D), the same at all steps -> (B, T, H).
     backend: "auto" and "native" compute in C where there is a library, everything else in torch.
     """
-    if torch.compiler.is_dynamo_compiling():
-        from physml.ops.untraced import untraced
-
-        return untraced(project, x, V, b, mask, backend=backend)
-    if transformed(x, V, b, mask):
+    if torch.compiler.is_compiling() or transformed(x, V, b, mask):
         return F.linear(_masked(x.transpose(0, 1), mask), V, b).transpose(0, 1)
     rows = x.transpose(0, 1).contiguous()
     native = resolved(backend) in ("auto", "native") and x.device.type == "cpu" and _available(x.dtype)

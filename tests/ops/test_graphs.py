@@ -1,0 +1,253 @@
+"""Recurrences in graphs of torch: torch.compile, torch.export, and what wraps networks in torch.
+
+Axes: B batch, T time, D features, H hidden units.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from edge_lists import needs_compiler
+from torch import Tensor, distributed, nn
+from torch.export import Dim, ExportedProgram
+from torch.utils.checkpoint import checkpoint
+
+from physml.errors import InputError
+from physml.models.cornn import CoRNN
+from physml.models.lem import LEM
+from physml.models.rnn import SequenceModel
+from physml.models.unicornn import UnICORNN
+from physml.ops import backend as backends
+from physml.ops.cornn import OP as CORNN
+from physml.ops.lem import OP as LEM_OP
+from physml.ops.lem.native import SOURCE
+from physml.ops.unicornn import OP as UNICORNN
+
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:The .grad attribute of a Tensor that is not a leaf"
+    ),  # dynamo looks there
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
+]
+
+B, T, D, H = 3, 6, 2, 5
+ROOT = Path(__file__).parents[2]
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "LEM": lambda d, **given: LEM(d, H, **given),
+    "CoRNN": lambda d, **given: CoRNN(d, H, **given),
+    "UnICORNN": lambda d, **given: UnICORNN(d, H, n_layers=2, **given),
+}
+ARGUMENTS: dict[str, tuple[Any, list[tuple[int, ...]], tuple[Any, ...]]] = {
+    "lem": (LEM_OP, [(B, T, D), (B, H), (B, H), (3 * H, H), (H, H), (4 * H, D), (4 * H,)], (0.5, [0.1, 0.3])),
+    "cornn": (
+        CORNN,
+        [(B, T, D), (B, H), (B, H), (H, H), (H, H), (H, D), (H,)],
+        (0.1, 1.0, 1.0, "implicit"),
+    ),
+    "unicornn": (UNICORNN, [(B, T, H), (B, H), (B, H), (H,), (H,)], (0.3,)),
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    with backends.running("auto"):
+        yield
+
+
+def net(name: str, **given: Any) -> SequenceModel:
+    torch.manual_seed(0)
+    return SequenceModel(lambda d: LAYERS[name](d, **given), d_in=D, d_out=3, readout="every", tokens=False)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def outputs_and_gradients(call: Callable[[Tensor], Any], model: nn.Module, u: Tensor) -> list[Tensor]:
+    """The outputs, and the gradients of the input and all parameters."""
+    u = u.clone().requires_grad_()
+    y = call(u)[0]
+    y.pow(2).sum().backward()
+    found = [y.detach(), u.grad, *[p.grad for _, p in sorted(model.named_parameters())]]
+    model.zero_grad()
+    return [x for x in found if x is not None]
+
+
+def close(found: list[Tensor], want: list[Tensor]) -> None:
+    for a, b in zip(found, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_operators_keep_what_their_schemas_promise(name: str, backend: str) -> None:
+    needs_compiler(SOURCE)
+    op, shapes, constants = ARGUMENTS[name]
+    tensors = [draw(*shape).double().requires_grad_() for shape in shapes]
+    torch.library.opcheck(op.operator.whole, (*tensors, *constants, backend))
+    # What is kept has places that nothing reads or writes, so two runs of it can't be compared.
+    static = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(op.operator.kept, (*tensors, *constants, backend), test_utils=static)
+    tensors = [x.detach() for x in tensors]
+    y, z, *kept = op.operator.kept(*tensors, *constants, backend)
+    for incoming in ([draw(B, T, H).double(), None, y], [None, y, z]):
+        for needs in ([True] * len(tensors), [k == 3 for k in range(len(tensors))]):
+            given = (incoming, tensors, kept, needs, *constants, backend)
+            torch.library.opcheck(op.operator.back, given, test_utils=("test_schema", "test_faketensor"))
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"), [("LEM", "auto"), ("CoRNN", "auto"), ("UnICORNN", "auto"), ("LEM", "torch")]
+)
+def test_one_graph_of_a_network_equals_eager(name: str, backend: str) -> None:
+    needs_compiler(SOURCE)
+    model = net(name, backend=backend)
+    whole = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
+    for shape in ((B, T, D), (50, 300, D), (1, 9, D)):
+        u = draw(*shape)
+        with backends.running("auto"):
+            found = outputs_and_gradients(whole, model, u)
+            assert backends.ran() == (("native",) if backend == "auto" else ("torch",))
+        close(found, outputs_and_gradients(model, model, u))
+    with torch.no_grad():
+        torch.testing.assert_close(whole(u)[0], model(u)[0])
+
+
+def test_inductor_compiles_a_network() -> None:
+    model = net("LEM")
+    whole = torch.compile(model, fullgraph=True)
+    close(
+        outputs_and_gradients(whole, model, draw(B, T, D)), outputs_and_gradients(model, model, draw(B, T, D))
+    )
+
+
+def test_transforms_in_a_graph_take_the_loop() -> None:
+    model = net("LEM")
+
+    def loss(u: Tensor) -> Tensor:
+        return model(u)[0].pow(2).sum()
+
+    u = draw(B, T, D)
+    found = torch.compile(torch.func.grad(loss), backend="aot_eager", fullgraph=True)(u)
+    torch.testing.assert_close(found, torch.func.grad(loss)(u))
+
+
+def exported(model: nn.Module, strict: bool = False) -> ExportedProgram:
+    any_size = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    return torch.export.export(model, (draw(B, T, D),), dynamic_shapes=(any_size,), strict=strict)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_an_exported_network_takes_any_size_and_can_be_trained(name: str, strict: bool) -> None:
+    model = net(name)
+    program = exported(model, strict)
+    names = [str(node.target) for node in program.graph.nodes]
+    assert sum(n == f"physml.{name.lower()}.default" for n in names) == (2 if name == "UnICORNN" else 1)
+    loaded = program.module()
+    for shape in ((B, T, D), (7, 40, D)):
+        close(
+            outputs_and_gradients(loaded, loaded, draw(*shape)),
+            outputs_and_gradients(model, model, draw(*shape)),
+        )
+
+
+LOAD = """
+import sys, torch
+from pathlib import Path
+from physml import CoRNN, LEM, UnICORNN
+folder = Path(sys.argv[1])
+for name in sys.argv[2:]:
+    program = torch.export.load(folder / f"{name}.pt2").module()
+    u, want = torch.load(folder / f"{name}.pt")
+    torch.testing.assert_close(program(u)[0], want)
+print("all agree")
+"""
+
+
+def test_a_saved_program_runs_in_another_process(tmp_path: Path) -> None:
+    for name in LAYERS:
+        model = net(name)
+        torch.export.save(exported(model), tmp_path / f"{name}.pt2")
+        u = draw(4, 17, D)
+        torch.save((u, model(u)[0].detach()), tmp_path / f"{name}.pt")
+    command = [sys.executable, "-c", LOAD, str(tmp_path), *LAYERS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "all agree\n", done.stderr
+
+
+def test_an_operator_refuses_what_it_has_no_derivative_for() -> None:
+    program, u = exported(net("LEM")).module(), draw(B, T, D)
+    with pytest.raises(InputError, match="as an operator of torch: forward-mode derivatives"):
+        torch.func.jvp(lambda u: program(u)[0], (u,), (u,))
+    u.requires_grad_()
+    with pytest.raises(InputError, match="create_graph=True needs second derivatives"):
+        torch.autograd.grad(program(u)[0].sum(), u, create_graph=True)
+
+
+def test_the_backward_knows_how_many_threads_the_forward_had() -> None:
+    needs_compiler(SOURCE)
+    torch.manual_seed(0)
+    model, u, threads = LEM(8, 64), draw(96, 300, 8), torch.get_num_threads()
+    want = outputs_and_gradients(model, model, u)
+    whole = torch.compile(model, backend="aot_eager", fullgraph=True)
+    try:
+        torch.set_num_threads(3)
+        y = whole(u)[0]
+        torch.set_num_threads(1)
+        found = torch.autograd.grad(y.pow(2).sum(), [p for _, p in sorted(model.named_parameters())])
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(list(found), want[2:], rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize(("reentrant", "whole"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize("name", LAYERS)
+def test_checkpoints_change_no_gradient(name: str, reentrant: bool, whole: bool) -> None:
+    """torch.compile takes those with use_reentrant=False only."""
+    model = net(name)
+
+    def call(u: Tensor) -> Any:
+        return checkpoint(model, u, use_reentrant=reentrant)
+
+    found = torch.compile(call, backend="aot_eager", fullgraph=True) if whole else call
+    close(
+        outputs_and_gradients(found, model, draw(B, T, D)), outputs_and_gradients(model, model, draw(B, T, D))
+    )
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_under_autocast_a_graph_computes_steps_in_full_precision_too(name: str) -> None:
+    model = net(name)
+    whole = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, want = (outputs_and_gradients(call, model, draw(B, T, D)) for call in (whole, model))
+        assert model.layers[0](draw(B, T, D))[0].dtype == torch.float32
+    assert found[0].dtype == want[0].dtype == torch.bfloat16
+    for a, b in zip(found, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch has no gloo here")
+def test_two_processes_have_the_gradients_of_one(tmp_path: Path) -> None:
+    """Data parallel, and with sharded parameters (fully_shard)."""
+    script = Path(__file__).with_name("two_processes.py")
+    command = [sys.executable, str(script)]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path / "meet")],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        out, errors = process.communicate(timeout=120)
+        assert out == "DDP agrees\nFSDP2 agrees\n", errors
