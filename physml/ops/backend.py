@@ -210,7 +210,7 @@ class Op(Generic[R]):
         return known
 
     def _imported(self, backend: str) -> ModuleType | str:
-        if backend == "torch":
+        if backend == "torch" and "torch" in self.at_hand:
             return importlib.import_module(f"{self.package}.autograd")
         if backend not in self._late:
             return f"there is no backend {backend} for {self.name}"

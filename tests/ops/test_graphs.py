@@ -83,7 +83,7 @@ def close(found: list[Tensor], want: list[Tensor]) -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.grid), "native"])
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_operators_keep_what_their_schemas_promise(name: str, backend: str) -> None:
     needs_compiler(SOURCE)
@@ -142,7 +142,7 @@ def exported(model: nn.Module, strict: bool = False) -> ExportedProgram:
     return torch.export.export(model, (draw(B, T, D),), dynamic_shapes=(any_size,), strict=strict)
 
 
-@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("strict", [False, pytest.param(True, marks=pytest.mark.grid)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_an_exported_network_takes_any_size_and_can_be_trained(name: str, strict: bool) -> None:
     model = net(name)
