@@ -273,6 +273,21 @@ def calls_in_place(u, state):
     return h, (h,)
 
 
+def activates_in_place(u, state):
+    h = F.relu(u, inplace=True) + state[0]
+    return h, (h,)
+
+
+def writes_elsewhere(u, state):
+    h = torch.tanh(u, out=torch.empty(4, 4)) + state[0]
+    return h, (h,)
+
+
+def bends_softplus(u, state):
+    h = F.softplus(u, threshold=1) + state[0]
+    return h, (h,)
+
+
 def branches(u, state):
     h = u if u.sum() > 0 else state[0]
     return h, (h,)
@@ -299,6 +314,9 @@ def multiplies_rows(u, state):
         (draws, "random numbers"),
         (adds_in_place, "in place"),
         (calls_in_place, "in place"),
+        (activates_in_place, "in place"),
+        (writes_elsewhere, "tanh in a way"),
+        (bends_softplus, "threshold 1"),
         (branches, "it uses sum"),
         (takes_a_state_apart, "state apart"),
         (sums_over_units, "it uses sum"),

@@ -152,7 +152,8 @@ def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
         @wraps(written)
         def step(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
             u = sequence(u.unsqueeze(1), self.d_in, next(self.parameters(), u)).squeeze(1)
-            return cast(Outputs, written(self, u, before(self, u, state)))
+            with no_autocast(u):
+                return cast(Outputs, written(self, u, before(self, u, state)))
 
         def forward(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
             u = sequence(u, self.d_in, next(self.parameters(), u))

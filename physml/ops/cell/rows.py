@@ -57,7 +57,7 @@ class Trace:
 
     def apply(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The operation of torch with this name."""
-        if name.endswith("_") and not name.endswith("__"):
+        if kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__")):
             raise NotExpressible(IN_PLACE)
         if name not in self.words:
             raise NotExpressible(f"it uses {name}, which is not an operation that the compiler knows")

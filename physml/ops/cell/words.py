@@ -78,7 +78,7 @@ def _binary(name: str, a: Any, b: Any) -> Rows:
 
 
 def _unary(name: str) -> Callable[..., Rows]:
-    def apply(x: Rows, **_options: Any) -> Rows:
+    def apply(x: Rows) -> Rows:
         return x.trace.add(x.width, name, x.index)
 
     return apply
@@ -227,6 +227,8 @@ def _elu(x: Rows, alpha: float = 1.0, inplace: bool = False) -> Rows:
 
 
 def _softplus(x: Rows, beta: float = 1, threshold: float = 20) -> Rows:
+    if threshold != 20:
+        raise NotExpressible(f"it uses softplus with threshold {threshold}; 20 is what the compiler knows")
     inner = _unary("softplus")(_binary("mul", x, beta))
     return _binary("div", inner, beta)
 
@@ -259,15 +261,15 @@ def _dropout(x: Rows, p: float = 0.5, training: bool = True, inplace: bool = Fal
 
 
 def _constant(value: float) -> Callable[..., Rows]:
-    return lambda x, **_options: x.trace.number(value, x.width)
+    return lambda x: x.trace.number(value, x.width)
 
 
 def _size(x: Rows, dim: int | None = None) -> Any:
     return x.shape if dim is None else x.shape[dim]
 
 
-def _new_zeros(x: Rows, *shape: Any, **_options: Any) -> Tensor:
-    return x.trace.like.new_zeros(*shape)
+def _new_zeros(x: Rows, *shape: Any, **options: Any) -> Tensor:
+    return x.trace.like.new_zeros(*shape, **options)
 
 
 WORDS: dict[str, Callable[..., Any]] = {
