@@ -39,7 +39,7 @@ def recurrent() -> list[str]:
 
 def test_all_recurrent_models_are_found() -> None:
     assert {"lem", "cornn", "unicornn", "lstm", "gru", "exprnn", "lipschitz", "indrnn"} <= set(recurrent())
-    assert len(recurrent()) == 35
+    assert len(recurrent()) == 39
 
 
 @pytest.mark.parametrize("model", recurrent())
