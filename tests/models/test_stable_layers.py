@@ -1,4 +1,4 @@
-"""Statements of the papers on iRNN, TARNN, NAIS-Net and the Kronecker unit, each with a case that breaks it."""
+"""What the papers state of iRNN, TARNN, NAIS-Net and the Kronecker unit, each with a case that breaks it."""
 
 import pytest
 import torch
