@@ -238,7 +238,8 @@ def _exits(axes: "Axes", exits: Sequence[tuple[float, bool]], look: Style) -> No
 
 
 def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
-    """Round numbers; of points, and of simulations on a logarithmic axis, the settings where they are few."""
+    """Round numbers; of points, of simulations on a logarithmic axis where they are few, and of measurements
+    the settings."""
     from matplotlib import ticker
 
     axis = axes.xaxis
@@ -247,7 +248,10 @@ def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
             one.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
     settings = sorted({float(x) for curve in curves if curve.x is not None for x in curve.x})
     few = spec.kind == "simulation" and spec.x_scale == "log" and len(settings) <= MOST_TICKS
-    if spec.kind not in ("points", "measurement") and not few:
+    if spec.kind == "measurement" and settings:
+        axis.set_major_locator(ticker.FixedLocator(settings))
+        return
+    if spec.kind != "points" and not few:
         return
     if spec.x_scale == "log" and len(settings) <= MOST_TICKS:
         axis.set_major_locator(ticker.FixedLocator(settings))
