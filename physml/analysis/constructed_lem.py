@@ -1,9 +1,9 @@
 r"""LEMs that are built instead of trained: the weights in the proofs of thesis, Propositions 5.2.7 to 5.2.10.
 
-Functions f, g and o come as networks of one hidden layer, :math:`N(x) = A\,\tanh(W x + b)`, with A (q, m): the
-proofs' :math:`W_2^f` or :math:`W_3^f` is A here, and W holds their weights of h, c and u side by side. The
-identity, :math:`\bar W_2 \tanh(\bar W_1 x)`, is one as well. Blocks of different width are filled up with units
-of weight zero. All gates are constant, :math:`W_{1,2} = V_{1,2} = 0`, and :math:`\Delta t = 1`.
+Functions f, g and o come as networks of one hidden layer, :math:`N(x) = A\,\tanh(W x + b)`, with A (q, m).
+The proofs' :math:`W_2^f` or :math:`W_3^f` is A here, and W holds their weights of h, c and u side by side.
+The identity, :math:`\bar W_2 \tanh(\bar W_1 x)`, is one as well. Blocks of different width are filled up with
+units of weight zero. All gates are constant, :math:`W_{1,2} = V_{1,2} = 0`, and :math:`\Delta t = 1`.
 Axes: T time, H units.
 """
 
