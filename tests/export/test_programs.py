@@ -33,13 +33,16 @@ def network(model: str, *overrides: str, **sizes: Any) -> nn.Module:
 
 def recurrent() -> list[str]:
     """The models of conf/ that carry a state from step to step."""
+    stateless = ("bilstm", "continuous_depth", "koopman")
     layers = {entry.name: resolve(entry.target) for entry in inventory.models() if entry.target}
-    return sorted(name for name, cls in layers.items() if not build.passes_messages(cls) and name != "bilstm")
+    return sorted(
+        name for name, cls in layers.items() if not build.passes_messages(cls) and name not in stateless
+    )
 
 
 def test_all_recurrent_models_are_found() -> None:
     assert {"lem", "cornn", "unicornn", "lstm", "gru", "exprnn", "lipschitz", "indrnn"} <= set(recurrent())
-    assert len(recurrent()) == 35
+    assert len(recurrent()) == 38
 
 
 @pytest.mark.parametrize("model", recurrent())
