@@ -31,7 +31,8 @@ def network(model: str, *overrides: str, **sizes: Any) -> nn.Module:
     return build.build_net(parts, SimpleNamespace(**task)).eval()
 
 
-WHOLE = ("bilstm", "ncde", "nrde")  # read a sequence as a whole
+# These read a sequence as a whole, or none.
+WHOLE = ("bilstm", "ncde", "nrde", "continuous_depth", "koopman")
 
 
 def recurrent() -> list[str]:
@@ -44,7 +45,7 @@ def recurrent() -> list[str]:
 
 def test_all_recurrent_models_are_found() -> None:
     assert {"lem", "cornn", "unicornn", "lstm", "gru", "exprnn", "lipschitz", "indrnn"} <= set(recurrent())
-    assert len(recurrent()) == 39
+    assert len(recurrent()) == 42
 
 
 @pytest.mark.parametrize("model", recurrent())
