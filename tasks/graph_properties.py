@@ -296,7 +296,7 @@ def grid(n: int, rng: RandomState) -> np.ndarray:
 
 
 def caveman(n: int, rng: RandomState) -> np.ndarray:
-    """A line of cliques, as many as each has nodes or fewer, the last node of one with the first of the next."""
+    """A line of cliques, as many as each has nodes or fewer, an edge between one and the next."""
     v, k = np.arange(n), n // _rows(n)
     A = (v[:, None] // k == v // k) & ~np.eye(n, dtype=bool)
     last = v[k - 1 : -1 : k]
