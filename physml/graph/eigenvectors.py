@@ -1,5 +1,6 @@
 """Eigenvectors of graph Laplacians, of each connected part on its own. Axes: N nodes, E edges, K vectors."""
 
+import itertools
 from functools import lru_cache
 
 import numpy as np
@@ -39,7 +40,7 @@ def _vectors(edge_index: Tensor, n: int, k: int) -> Tensor:
     A, bounds = A[order][:, order], np.searchsorted(part[order], np.arange(n_parts + 1))
     A.sort_indices()
     out = np.zeros((n, k))
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in itertools.pairwise(bounds):
         m = end - start
         if m > 1:
             first, last = A.indptr[start], A.indptr[end]

@@ -17,9 +17,9 @@ DIGITS = 9  # of places, of the widest one: nodes with the same paths have the s
 def isomap(edge_index: Tensor, n: int) -> NDArray[np.float64]:
     """Places in a plane whose distances are near the lengths of the shortest paths, (N, 2).
 
-    The graph is its own graph of neighbours, so Isomap is classical scaling of the lengths of its paths, edges
-    taken both ways. Where no path leads, the length is the longest of all and one more. The sign of an axis
-    makes the sum of its cubes positive, so that places do not depend on the order of the nodes; where it
+    The graph is its own graph of neighbours, so Isomap is classical scaling of the lengths of its paths,
+    edges taken both ways. Where no path leads, the length is the longest of all and one more. The sign of an
+    axis makes the sum of its cubes positive, so that places do not depend on the order of the nodes; where it
     vanishes, or where two axes are equally long, they are one choice of several.
 
     Source: Tenenbaum et al., Science 2000, https://doi.org/10.1126/science.290.5500.2319.
@@ -62,9 +62,10 @@ def neighbours_in_plane(place: NDArray[np.float64], n_pairs: int) -> NDArray[np.
 
 
 def quadrants(place: NDArray[np.float64], pairs: NDArray[np.int64]) -> Tensor:
-    """Where the sender lies as the receiver sees it, (M,): 0 upper left, 1 lower left, 2 upper right, 3 lower right.
+    """Where the sender lies as the receiver sees it, (M,).
 
-    Right and upper hold what is as far right or as far up as the receiver itself.
+    0 is upper left, 1 lower left, 2 upper right, 3 lower right. Right and upper hold what is as far right or
+    as far up as the receiver itself.
     """
     sender, receiver = place[pairs[0]], place[pairs[1]]
     right, lower = receiver[:, 0] <= sender[:, 0], receiver[:, 1] > sender[:, 1]

@@ -120,13 +120,14 @@ class ACMGCN(nn.Module):
         """X^n after each layer, n = 1 to n_layers."""
         check_input(x, edge_index, None, self.d_in)
         for layer in self.layers:
-            x = dropout(x, self.dropout, self.training) if layer is not self.layers[0] else x
-            x = torch.relu(layer(x, edge_index))
+            later = isinstance(x, Tensor) and layer is not self.layers[0]
+            given = dropout(x, self.dropout, self.training) if later else x  # type: ignore[arg-type]
+            x = torch.relu(layer(given, edge_index))
             yield x
 
 
 def looped_mean(x: Features, edge_index: Tensor) -> Spread:
-    """The mean over a node and the senders of the edges that it receives, as a product. Made once per graph."""
+    """The mean over a node and those it receives from, as a product. Made once per graph."""
     n, dtype = len(x), x.dtype
 
     def make() -> Spread:

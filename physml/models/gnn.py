@@ -364,10 +364,8 @@ class GraphNet(GraphModel):
                 f"decoder='layer' needs a stack of plain layers; {type(stack).__name__} has no head(). "
                 "Set decoder to linear."
             )
-        if decoder == "layer" or width is None:
-            last = stack.head(d_out)  # type: ignore[operator]
-        else:
-            last = nn.Linear(width, d_out)
+        with_head = decoder == "layer" or width is None
+        last = stack.head(d_out) if with_head else nn.Linear(width, d_out)  # type: ignore[operator, arg-type]
         super().__init__(encoder, stack, last, pool)
         self.d_in, self.d_out, self.message_decoder = d_in, d_out, decoder == "layer"
         self.input_dropout, self.dropout = input_dropout, dropout

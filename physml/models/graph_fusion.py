@@ -15,12 +15,12 @@ class Fusion(nn.Module):
     r"""X^1, ..., X^L of each node as one.
 
     "cat" sets them side by side; "max", "sum" and "mean" act on each channel; the others are
-    :math:`\sum_n a_n X^n` with :math:`a = \mathrm{softmax}_n(w \cdot Z^n + c)` of each node, where Z^n is X^n for
-    "att", and for "lstm" what an LSTM of L H / 2 units in each direction says at X^n. "cat", "max" and "lstm"
-    are those of jumping knowledge, with the numbers of PyG's JumpingKnowledge with the same weights.
+    :math:`\sum_n a_n X^n` with :math:`a = \mathrm{softmax}_n(w \cdot Z^n + c)` of each node, where Z^n is X^n
+    for "att", and for "lstm" what an LSTM of L H / 2 units in each direction says at X^n. "cat", "max" and
+    "lstm" are those of jumping knowledge, with the numbers of PyG's JumpingKnowledge with the same weights.
 
-    Source: Xu et al., ICML 2018, https://arxiv.org/abs/1806.03536, section 4; "sum", "mean" and "att": Wei et al.,
-    WWW 2022, https://arxiv.org/abs/2112.14531.
+    Source: Xu et al., ICML 2018, https://arxiv.org/abs/1806.03536, section 4; "sum", "mean" and "att": Wei et
+    al., WWW 2022, https://arxiv.org/abs/2112.14531.
     Args:
         fuse: how.
         d: H.
@@ -38,7 +38,10 @@ class Fusion(nn.Module):
         self.score: nn.Linear | None = None
         if fuse == "lstm":
             units = max(1, n * d // 2)
-            self.lstm, self.score = nn.LSTM(d, units, bidirectional=True, batch_first=True), nn.Linear(2 * units, 1)
+            self.lstm, self.score = (
+                nn.LSTM(d, units, bidirectional=True, batch_first=True),
+                nn.Linear(2 * units, 1),
+            )
         elif fuse == "att":
             self.score = nn.Linear(d, 1)
 

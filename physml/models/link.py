@@ -40,7 +40,7 @@ class LinkRegression(nn.Module):
 
 
 class LINK(nn.Module):
-    r"""Classes by a node's links alone: logistic regression whose inputs are the rows of the adjacency matrix.
+    r"""Classes by a node's links alone: logistic regression on rows of the adjacency matrix.
 
     .. math:: Y = A W + b
 
@@ -73,7 +73,9 @@ class LINK(nn.Module):
     def head(self, d_out: int) -> nn.Module:
         """The regression itself, for decoder=layer."""
         if self.of_links is not None:
-            raise InputError("decoder=layer is LINK itself and needs model.d_hidden=null: no layer before it.")
+            raise InputError(
+                "decoder=layer is LINK itself and needs model.d_hidden=null: no layer before it."
+            )
         return LinkRegression(self.n_nodes, d_out)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from physml.models.graph_parts import Heads, check_input
 
 
 class PageRankGNN(GNN):
-    r"""`GNN` on the k nodes that personalised PageRank finds nearest to each node, in place of its neighbours.
+    r"""`GNN` on the k nodes that personalised PageRank finds nearest to a node, not on its neighbours.
 
     GAT-ppr with kind "gat". Edges are those of `physml.graph.pagerank`, without the weights that PageRank
     gives them: attention finds its own.
@@ -63,7 +63,9 @@ class PageRankGNN(GNN):
         )
         within("alpha", alpha, 0.0, 1.0)
         if alpha in (0.0, 1.0):
-            raise InputError(f"alpha must be above 0 and below 1, or no walk starts anew or leaves; got {alpha}.")
+            raise InputError(
+                f"alpha must be above 0 and below 1, or no walk starts anew or leaves; got {alpha}."
+            )
         count("k", k)
         self.alpha, self.k = alpha, k
 
@@ -75,7 +77,9 @@ class PageRankGNN(GNN):
         """X^n after each layer, n = 1 to n_layers."""
         check_input(x, edge_index, None, self.d_in)
         if edge_weight is not None:
-            raise InputError("PageRankGNN draws its own edges and takes no edge_weight. Leave the weights out.")
+            raise InputError(
+                "PageRankGNN draws its own edges and takes no edge_weight. Leave the weights out."
+            )
         yield from super().steps(x, pagerank_edges(edge_index, len(x), self.alpha, self.k))
 
 

@@ -15,21 +15,22 @@ Kind = Literal["diffusion", "wave", "mixed"]
 
 
 class PDEGCN(nn.Module):
-    r"""Layers as explicit steps of a diffusion or a wave equation on the graph, with weights between gradients.
+    r"""Layers as explicit steps of a diffusion or a wave equation on the graph.
 
     .. math::
         L_n(X) &= G^\top\, \sigma(G X K_n^\top)\, K_n, \qquad
         (G X)_{ij} = w_{ij} (X_i - X_j), \quad w_{ij} = 1 / \sqrt{d_i d_j} \\
         \text{diffusion:}\quad X^{n+1} &= X^n - h L_n(X^n) \\
         \text{wave:}\quad X^{n+1} &= 2 X^n - X^{n-1} - h^2 L_n(X^n), \qquad X^{-1} = X^0 \\
-        \text{mixed:}\quad s\, \frac{X^{n+1} - 2 X^n + X^{n-1}}{h^2} &+ (1 - s) \frac{X^{n+1} - X^n}{h} = -L_n(X^n)
+        \text{mixed:}\quad s\, \frac{X^{n+1} - 2 X^n + X^{n-1}}{h^2}
+              &+ (1 - s) \frac{X^{n+1} - X^n}{h} = -L_n(X^n)
 
     one row of G for each edge from j to i, and s the logistic function of a trained number. With sigma a
     non-decreasing function -L_n is a monotone map: diffusion lowers the differences along edges if h is small
     enough, and the wave keeps an energy.
 
-    Source: Eliasof et al., NeurIPS 2021, https://arxiv.org/abs/2108.01938, sections 3 and 4: tanh, and w and the
-    start of K as in its code, whose layer has a ReLU.
+    Source: Eliasof et al., NeurIPS 2021, https://arxiv.org/abs/2108.01938, section 3. w, the mixed form and
+    the start of K are those of published code of it, whose layer has a ReLU in place of tanh.
     Choices: d counts what a node receives, and one more, as in a graph convolution.
     Init: K the identity, s 1/2.
     Args:
@@ -79,7 +80,9 @@ class PDEGCN(nn.Module):
         edges = simple_edges(edge_index, len(x))
         degree = 1 + torch.bincount(edges.receiver, minlength=len(x)).to(x.dtype)
         w = (degree[edges.sender] * degree[edges.receiver]).rsqrt()[:, None]
-        slope = dropout(w * (gather(x, edges.receiver) - gather(x, edges.sender)), self.dropout, self.training)
+        slope = dropout(
+            w * (gather(x, edges.receiver) - gather(x, edges.sender)), self.dropout, self.training
+        )
         flow = w * (ACTIVATIONS[self.activation](slope @ K.T) @ K)
         return torch.zeros_like(x).index_add(0, edges.receiver, flow).index_add(0, edges.sender, -flow)
 

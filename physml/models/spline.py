@@ -61,7 +61,8 @@ class SplineConvolution(nn.Module):
         knot, share = _splines(u, self.n_knots)  # (2^A, E) each
         mixed = (x @ self.W.permute(1, 0, 2).flatten(1)).view(-1, self.d_out)  # row i K^A + p: X_i W_p
         sent = sum(
-            s[:, None] * gather(mixed, edges.sender * len(self.W) + p) for p, s in zip(knot, share, strict=True)
+            s[:, None] * gather(mixed, edges.sender * len(self.W) + p)
+            for p, s in zip(knot, share, strict=True)
         )
         total = x.new_zeros(len(x), self.d_out).index_add(0, edges.receiver, sent)
         degree = torch.bincount(edges.receiver, minlength=edges.n).clamp(min=1).to(x.dtype)
@@ -93,11 +94,11 @@ class SplineCNN(nn.Module):
         X^n = \mathrm{ELU}(F_n(X^{n-1}, u)), \qquad
         u_{ij} = \mathrm{clip}_{[0, 1]}\Big(\frac12 + \frac{p_j - p_i}{2 \rho}\Big)
 
-    Features named in places are p, the others X^0. Set net.hidden=null, so that features are not mixed before.
+    Features named in places are p, the others X^0. Set net.hidden=null, so that these are not mixed before.
 
     Source: Fey et al., CVPR 2018, https://arxiv.org/abs/1711.08920, section 4.1.
-    Choices: rho is given, where the paper has the largest difference of each graph; no pooling of nodes between
-    layers, which the paper's network for superpixels has.
+    Choices: rho is given, where the paper has the largest difference of each graph; no pooling of nodes
+    between layers, which the paper's network for superpixels has.
     Args:
         d_in: D.
         d_hidden: H.
