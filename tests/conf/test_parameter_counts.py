@@ -432,7 +432,7 @@ EXCEPTIONS = {
         incremental(128), 96, 10, "full", 30_091, "12k", "the weights of the input alone, 128 times 96"
     ),
     "talk-1-lipschitz: incremental RNN": Departure(
-        incremental(128), 1, 10, "full", 17_931, "8k", "4k in order, 8k permuted; how is unknown"
+        incremental(128), 1, 10, "full", 17_931, "8k", "free matrix; rank 25 would have 8k, rank 10 4k"
     ),
     "talk-1-lipschitz: Kronecker RNN": Departure(
         kronecker(512), 1, 10, "full", 11_858, "11k", "11,346 without the 512 biases of modReLU"
