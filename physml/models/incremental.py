@@ -29,18 +29,19 @@ class IncrementalRNN(nn.Module):
     :math:`\partial h_n / \partial h_{n-1} = -I`: gradients neither vanish nor explode.
 
     Source: Kag, Zhang and Saligrama, ICLR 2020, https://openreview.net/forum?id=HylpqA4FwS. Its code is not
-    public; step, start and sizes are those of a public port of its cell, and of the cells that its authors
-    published with TARNN, which keep the same iteration.
-    Choices: g starts at h_{n-1}, as in that code; from 0, one small step would forget all of h. The code has
-    an eta for every step of the sequence too; here the K of them serve all steps, so any length will do. U of
-    full rank.
-    Init: as in that code: W and U 0.1 N(0, 1), b zero, eta = 0.01.
+    public. Start, step and learned sizes are those of a public cell of others, which cites the paper,
+    https://github.com/YunYunY/OnlineRNN, and, with further terms, of the code of `TARNN`, by the same authors.
+    Choices: g starts at h_{n-1}, as in both; from 0, one small step would forget all of h. They have an eta
+    for every step of the sequence too; here the K of them serve all steps, so any length will do. U is free;
+    OnlineRNN has :math:`P = I + V_2 V_1` of low rank instead, and once more around the sum,
+    :math:`\phi(P (P (g + h_{n-1}) + W u_n + b))`.
+    Init: as in the code of TARNN: W and U 0.1 N(0, 1), b zero, eta = 0.01; OnlineRNN has K = 3 and 0.001.
 
     Args:
         d_in: D.
         d_hidden: H.
         n_steps: K.
-        activation: phi: "relu", as in that code, "tanh" or "sigmoid".
+        activation: phi: "relu", as in both, "tanh" or "sigmoid".
         eta: the start of all eta_i, positive.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 

@@ -26,6 +26,7 @@ from physml.models.lipschitz import LipschitzRNN
 from physml.models.momentum import MomentumLSTM
 from physml.models.nais import SequentialNAISNet
 from physml.models.nnrnn import NonNormalRNN
+from physml.models.nrde import NeuralRDE
 from physml.models.orthogonal import ExpRNN
 from physml.models.relu_gru import ReLUGRU
 from physml.models.rnn import SequenceModel
@@ -137,6 +138,10 @@ def kronecker(h: int) -> Layer:
 
 def nais(h: int) -> Layer:
     return lambda d: SequentialNAISNet(d, h)
+
+
+def nrde(h: int, depth: int) -> Layer:
+    return lambda d: NeuralRDE(d, h, depth=depth, d_field=96, n_layers=2)
 
 
 def tarnn(h: int) -> Layer:
@@ -427,7 +432,7 @@ EXCEPTIONS = {
         incremental(128), 96, 10, "full", 30_091, "12k", "the weights of the input alone, 128 times 96"
     ),
     "talk-1-lipschitz: incremental RNN": Departure(
-        incremental(128), 1, 10, "full", 17_931, "8k", "4k in order, 8k permuted; how is unknown"
+        incremental(128), 1, 10, "full", 17_931, "8k", "free matrix; rank 25 would have 8k, rank 10 4k"
     ),
     "talk-1-lipschitz: Kronecker RNN": Departure(
         kronecker(512), 1, 10, "full", 11_858, "11k", "11,346 without the 512 biases of modReLU"
@@ -471,6 +476,16 @@ EXCEPTIONS = {
         (indrnn(32, 2), 6, 5, "full"),
     ),
     "unicornn-6: UnICORNN": Departure(unicornn(90, 2), 5, 5, "full", 9_545, "9k", "cut off, not rounded"),
+    "lem-2: NRDE": Departure(
+        nrde(32, 2),
+        7,
+        5,
+        "full",
+        99_813,
+        "35k",
+        "the count with log-signatures of depth 1, with which the code looks for its sizes",
+        (nrde(32, 1), 7, 5, "full"),
+    ),
     "lem-3: coRNN": Departure(
         cornn(128), 2, 1, "full", 33_281, "34k", "one more than the count; the other rows of 34k are right"
     ),
