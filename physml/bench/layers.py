@@ -1,8 +1,8 @@
 """Time per batch of UnICORNN beside other recurrent layers: `python -m physml.bench.layers`.
 
-The measurement of the UnICORNN paper (arXiv 2103.05487), Figure 2; thesis, Figure 3.2, there on a GPU: forward
-and backward of one batch of 128 sequences, N = 1000 and 2000. Here on one thread of a CPU, or on a GPU with
-`--device cuda`, float32, all layers in turn. The figure unicornn-fig-2 draws what this writes.
+The measurement of the UnICORNN paper (arXiv 2103.05487), Figure 2; thesis, Figure 3.2, there on a GPU:
+forward and backward of one batch of 128 sequences, N = 1000 and 2000. Here on one thread of a CPU, or on a
+GPU with `--device cuda`, float32, all layers in turn. The figure unicornn-fig-2 draws what this writes.
 Axes: B batch, N steps, D features, H hidden units.
 """
 
@@ -53,7 +53,7 @@ LAYERS: dict[str, Callable[[int, int], nn.Module]] = {  # name -> from D and H
 
 
 class Pass:
-    """Forward and backward of one batch; calling it runs it. All parameters need gradients, the input does not."""
+    """Forward and backward of one batch; calling it runs it. All parameters need gradients, not the input."""
 
     def __init__(self, name: str, sizes: Workload, device: str) -> None:
         torch.manual_seed(SEED)
@@ -104,7 +104,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     facts = store.machine(options.device)
     sizes = {"B": options.batch, "D": options.features, "H": options.hidden}
     result: dict[str, Any] = {"schema": store.SCHEMA, "class": store.machine_class(facts), "machine": facts}
-    result |= {"device": options.device, "sizes": sizes, "run": store.moment(options.device, 1), "lengths": {}}
+    result |= {
+        "device": options.device,
+        "sizes": sizes,
+        "run": store.moment(options.device, 1),
+        "lengths": {},
+    }
     for length in options.lengths:
         at = Workload("layers", "layers", "unicornn", length, **sizes)
         steps = {name: Pass(name, at, options.device) for name in LAYERS}
@@ -131,8 +136,8 @@ def text(result: dict[str, Any]) -> str:
     heads = [head for n in lengths for head in (f"N = {n}, ms", "/ UnICORNN")]
     where = "a GPU" if result["device"].startswith("cuda") else "a CPU, processor time of one thread"
     lines = [
-        f"Forward and backward of one batch on {where}: B = {sizes['B']}, D = {sizes['D']}, H = {sizes['H']}, "
-        "float32: median (quartiles).",
+        f"Forward and backward of one batch on {where}: B = {sizes['B']}, D = {sizes['D']}, "
+        f"H = {sizes['H']}, float32: median (quartiles).",
         "",
         *report.table(["layer", *heads], rows),
         *(f"\nNot run: {name}: {reason.rstrip('.')}." for name, reason in refused.items()),

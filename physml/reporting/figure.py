@@ -153,7 +153,7 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     done, wanted = sum(part.done for part in once), sum(part.wanted for part in once)
     states = [part.state for part in parts if part.state.word != "complete"] or [State("complete")]
     state = next((s for s in states if s.word in ("failed", "diverged", "running")), states[0])
-    if 0 < done < wanted and state.word in ("missing", "stale", "partial"):
+    if 0 < done < wanted and state.word in ("missing", "stale", "partial", "not comparable"):
         state = State("partial", done=done, wanted=wanted)
     curve = Curve(
         series.label,

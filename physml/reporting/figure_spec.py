@@ -5,8 +5,8 @@ A panel may have published points, `printed`, with a label that names their sour
 Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
 of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `ranks`
 the rows of a table by their mean ranks, a critical-difference diagram. Without any run: `trajectories` and
-`simulation` show what a function of tasks/ or physml/simulate/ returns, see `simulated_figure`; `measurement` what
-one reads that a benchmark wrote.
+`simulation` show what a function of tasks/ or physml/simulate/ returns, see `simulated_figure`; `measurement`
+what one reads that a benchmark wrote.
 """
 
 import dataclasses
@@ -158,8 +158,8 @@ class FigureSpec:
             for printed in panel.printed:
                 if printed.of is not None and printed.of not in labels:
                     raise ConfigError(
-                        f"panel {panel.title}, printed {printed.label}: `of` must name a series of the panel; "
-                        f"got {printed.of!r}."
+                        f"panel {panel.title}, printed {printed.label}: `of` must name a series of the "
+                        f"panel; got {printed.of!r}."
                     )
             for series in panel.series:
                 where = f"panel {panel.title}, series {series.label}"

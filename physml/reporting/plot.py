@@ -69,6 +69,8 @@ def _span(figure: Figure) -> tuple[float, float] | None:
     x = [value for curve in drawn if curve.x is not None for value in curve.x]
     x += [value for curve in drawn for steps, _ in curve.each for value in steps]
     x += [value for panel, _ in figure.panels for printed in panel.printed for value in printed.x]
+    if x:  # of points also those that are missing, so that the axis is the same when they are there
+        x += [point.x for panel in spec.panels for series in panel.series for point in series.points]
     return bounds(x, spec.x_scale == "log")
 
 

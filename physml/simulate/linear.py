@@ -1,7 +1,7 @@
 r"""Linear systems behind recurrent networks: stability of one-step schemes, symmetric-skew matrices.
 
-Axes: n units or points. Source: Mahoney, talk of January 2022, equations (3), (4) and (7), Proposition 1; from
-Erichson et al., Lipschitz Recurrent Neural Networks, ICLR 2021, https://arxiv.org/abs/2006.12070.
+Axes: n units or points. Source: Mahoney, talk of January 2022, equations (3), (4) and (7), Proposition 1;
+from Erichson et al., Lipschitz Recurrent Neural Networks, ICLR 2021, https://arxiv.org/abs/2006.12070.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def per_batch(*, file: str, layer: str) -> Arrays:
-    """Milliseconds of forward and backward by the length of the sequences, as `physml.bench.layers` wrote them.
+    """Milliseconds of forward and backward by the length of sequences, as `physml.bench.layers` wrote them.
 
     file: name in results/bench, without .json; it names the class of machines.
     Shapes: x (n,) the lengths N, y (n,) medians. Errors: DataError where file or layer are not there.
@@ -24,4 +24,7 @@ def per_batch(*, file: str, layer: str) -> Arrays:
     if not found:
         known = {name for layers in lengths.values() for name, facts in layers.items() if "ms" in facts}
         raise DataError(f"{display_path(path)} has no times of {layer!r}. {suggest(layer, known)}")
-    return {"x": np.array(sorted(found), float), "y": np.array([found[n][layer]["ms"] for n in sorted(found)])}
+    return {
+        "x": np.array(sorted(found), float),
+        "y": np.array([found[n][layer]["ms"] for n in sorted(found)]),
+    }

@@ -320,6 +320,14 @@ def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Pat
     assert said(draw(made))[0] == "A (1 to 2 runs per point, partial\n3/6)"
 
 
+def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
+    made = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5, short=SHORT)])
+    low, high = draw(made).axes[0].get_xlim()
+    assert low < 1 and high > 4
+    assert str(first(made).state) == "partial 1/6"  # and not comparable, which the legend says by itself
+    assert said(draw(made))[0] == "A (1 run per point, partial 1/6,\nshort budget)"
+
+
 def under_noise(**changes: Any) -> FigureSpec:
     """Points of one experiment, each with a metric of its own, beside a printed curve."""
     of = [

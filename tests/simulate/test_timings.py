@@ -34,7 +34,7 @@ def test_every_layer_is_timed_and_read_in_the_order_of_the_lengths(
         made = per_batch(file=path.stem, layer=name)
         assert made["x"].tolist() == [3, 6]
         assert made["y"].tolist() == [written["3"][name]["ms"], written["6"][name]["ms"]]
-    with pytest.raises(DataError, match="has no times of 'nn.LTSM'. Did you mean nn.LSTM"):
+    with pytest.raises(DataError, match=r"has no times of 'nn\.LTSM'\. Did you mean nn\.LSTM"):
         per_batch(file=path.stem, layer="nn.LTSM")
 
 
