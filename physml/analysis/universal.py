@@ -82,7 +82,7 @@ def inversion(t_end: float, epsilon: float, n: int, *, side: str = "behind") -> 
     spacing = np.pi / (t_end + epsilon)
     omega = (np.arange(n) + 0.5) * spacing
     x = (np.arange(2000) + 0.5) / 1000 - 1
-    bump = np.exp(-1 / (1 - x**2))
+    bump = np.exp(-6 / (1 - x**2))  # at 15 over the half width its transform is 1e-6
     at = epsilon * (x + (1 if side == "ahead" else -1)) / 2
     hat = np.exp(-1j * np.outer(omega, at)) @ (bump / bump.sum())
     return Inversion(omega, 2 * spacing / np.pi * np.abs(hat), -np.angle(hat))
