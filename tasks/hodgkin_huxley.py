@@ -105,10 +105,10 @@ def trajectories(
 class HodgkinHuxley(Trajectories):
     r"""Predict the next voltage of a firing neuron from all voltages before it (teacher forced).
 
-    The depolarisation at the start is uniform on [-20, 20] mV, the current constant in time, unseen by the
-    model and uniform on [8, 20] microampere/cm^2, for which the neuron fires every 11 to
-    16 ms. `n_points` uniform points on [0, `t_end`] ms. Input (B, T, 1): y / 100 mV at points 0..T-1; target (B, T, 1): at points 1..T,
-    with T = n_points - 1. Loss: MSE.
+    The depolarisation at the start is uniform on [-20, 20] mV. The current is constant in time, unseen by the
+    model and uniform on [8, 20] microampere/cm^2, for which the neuron fires every 11 to 16 ms. `n_points`
+    uniform points on [0, `t_end`] ms. Input (B, T, 1): y / 100 mV at points 0..T-1; target (B, T, 1): at
+    points 1..T, with T = n_points - 1. Loss: MSE.
 
     Metrics (absolute RMSE in mV; lower is better):
       rmse_mv: over all sequences and steps.
