@@ -44,7 +44,7 @@ def operator(u: np.ndarray, dt: float) -> np.ndarray:
 def by_frequencies(*, of: str, counts: np.ndarray, delay: float, dt: float, inputs: int, seed: int) -> Arrays:
     r"""The greatest error of u(t - tau) over K and t against the number N of frequencies.
 
-    The width of the mollifier is 40 over the greatest frequency.
+    The width of the mollifier is 36 over the greatest frequency.
 
     of: inversion, Lemma 4.2.6 for all tau in [0, delay]; printed, the same with the mollifier on the
         printed side; delay, Lemma 4.2.9, u(t - delay) by a layer of tanh oscillators.
@@ -69,9 +69,9 @@ def by_frequencies(*, of: str, counts: np.ndarray, delay: float, dt: float, inpu
 
 
 def mollifier(n: int) -> float:
-    """The width epsilon for n frequencies: 40 over the greatest, n pi / (T + epsilon)."""
+    """The width epsilon for n frequencies: 36 over the greatest, n pi / (T + epsilon)."""
     count("n", n)
-    return T_END / max(np.pi * n / 40 - 1, 0.5)
+    return T_END / max(np.pi * n / 36 - 1, 0.5)
 
 
 def delayed(u: np.ndarray, k: int) -> np.ndarray:
