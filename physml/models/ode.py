@@ -108,7 +108,8 @@ class Solver:
                 raise InputError(f"method={method} needs rtol and atol, such as 1e-5; got {rtol} and {atol}.")
             positive("rtol", rtol)
             positive("atol", atol)
-            with needed_by(f"method={method}"):
+            # Its tables are tensors of the default device, which is torch's meta device in a rehearsal.
+            with needed_by(f"method={method}"), torch.device("cpu"):
                 import torchdiffeq  # noqa: F401
         self.method, self.n_steps, self.rtol, self.atol, self.adjoint = method, n_steps, rtol, atol, adjoint
 

@@ -25,7 +25,7 @@ class Curve:
     curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). points: the same,
     x the settings, low and high one standard deviation from the mean. Where a short
     budget or a stopping rule may end one run before another: `each`, the steps and values of every run.
-    histogram: values (n,), of all runs together. Without runs: as `simulated` says.
+    arrays: as curves. histogram: values (n,), of all runs together. Without runs: as `simulated` says.
     """
 
     label: str
@@ -139,6 +139,9 @@ def _measured(
             return dataclasses.replace(curve, values=np.concatenate(values))
         if spec.kind == "points":
             return dataclasses.replace(curve, values=read_scores(found, metric))
+        if spec.kind == "arrays":
+            over, array = series.over or "", series.array or ""
+            return mean_curve(curve, [(read_array(one, over), read_array(one, array)) for one in found])
         paths = [read_curve(record, metric) for record in found]
         if shorts or len({steps[-1] for steps, _ in paths}) > 1:
             return dataclasses.replace(curve, each=tuple(paths))

@@ -3,10 +3,10 @@
 A panel may have published points, `printed`, with a label that names their source.
 
 Kinds: `curves` shows a test metric against steps, from the curve files beside the records; `points` the score
-of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `ranks`
-the rows of a table by their mean ranks, a critical-difference diagram. Without any run: `trajectories` and
-`simulation` show what a function of tasks/ or physml/simulate/ returns, see `simulated_figure`; `measurement`
-what one reads that a benchmark wrote.
+of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `arrays`
+one of these against another, a line for each experiment; `ranks` the rows of a table by their mean ranks, a
+critical-difference diagram. Without any run: `trajectories` and `simulation` show what a function of tasks/
+or physml/simulate/ returns, see `simulated_figure`; `measurement` what one reads that a benchmark wrote.
 """
 
 import dataclasses
@@ -29,7 +29,9 @@ from physml.reporting.table_spec import (
     only_ranked,
 )
 
-Kind = Literal["curves", "points", "histogram", "ranks", "trajectories", "simulation", "measurement"]
+Kind = Literal[
+    "curves", "points", "histogram", "arrays", "ranks", "trajectories", "simulation", "measurement"
+]
 WITHOUT_RUNS = ("trajectories", "simulation", "measurement")
 Scale = Literal["linear", "log"]
 Line = Literal["solid", "dashed", "dotted", "dots"]  # dots: no line
@@ -53,7 +55,8 @@ class Series:
     points: tuple[Point, ...] = ()  # in place of the experiment
     seeds: tuple[int, ...] = ()  # where they are others than the figure's
     metric: str | None = None  # of curves and points, where it is another than the figure's
-    array: str | None = None  # of a histogram: the name in the record's .npz file
+    array: str | None = None  # of a histogram, and the y of arrays: the name in the record's .npz file
+    over: str | None = None  # the x of arrays
     arguments: dict[str, Any] = field(default_factory=dict)  # of the function of a figure without runs
     line: Line = "solid"
 
@@ -169,9 +172,10 @@ class FigureSpec:
                 if bool(series.points) != (self.kind == "points"):
                     wants = "needs" if self.kind == "points" else "takes no"
                     raise ConfigError(f"{where}: kind {self.kind} {wants} points.")
-                if (series.array is None) == (self.kind == "histogram"):
-                    wants = "needs an array" if self.kind == "histogram" else "takes no array"
-                    raise ConfigError(f"{where}: kind {self.kind} {wants}.")
+                for key, kinds in (("array", ("histogram", "arrays")), ("over", ("arrays",))):
+                    if (getattr(series, key) is None) == (self.kind in kinds):
+                        wants = "needs an" if self.kind in kinds else "takes no"
+                        raise ConfigError(f"{where}: kind {self.kind} {wants} {key}.")
 
     @property
     def runs(self) -> list[Run]:
