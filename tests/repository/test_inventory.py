@@ -1,4 +1,4 @@
-"""docs/inventory.md names all models, tasks and figures, why a row is quoted, and no config that is not there."""
+"""docs/inventory.md names all models, tasks, figures and quoted rows, and no config that is not there."""
 
 import re
 from pathlib import Path
