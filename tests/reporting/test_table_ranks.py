@@ -234,12 +234,12 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
     lines = state_lines(found)
-    assert len(lines) == 18 and all(": mean rank " in line for line in lines[:17])
+    assert len(lines) == 21 and all(": mean rank " in line for line in lines[:20])
     path, data = write_figure(found, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
-    assert len(ranked) == 17
+    assert len(ranked) == 20
     with Image.open(path) as image:
         assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])
