@@ -72,6 +72,7 @@ EXTRAS = {
     "huggingface_hub": "hub",
     "sklearn": "estimators",
     "shtab": "completion",
+    "torchdiffeq": "ode",
     "jax": "bench",
 }
 

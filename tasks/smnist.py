@@ -1,4 +1,4 @@
-"""MNIST read pixel by pixel, in order or permuted. Axes: N images, B batch, T = 784 pixels, D = 1."""
+"""MNIST read pixel by pixel, in order or permuted. Axes: N images, B batch, T = 784 steps, D = 1 pixel."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -71,7 +71,8 @@ class SequentialMNIST(Labelled):
 
     Args: permutation: index file, or null for the order of the image; valid: index file of the training
         images that are held out, or null for none; scale: "unit" ([0, 1]) or "bytes" (0..255); stride: of the
-        pixels, in their final order, every `stride`-th is read; perturb: null or "robustness"; protocol:
+        pixels, in their final order, every `stride`-th is read; per_step: pixels that come in at one step,
+        D, null for 1; 784 for the whole image at once; perturb: null or "robustness"; protocol:
         "official", "paper" or "clean".
     """
 
@@ -87,6 +88,7 @@ class SequentialMNIST(Labelled):
         stride: int,
         perturb: Literal["robustness"] | None,
         protocol: Literal["official", "paper", "clean"],
+        per_step: int | None = None,
     ) -> None:
         one_of("scale", scale, tuple(WHITE))
         one_of("protocol", protocol, ("official", "paper", "clean"))
@@ -97,7 +99,12 @@ class SequentialMNIST(Labelled):
             raise InputError(f"protocol={protocol} has pixels in [0, 1]: set scale=unit; got {scale!r}.")
         if protocol == "clean" and valid is None:
             raise InputError("protocol=clean holds images out: set valid=mnist-valid-3000; got null.")
-        self.d_in, self.d_out, self.n_classes = 1, 10, 10
+        positive("per_step", 1 if per_step is None else per_step)
+        self.d_in, self.d_out, self.n_classes = per_step or 1, 10, 10
+        if (n := -(-PIXELS // stride)) % self.d_in:
+            raise InputError(
+                f"per_step must divide the {n} pixels that stride={stride} leaves; got {per_step}."
+            )
         self.permutation, self.valid, self.scale, self.stride = permutation, valid, scale, stride
         self.protocol = protocol
         self.disturb(PERTURBATIONS if perturb else ())
@@ -113,12 +120,12 @@ class SequentialMNIST(Labelled):
         self.place(parts, store)
 
     def _sequences(self, x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Images (N, 28, 28) as (N, T, 1), still bytes: a quarter of the memory. `prepare` scales them."""
+        """Images (N, 28, 28) as (N, T, D), still bytes: a quarter of the memory. `prepare` scales them."""
         pixels = x.reshape(len(x), PIXELS)
         if self.permutation is not None:
             pixels = pixels[:, splits.load_index(self.permutation)]
         pixels = np.ascontiguousarray(pixels[:, :: self.stride])
-        return torch.from_numpy(pixels).unsqueeze(-1), torch.from_numpy(y.astype(np.int64))
+        return torch.from_numpy(pixels).unflatten(1, (-1, self.d_in)), torch.from_numpy(y.astype(np.int64))
 
     def prepare(self, batch: Batch, part: Part) -> Batch:
         grey = batch.input.float()

@@ -19,6 +19,7 @@ from physml.check import count
 from physml.errors import ConfigError
 from physml.models.cornn import CoRNN
 from physml.models.lem import LEM
+from physml.models.ode import Field
 from physml.models.unicornn import UnICORNN
 from physml.task.base import Task
 from physml.task.batch import Batch
@@ -145,6 +146,63 @@ class GradientByLag:
         found = gradient_by_step(layer, u, squared_error(target))
         entry = max(float(g.abs().max()) for g in found.total.values())
         return {"gradient/entry": entry, "gradient/bound": limit}
+
+
+class FunctionEvaluations:
+    r"""How often the right-hand side of an ODE in the network is evaluated for one batch: NFE.
+
+    Columns: `nfe/forward`; `nfe/backward`, for the gradient, 0 where it goes back through the steps in place
+    of an adjoint ODE. Source: lecture of B. Wang (Utah, 2023), Figure 3, after Chen et al., NeurIPS 2018.
+
+    Args:
+        n: items of the validation part, as one batch: the steps are chosen for all of them together.
+    """
+
+    def __init__(self, n: int = 128) -> None:
+        count("n", n)
+        self.n = n
+
+    def measure(self, net: nn.Module, task: Task, device: str) -> Row:
+        net = copy.deepcopy(net).eval()
+        field, batch = _one_of(net, Field, "FunctionEvaluations"), _first(task, self.n).to(device)
+        field.evaluations = 0
+        with torch.enable_grad():
+            loss = task.loss(net(batch.input)[0], batch)
+            forward = field.evaluations
+            torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
+        return {"nfe/forward": float(forward), "nfe/backward": float(field.evaluations - forward)}
+
+
+class Stiffness:
+    r"""The stiffness of an ODE in the network where it starts after the first input, x(0).
+
+    Columns, medians over items: `stiffness/ratio`, :math:`\max|\lambda| / \min|\lambda|` over the
+    eigenvalues of :math:`\partial F/\partial x` for x' = F(x), with both h and m in x; `stiffness/greatest`,
+    its numerator.
+    Source: lecture of B. Wang (Utah, 2023), "Stiffness analysis of the linearized models" and Figure 3.
+
+    Args:
+        n: items of the validation part.
+    """
+
+    def __init__(self, n: int = 32) -> None:
+        count("n", n)
+        self.n = n
+
+    def measure(self, net: nn.Module, task: Task, device: str) -> Row:
+        net = copy.deepcopy(net).double().eval()
+        field, u = _one_of(net, Field, "Stiffness"), _first(task, self.n).to(device).input.double()
+        layer: Any = next(m for m in net.modules() if callable(getattr(m, "enter", None)))
+        rest = tuple(u.new_zeros(len(u), layer.d_out) for _ in layer.names)
+        with torch.no_grad():
+            x = layer.enter(u[:, 0], rest)
+        each = torch.autograd.functional.jacobian(lambda x: field.slope(x).sum(0), x)  # (N, B, N)
+        size = torch.linalg.eigvals(each.transpose(0, 1)).abs()
+        greatest, least = size.max(1).values, size.min(1).values
+        return {
+            "stiffness/ratio": float((greatest / least).median()),
+            "stiffness/greatest": float(greatest.median()),
+        }
 
 
 # ---------------------------------------------------------------------------- parts

@@ -46,6 +46,7 @@ class SequenceModel(nn.Module):
         embedding_trained: false keeps the table as it starts.
         padding: the id whose vector is zero at the start and is never trained.
         tied: true for the tied softmax.
+        bare: true leaves the read-out away: what the last layer hands on is the answer, and is d_out wide.
     Shapes: input (B, T, D), or ids (B, T); lengths (B,) -> output (B, O) or (B, T, O), and the states of all
     layers, a tuple. None as state is rest.
 
@@ -82,6 +83,7 @@ class SequenceModel(nn.Module):
         embedding_trained: bool | None = None,
         padding: int | None = None,
         tied: bool | None = None,
+        bare: bool | None = None,
     ) -> None:
         super().__init__()
         for name, size in {"d_in": d_in, "d_out": d_out, "n_layers": n_layers}.items():
@@ -132,6 +134,9 @@ class SequenceModel(nn.Module):
             layers.append(layer(width))
             width = _width(layers[-1])
         self.layers = nn.ModuleList(layers)
+        if bare:
+            self.readout: nn.Module = _no_readout(width, d_out, readout_init, readout_bias_init, tied)
+            return
         self.readout = nn.Linear(width, d_out)
         if tied:
             self._tie(readout_init)
@@ -233,6 +238,19 @@ class SequenceModel(nn.Module):
         if self.dropout_kind == "step":
             return F.dropout(y, self.dropout)
         return y * F.dropout(y.new_ones(y.shape[0], 1, y.shape[2]), self.dropout)
+
+
+def _no_readout(width: int, d_out: int, init: str, bias_init: str, tied: bool | None) -> nn.Module:
+    if width != d_out:
+        raise InputError(
+            f"with bare=true the last layer gives the answer, so it must be {d_out} wide, as the task has "
+            f"it; got {width}. Set bare to null for a linear read-out."
+        )
+    if tied or (init, bias_init) != ("default", "default"):
+        raise InputError(
+            "bare=true has no read-out to start or to tie. Set tied to null, both inits to default."
+        )
+    return nn.Identity()
 
 
 def _check_lengths(lengths: Tensor, n_steps: int) -> None:

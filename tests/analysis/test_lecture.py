@@ -1,0 +1,321 @@
+"""Statements of B. Wang's lecture (Utah, 2023) on neural and heavy-ball ODEs, and cases that break them.
+
+a is a row vector, the gradient of L = c . h(T) by the state at time t. Everything is in double precision;
+scipy solves, with Jacobians written by hand.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+from scipy.linalg import expm
+from torch import Tensor
+
+from physml.models.ode import stepped
+
+T, GAMMA = 1.5, 0.4
+TIGHT = {"method": "DOP853", "rtol": 1e-11, "atol": 1e-13}
+rng = np.random.default_rng(0)
+N = 3
+THETA1, THETA2, B1 = rng.normal(size=(N, N)), rng.normal(size=(N, N)), rng.normal(size=N)
+H0, M0, C = rng.normal(size=N), rng.normal(size=N), rng.normal(size=N)
+
+
+@dataclass(frozen=True)
+class System:
+    """x' = F(x), with its Jacobian."""
+
+    slope: object
+    jacobian: object
+    start: np.ndarray
+    end: np.ndarray  # the gradient of L by x(T)
+
+    def flow(self, t0: float, t1: float, x: np.ndarray) -> np.ndarray:
+        return solve_ivp(lambda _, x: self.slope(x), (t0, t1), x, **TIGHT).y[:, -1]
+
+    def adjoint(self, t: float) -> np.ndarray:
+        """The gradient by x(t), by differences of the solution: the definition (2)."""
+        x, eps = self.flow(0.0, t, self.start), 1e-5
+        sides = [[self.end @ self.flow(t, T, x + sign * eps * e) for sign in (1, -1)] for e in np.eye(len(x))]
+        return np.array([(plus - minus) / (2 * eps) for plus, minus in sides])
+
+    def backwards(self, t: float, right_side: object) -> np.ndarray:
+        """a(t) from a' = right_side(a, J) solved from T, along the solution."""
+        n = len(self.start)
+
+        def both(_: float, z: np.ndarray) -> np.ndarray:
+            x, a = z[:n], z[n:]
+            return np.concatenate([self.slope(x), right_side(a, x)])
+
+        z = np.concatenate([self.flow(0.0, T, self.start), self.end])
+        return solve_ivp(both, (T, t), z, **TIGHT).y[n:, -1]
+
+    def exponential(self, t: float) -> np.ndarray:
+        """What Lemma 1 and Theorem 4 print: a(T) exp(-int_T^t J ds)."""
+        n = len(self.start)
+
+        def both(_: float, z: np.ndarray) -> np.ndarray:
+            return np.concatenate([self.slope(z[:n]), self.jacobian(z[:n]).ravel()])
+
+        z = np.concatenate([self.flow(0.0, t, self.start), np.zeros(n * n)])
+        integral = solve_ivp(both, (t, T), z, **TIGHT).y[n:, -1].reshape(n, n)
+        return self.end @ expm(integral)
+
+
+def f(h: np.ndarray) -> np.ndarray:
+    return THETA2 @ np.tanh(THETA1 @ h + B1)
+
+
+def df(h: np.ndarray) -> np.ndarray:
+    return THETA2 @ np.diag(1 - np.tanh(THETA1 @ h + B1) ** 2) @ THETA1
+
+
+def node(slope=f, jacobian=df) -> System:
+    return System(slope, jacobian, H0, C)
+
+
+def heavy(slope=f, jacobian=df) -> System:
+    """Equation 13."""
+
+    def right(x: np.ndarray) -> np.ndarray:
+        h, m = np.split(x, 2)
+        return np.concatenate([m, -GAMMA * m + slope(h)])
+
+    def matrix(x: np.ndarray) -> np.ndarray:
+        return block(jacobian(x[:N]), GAMMA * np.eye(N))
+
+    return System(right, matrix, np.concatenate([H0, M0]), np.concatenate([C, np.zeros(N)]))
+
+
+def generalised() -> System:
+    """GHBNODE: h' = tanh(m)."""
+
+    def right(x: np.ndarray) -> np.ndarray:
+        h, m = np.split(x, 2)
+        return np.concatenate([np.tanh(m), -GAMMA * m + f(h)])
+
+    def matrix(x: np.ndarray) -> np.ndarray:
+        whole = block(df(x[:N]), GAMMA * np.eye(N))
+        whole[:N, N:] = np.diag(1 - np.tanh(x[N:]) ** 2)
+        return whole
+
+    return System(right, matrix, np.concatenate([H0, M0]), np.concatenate([C, np.zeros(N)]))
+
+
+def block(F: np.ndarray, damping: np.ndarray) -> np.ndarray:
+    """(0, I; F, -damping)."""
+    n = len(F)
+    return np.block([[np.zeros((n, n)), np.eye(n)], [F, -damping]])
+
+
+def linear(A: np.ndarray):
+    return lambda h: A @ h, lambda h: A
+
+
+# ---------------------------------------------------------------------------- Theorem 1: the adjoint state
+
+
+def gradient_by_theta(n_steps: int | None) -> np.ndarray:
+    """dL/dtheta_1 by (3) and (11): exactly, or in Euler steps back along Euler's path."""
+    if n_steps is None:
+
+        def augmented(_: float, z: np.ndarray) -> np.ndarray:
+            h, a = z[:N], z[N : 2 * N]
+            d = (a @ THETA2) * (1 - np.tanh(THETA1 @ h + B1) ** 2)  # a df/d(theta_1 h)
+            return np.concatenate([f(h), -a @ df(h), -np.outer(d, h).ravel()])
+
+        z = np.concatenate([node().flow(0.0, T, H0), C, np.zeros(N * N)])
+        return solve_ivp(augmented, (T, 0), z, **TIGHT).y[2 * N :, -1].reshape(N, N)
+    dt, h = T / n_steps, H0
+    for _ in range(n_steps):
+        h = h + dt * f(h)
+    a, found = C, np.zeros((N, N))
+    for _ in range(n_steps):
+        d = (a @ THETA2) * (1 - np.tanh(THETA1 @ h + B1) ** 2)
+        h, a, found = h - dt * f(h), a + dt * a @ df(h), found + dt * np.outer(d, h)
+    return found
+
+
+def gradient_of_steps(scheme: str, n_steps: int) -> np.ndarray:
+    """By autograd through the steps of a solver."""
+    theta = torch.tensor(THETA1, requires_grad=True)
+
+    def slope(h: Tensor) -> Tensor:
+        return torch.tensor(THETA2) @ torch.tanh(theta @ h + torch.tensor(B1))
+
+    L = torch.tensor(C) @ stepped(scheme, slope, torch.tensor(H0), T, n_steps)
+    return torch.autograd.grad(L, theta)[0].numpy()
+
+
+def test_theorem_1_the_adjoint_gives_the_gradient_by_the_weights() -> None:
+    assert np.allclose(gradient_by_theta(None), gradient_of_steps("rk4", 400), rtol=1e-8, atol=1e-9)
+    assert np.allclose(node().backwards(0.3, lambda a, x: -a @ df(x)), node().adjoint(0.3), atol=1e-7)
+
+
+def test_theorem_1_is_broken_by_steps_that_are_too_large() -> None:
+    """The adjoint ODE in Euler steps is not the gradient of Euler's steps; both agree as dt goes to 0."""
+    gaps = []
+    for n in (8, 800):
+        found = gradient_by_theta(n)
+        gaps.append(np.abs(found - gradient_of_steps("euler", n)).max() / np.abs(found).max())
+    assert gaps[0] > 0.05 > 0.005 > gaps[1]
+
+
+# ------------------------------------------------------------------- Lemma 1 and Theorem 4: the exponential
+
+
+def test_lemma_1_for_a_constant_jacobian() -> None:
+    system = node(*linear(THETA1))
+    assert np.allclose(system.exponential(0.2), system.adjoint(0.2), atol=1e-7)
+
+
+def test_lemma_1_is_broken_by_jacobians_that_do_not_commute() -> None:
+    """For these the solution is an ordered exponential, not that of the integral."""
+    system = node()
+    gap = np.abs(system.exponential(0.2) - system.adjoint(0.2)).max() / np.abs(system.adjoint(0.2)).max()
+    assert gap > 0.05
+
+
+def test_theorem_4_for_a_constant_jacobian() -> None:
+    system = heavy(*linear(THETA1))
+    assert np.allclose(system.exponential(0.2), system.adjoint(0.2), atol=1e-7)
+
+
+def test_theorem_4_is_broken_by_jacobians_that_do_not_commute() -> None:
+    system = heavy()
+    gap = np.abs(system.exponential(0.2) - system.adjoint(0.2)).max() / np.abs(system.adjoint(0.2)).max()
+    assert gap > 0.02
+
+
+# ---------------------------------------------------------------- Theorems 2 and 3: the adjoint of HBNODE
+
+
+def equation_14(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """As printed but for the sign of its first part; see the tests."""
+    a_h, a_m = np.split(a, 2)
+    return np.concatenate([-a_m @ df(x[:N]), -a_h + GAMMA * a_m])
+
+
+def test_theorem_2_with_a_minus_before_its_first_part() -> None:
+    assert np.allclose(heavy().backwards(0.3, equation_14), heavy().adjoint(0.3), atol=1e-7)
+
+
+def test_theorem_2_as_printed_is_broken() -> None:
+    def printed(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return equation_14(a, x) * np.repeat([-1, 1], N)
+
+    assert np.abs(heavy().backwards(0.3, printed) - heavy().adjoint(0.3)).max() > 0.1
+
+
+def test_theorem_2_is_broken_by_a_bounded_speed() -> None:
+    found = generalised()
+    assert np.abs(found.backwards(0.3, equation_14) - found.adjoint(0.3)).max() > 0.1
+    right = found.backwards(0.3, lambda a, x: -a @ found.jacobian(x))
+    assert np.allclose(right, found.adjoint(0.3), atol=1e-7)
+
+
+def equation_15(system: System, t: float) -> np.ndarray:
+    """a(t) = dL/dm from the equation of second order, solved from T as (16): its state is (a, a')."""
+
+    def both(_: float, z: np.ndarray) -> np.ndarray:
+        x, a, rate = z[: 2 * N], z[2 * N : 3 * N], z[3 * N :]
+        return np.concatenate([system.slope(x), rate, GAMMA * rate + a @ df(x[:N])])
+
+    a_h, a_m = np.split(system.end, 2)
+    z = np.concatenate([system.flow(0.0, T, system.start), a_m, -a_h + GAMMA * a_m])
+    return solve_ivp(both, (T, t), z, **TIGHT).y[2 * N : 3 * N, -1]
+
+
+def test_theorem_3_the_adjoint_is_a_heavy_ball_ode_of_the_same_damping() -> None:
+    assert np.allclose(equation_15(heavy(), 0.3), heavy().adjoint(0.3)[N:], atol=1e-7)
+
+
+def test_theorem_3_is_broken_by_a_bounded_speed() -> None:
+    assert np.abs(equation_15(generalised(), 0.3) - generalised().adjoint(0.3)[N:]).max() > 0.1
+
+
+# -------------------------------------------------------------------------- Proposition 1, (20) and (26)
+
+BACK = -0.7  # t - T
+
+
+def minus_m(F: np.ndarray, damping: np.ndarray) -> np.ndarray:
+    return -BACK * block(F, damping)
+
+
+def halves(values: np.ndarray, total: complex) -> bool:
+    """Whether numbers can be paired so that each pair has this sum."""
+    left = list(values)
+    while left:
+        one = left.pop()
+        other = min(range(len(left)), key=lambda i: abs(left[i] + one - total))
+        if abs(left.pop(other) + one - total) > 1e-9:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_proposition_1_pairs_of_eigenvalues(seed: int) -> None:
+    F = np.random.default_rng(seed).normal(size=(5, 5))
+    assert halves(np.linalg.eigvals(minus_m(F, GAMMA * np.eye(5))), BACK * GAMMA)
+
+
+def test_proposition_1_is_broken_by_units_of_different_damping() -> None:
+    F, damping = rng.normal(size=(5, 5)), np.diag([0.1, 0.2, 0.4, 0.8, 1.6])
+    assert not halves(np.linalg.eigvals(minus_m(F, damping)), BACK * np.trace(damping) / 5)
+
+
+def test_20_has_a_minus_too_many() -> None:
+    F, x = rng.normal(size=(3, 3)), 0.9
+    whole = np.linalg.det(x * np.eye(6) - block(F, GAMMA * np.eye(3)))
+    assert whole == pytest.approx(np.linalg.det(x * (x + GAMMA) * np.eye(3) - F))
+
+
+@pytest.mark.parametrize(("a", "holds"), [(GAMMA / 2, True), (GAMMA / 4, False)])
+def test_26_half_of_the_eigenvalues_decay_slowly_where_gamma_is_at_most_2a(a: float, holds: bool) -> None:
+    """With 0 <= gamma <= 2a at least n of 2n have a real part of at least (t - T) a; not beyond."""
+    F = -np.diag([4.0, 9.0, 16.0])  # all pairs complex
+    slow = np.linalg.eigvals(minus_m(F, GAMMA * np.eye(3))).real >= BACK * a - 1e-9
+    assert (slow.sum() >= 3) == holds
+
+
+# ------------------------------------------------------------------------------------------- stiffness
+
+
+def stiffness(A: np.ndarray) -> float:
+    size = np.abs(np.linalg.eigvals(A))
+    return size.max() / size.min()
+
+
+SPECTRUM = np.array([1.0, 4.0, 25.0])
+TURN = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+
+
+def heavy_ball_of(eigenvalues: np.ndarray, gamma: float) -> np.ndarray:
+    return block(TURN @ np.diag(eigenvalues) @ TURN.T, gamma * np.eye(3))
+
+
+def test_stiffness_is_the_root_without_damping() -> None:
+    assert stiffness(heavy_ball_of(SPECTRUM, 0.0)) == pytest.approx(np.sqrt(25.0))
+
+
+def test_stiffness_as_printed_is_broken_by_any_damping() -> None:
+    """For the positive definite A of the lecture S(B) >= sqrt(S(A)); it grows with gamma beyond S(A)."""
+    found = [stiffness(heavy_ball_of(SPECTRUM, gamma)) for gamma in (0.1, 1.0, 30.0)]
+    assert 5.0 < found[0] < found[1] < found[2]
+    assert found[2] > 25.0
+
+
+def test_stiffness_is_the_root_where_all_modes_of_a_stable_system_oscillate() -> None:
+    """For a negative definite A: while gamma^2 < 4 |lambda|, and not where modes are overdamped."""
+    assert stiffness(heavy_ball_of(-SPECTRUM, 1.9)) == pytest.approx(5.0)
+    assert stiffness(heavy_ball_of(-SPECTRUM, 20.0)) > 25.0
+
+
+def test_the_printed_eigenvalues_have_the_sign_of_gamma_reversed() -> None:
+    found = np.sort(np.linalg.eigvals(heavy_ball_of(SPECTRUM, GAMMA)).real)
+    roots = np.sqrt(GAMMA**2 + 4 * SPECTRUM)
+    assert np.allclose(found, np.sort(np.concatenate([(-GAMMA + roots) / 2, (-GAMMA - roots) / 2])))
+    assert not np.allclose(found, np.sort(np.concatenate([(GAMMA + roots) / 2, (GAMMA - roots) / 2])))
