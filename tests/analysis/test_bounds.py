@@ -205,7 +205,7 @@ def test_3_2_4_leaves_out_all_later_steps_of_the_layers_above() -> None:
 
     It may rise at every step: for a fixed t_n any number of layers gives dt, and (3.84) does not hold either.
     """
-    for n_layers, skip in ((1, None), (3, None), (4, 2)):
+    for n_layers, skip in ((3, None), (4, 2)):
         given = {"n_layers": n_layers, "residual_skip": skip, "alpha": 1.0}
         assert orders(UnICORNN, 5, "layers.0.b", **given) == pytest.approx(1, abs=0.25)
 
