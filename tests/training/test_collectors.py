@@ -116,6 +116,6 @@ def test_forecasts_and_spectra_of_an_autoencoder_by_hand(tmp_path: Path) -> None
     assert found["modulus"] == pytest.approx(np.full(4, 0.99), rel=1e-5)
     assert np.hypot(found["real"], found["imaginary"]) == pytest.approx(found["modulus"])
     assert found["product"] == pytest.approx(np.ones(4), rel=1e-5)
-    assert len(Forecasts(steps=1000, n=2).collect(layer, task, 8, "cpu")["error"]) == 15
+    assert len(Forecasts(steps=1000, n=2).collect(layer, task, 8, "cpu")["error"]) == 22
     with pytest.raises(ConfigError, match="Forecasts needs the model koopman"):
         Forecasts(steps=7, n=2).collect(net(), task, 8, "cpu")
