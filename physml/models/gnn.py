@@ -357,20 +357,22 @@ class GraphNet(GraphModel):
                 f"{type(stack).__name__} takes {taken} channels per node; got {given}, the width of {whose}. "
                 "Give its coupling the same width."
             )
-        if width is None:
+        if width is None and (decoder == "linear" or init != "default"):
             raise InputError(f"{type(stack).__name__} has no d_out: the decoder can't know its width.")
         if decoder == "layer" and not hasattr(stack, "head"):
             raise InputError(
                 f"decoder='layer' needs a stack of plain layers; {type(stack).__name__} has no head(). "
                 "Set decoder to linear."
             )
-        last = stack.head(d_out) if decoder == "layer" else nn.Linear(width, d_out)  # type: ignore[operator]
+        with_head = decoder == "layer" or width is None
+        last = stack.head(d_out) if with_head else nn.Linear(width, d_out)  # type: ignore[operator, arg-type]
         super().__init__(encoder, stack, last, pool)
         self.d_in, self.d_out, self.message_decoder = d_in, d_out, decoder == "layer"
         self.input_dropout, self.dropout = input_dropout, dropout
         self.encoder_activation, self.decoder_activation = encoder_activation, decoder_activation
         self.output_activation = output_activation
         if init == "official-heterophilic":
+            assert width is not None
             k = width**-0.5
             for name, p in self.named_parameters():
                 if "weight" in name:

@@ -33,6 +33,12 @@ class Spread:
             return weighted_sum(x, self.weight, self.edges)
         return _Product.apply(x, self, False)
 
+    def back(self, x: Tensor) -> Tensor:
+        r""":math:`A^\top X`: the sums over those that a node sends to."""
+        if transformed(x):
+            return weighted_sum(x, self.weight, Edges(self.edges.receiver, self.edges.sender, self.edges.n))
+        return _Product.apply(x, self, True)
+
     def times(self, x: Tensor, transposed: bool) -> Tensor:
         if not transposed:
             return self._there @ x

@@ -84,8 +84,8 @@ class KoopmanAutoencoder(nn.Module):
 
     def reset_parameters(self) -> None:
         for layer in (*self.encoder, *self.decoder):
-            nn.init.xavier_normal_(layer.weight)  # type: ignore[arg-type]
-            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
         nn.init.orthogonal_(self.Omega)
         with torch.no_grad():
             if self.Back is not None:

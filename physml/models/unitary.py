@@ -14,8 +14,8 @@ from physml.ops.sequence import initial_state, no_autocast, sequence
 TINY = 1e-5  # keeps the slope of the modulus finite at 0, as in the code of the full-capacity network
 
 
-class _Unitary(nn.Module):
-    """What both networks share: the input, the nonlinearity, and the loop over a unitary matrix."""
+class ComplexRNN(nn.Module):
+    """What complex networks share: the input, the nonlinearity, and the loop over a matrix."""
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _Unitary(nn.Module):
         return recurrence(step, u, before)
 
 
-class UnitaryRNN(_Unitary):
+class UnitaryRNN(ComplexRNN):
     r"""A complex recurrent layer whose matrix is a product of simple unitary maps: the uRNN.
 
     .. math::
@@ -119,7 +119,7 @@ def _reflected(x: Tensor, v: Tensor) -> Tensor:
     return x - 2.0 * torch.outer(v, v.conj() @ x) / v.abs().square().sum()
 
 
-class FullCapacityURNN(_Unitary):
+class FullCapacityURNN(ComplexRNN):
     r"""A complex recurrent layer whose matrix is any unitary one.
 
     .. math::

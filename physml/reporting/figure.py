@@ -82,12 +82,20 @@ def collect(
                 curves.append(_simulated(spec, panel, series))
                 continue
             parts = []
-            for of in series.experiments:
+            for of, metric in _scores(spec, series):
                 runs = Runs.find(of, identities.get(of), records, spec.seeds_of(series), spec.splits)
-                parts.append(_measured(spec, series, runs, running, (blocked or {}).get(of)))
+                parts.append(_measured(spec, series, metric, runs, running, (blocked or {}).get(of)))
             curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
         panels.append((panel, tuple(curves)))
     return Figure(spec, tuple(panels))
+
+
+def _scores(spec: FigureSpec, series: Series) -> list[tuple[str, str]]:
+    """The experiments of a series with the metric of each; of points one for each, in their order."""
+    own = series.metric or spec.metric or ""
+    if series.experiment:
+        return [(series.experiment, own)]
+    return [(point.experiment, point.metric or own) for point in series.points]
 
 
 def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
@@ -96,13 +104,19 @@ def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
     except DataError as error:
         return Curve(series.label, State("blocked", str(error)), line=series.line)
     seeds = spec.seeds_of(series) if spec.kind == "simulation" else ()
-    word = "simulated" if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
+    word = "measured" if spec.kind == "measurement" else "simulated"
+    word = word if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
     curve = Curve(series.label, State(word), line=series.line)
     return dataclasses.replace(curve, **made)  # type: ignore[arg-type]
 
 
 def _measured(
-    spec: FigureSpec, series: Series, runs: Runs, running: Collection[Run], blocked: str | None
+    spec: FigureSpec,
+    series: Series,
+    metric: str,
+    runs: Runs,
+    running: Collection[Run],
+    blocked: str | None,
 ) -> Curve:
     wanted = [(split, seed) for split in spec.splits for seed in spec.seeds_of(series)]
     done = len(runs.finished)
@@ -119,7 +133,6 @@ def _measured(
     curve = Curve(series.label, state, done, len(wanted), shorts=shorts, line=series.line)
     if not found:
         return curve
-    metric = series.metric or spec.metric or ""
     try:
         if spec.kind == "histogram":
             values = [read_array(record, series.array or "") for record in found]
@@ -138,11 +151,12 @@ def _measured(
 
 
 def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
-    """One curve through the points of a series that have runs."""
-    done, wanted = sum(part.done for part in parts), sum(part.wanted for part in parts)
+    """One curve through the points of a series that have runs; those of one experiment share them."""
+    once = {point.experiment: part for point, part in zip(series.points, parts, strict=True)}.values()
+    done, wanted = sum(part.done for part in once), sum(part.wanted for part in once)
     states = [part.state for part in parts if part.state.word != "complete"] or [State("complete")]
     state = next((s for s in states if s.word in ("failed", "diverged", "running")), states[0])
-    if 0 < done < wanted and state.word in ("missing", "stale", "partial"):
+    if 0 < done < wanted and state.word in ("missing", "stale", "partial", "not comparable"):
         state = State("partial", done=done, wanted=wanted)
     curve = Curve(
         series.label,

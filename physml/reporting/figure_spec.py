@@ -6,7 +6,7 @@ Kinds: `curves` shows a test metric against steps, from the curve files beside t
 of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `arrays`
 one of these against another, a line for each experiment; `ranks` the rows of a table by their mean ranks, a
 critical-difference diagram. Without any run: `trajectories` and `simulation` show what a function of tasks/
-or physml/simulate/ returns, see `simulated`.
+or physml/simulate/ returns, see `simulated_figure`; `measurement` what one reads that a benchmark wrote.
 """
 
 import dataclasses
@@ -29,8 +29,10 @@ from physml.reporting.table_spec import (
     only_ranked,
 )
 
-Kind = Literal["curves", "points", "histogram", "arrays", "ranks", "trajectories", "simulation"]
-WITHOUT_RUNS = ("trajectories", "simulation")
+Kind = Literal[
+    "curves", "points", "histogram", "arrays", "ranks", "trajectories", "simulation", "measurement"
+]
+WITHOUT_RUNS = ("trajectories", "simulation", "measurement")
 Scale = Literal["linear", "log"]
 Line = Literal["solid", "dashed", "dotted", "dots"]  # dots: no line
 
@@ -41,6 +43,7 @@ class Point:
 
     x: float
     experiment: str
+    metric: str | None = None  # where it is another than that of the series or the figure
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,13 @@ class Series:
 
 @dataclass(frozen=True)
 class Printed:
-    """Points that the paper or its official log prints, drawn in black over our curves."""
+    """Points that the paper or its official log prints, drawn over our curves: in black, or in the colour of
+    the series `of` that they belong to."""
 
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    of: str | None = None
 
     def __post_init__(self) -> None:
         if not self.x or len(self.x) != len(self.y):
@@ -135,7 +140,11 @@ class FigureSpec:
         if (self.kind == "ranks") == bool(self.panels):
             wants = "takes no" if self.panels else "needs"
             raise ConfigError(f"kind {self.kind} {wants} panels.")
-        each = all(series.metric for panel in self.panels for series in panel.series)
+        each = all(
+            series.metric or (series.points and all(point.metric for point in series.points))
+            for panel in self.panels
+            for series in panel.series
+        )
         if self.kind in ("curves", "points") and self.metric is None and not each:
             raise ConfigError(f"kind {self.kind} needs a metric.")
         if self.kind in WITHOUT_RUNS and not (self.function or all(panel.function for panel in self.panels)):
@@ -148,6 +157,13 @@ class FigureSpec:
             if limits and (len(limits) != 2 or not limits[0] < limits[1]):
                 raise ConfigError(f"y_limits must be a number and a greater one; got {list(limits)}.")
         for panel in self.panels:
+            labels = {series.label for series in panel.series}
+            for printed in panel.printed:
+                if printed.of is not None and printed.of not in labels:
+                    raise ConfigError(
+                        f"panel {panel.title}, printed {printed.label}: `of` must name a series of the "
+                        f"panel; got {printed.of!r}."
+                    )
             for series in panel.series:
                 where = f"panel {panel.title}, series {series.label}"
                 if (series.experiment is None) != (self.kind in (*WITHOUT_RUNS, "points")):

@@ -54,7 +54,8 @@ def draw(figure: Figure) -> "Canvas":
     canvas.suptitle(f"{spec.id}: {spec.title}", fontsize=11)
     shorts = {short for _, curves in figure.panels for curve in curves for short in curve.shorts}
     if shorts:
-        text = f"Short budget: {'; '.join(sorted(shorts))}. Each run is a line, with a marker at its end."
+        each = " Each run is a line, with a marker at its end." if spec.kind == "curves" else ""
+        text = f"Short budget: {'; '.join(sorted(shorts))}.{each}"
         canvas.supxlabel(textwrap.fill(text, int(14 * canvas.get_figwidth())), fontsize=8, color=NOTE)
     return canvas
 
@@ -68,6 +69,8 @@ def _span(figure: Figure) -> tuple[float, float] | None:
     x = [value for curve in drawn if curve.x is not None for value in curve.x]
     x += [value for curve in drawn for steps, _ in curve.each for value in steps]
     x += [value for panel, _ in figure.panels for printed in panel.printed for value in printed.x]
+    if x:  # of points also those that are missing, so that the axis is the same when they are there
+        x += [point.x for panel in spec.panels for series in panel.series for point in series.points]
     return bounds(x, spec.x_scale == "log")
 
 
@@ -98,8 +101,9 @@ def _panel(
     axes.tick_params(labelsize=9)
     _draw_curves(axes, spec, curves, looks, frame)
     for printed in panel.printed:
+        colour = looks[printed.of].colour if printed.of else "black"
         axes.plot(
-            printed.x, printed.y, label=printed.label, color="black", linestyle=(0, (1, 2)), linewidth=1,
+            printed.x, printed.y, label=printed.label, color=colour, linestyle=(0, (1, 2)), linewidth=1,
             marker="D", markersize=5.5, markerfacecolor="none", zorder=4,
         )  # fmt: skip
     for i, mark in enumerate(spec.marks):
@@ -236,7 +240,8 @@ def _exits(axes: "Axes", exits: Sequence[tuple[float, bool]], look: Style) -> No
 
 
 def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
-    """Round numbers; of points, and of simulations on a logarithmic axis, the settings where they are few."""
+    """Round numbers; of points, of simulations on a logarithmic axis where they are few, and of measurements
+    the settings."""
     from matplotlib import ticker
 
     axis = axes.xaxis
@@ -245,6 +250,9 @@ def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
             one.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
     settings = sorted({float(x) for curve in curves if curve.x is not None for x in curve.x})
     few = spec.kind == "simulation" and spec.x_scale == "log" and len(settings) <= MOST_TICKS
+    if spec.kind == "measurement" and settings:
+        axis.set_major_locator(ticker.FixedLocator(settings))
+        return
     if spec.kind != "points" and not few:
         return
     if spec.x_scale == "log" and len(settings) <= MOST_TICKS:

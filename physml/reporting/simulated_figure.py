@@ -3,6 +3,7 @@
 Kind `trajectories`: an array (N, T, D), whose first two variables are drawn, of the first of N.
 Kind `simulation`: a mapping, with x and y, each (n,), for a line that has gaps where y is NaN, or with values
 (n,) for a histogram. Where the figure has seeds, the function is called with each, and the median is drawn.
+Kind `measurement`: the same without seeds, of a function that reads what was measured.
 """
 
 import importlib.util

@@ -143,6 +143,23 @@ def test_2_2_7_the_order_of_long_term_gradients_from_rest() -> None:
     assert bounds.cornn_2_36(5, 0.01) / bounds.cornn_2_36(5, 0.0025) == pytest.approx(8, rel=0.1)  # dt^(3/2)
 
 
+@pytest.mark.parametrize(("dt", "beyond"), [(1e-2, 2), (2.5e-3, 1e4)])
+def test_2_2_10_is_broken_by_weights_that_assumption_2_51_allows(dt: float, beyond: float) -> None:
+    """As 2.2.6, with r = 1/2: a unit that pushes itself by 1/sqrt(dt), gamma = epsilon = 1, constant 1."""
+    layer = zeros(CoRNN(1, 1, dt=dt, gamma=1, epsilon=1))
+    with torch.no_grad():
+        layer.Wcal.fill_(0.999 / math.sqrt(dt))
+    assert max(dt * 1.0, dt * float(layer.Wcal.detach())) <= dt**0.5  # (2.51)
+    greatest, _ = measured(layer, signal(round(1 / dt), 1, 0).mul(0), targets(1, 1.0))
+    assert greatest > beyond * 3 / 2 * (1 + 1.0)  # (2.52)
+
+
+def test_2_2_11_the_order_of_long_term_gradients_from_rest() -> None:
+    """As 2.2.7: (2.53) has dt^(3/2)."""
+    assert orders(CoRNN, 5, "W", gamma=2, epsilon=1.5) == pytest.approx(3, abs=0.2)
+    assert orders(CoRNN, 5, "b", gamma=2, epsilon=1.5) == pytest.approx(1, abs=0.2)
+
+
 # ---------------------------------------------------------------------------- UnICORNN
 
 
@@ -181,6 +198,16 @@ def test_3_46_is_broken_by_the_lowest_of_three_layers() -> None:
     assert found[1] > 1.5 * printed[1]
     assert math.log(found[0] / found[1], 4) == pytest.approx(1, abs=0.1)
     assert math.log(printed[0] / printed[1], 4) == pytest.approx(3, abs=0.1)
+
+
+def test_3_2_4_leaves_out_all_later_steps_of_the_layers_above() -> None:
+    """(3.66) is of order dt^5 for a bias, (3.78) dt^(2L - 1): (3.69) lets a signal rise at step n alone.
+
+    It may rise at every step, so for a fixed t_n each number of layers gives dt.
+    """
+    for n_layers in (1, 2, 3):
+        found = orders(UnICORNN, 5, "layers.0.b", n_layers=n_layers, alpha=1.0)
+        assert found == pytest.approx(1, abs=0.25)
 
 
 @pytest.mark.parametrize("t_n, relative", [(0.1, 0.1), (3.0, None)])

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import pytest
 import run_child
@@ -259,11 +258,9 @@ def test_a_stop_reaches_all_runs_and_nothing_goes_on(way, number, tmp_path):
     process = h.start_many(overrides, tmp_path / "output", "--jobs", "2")
     h.until(lambda: begun(specs[0]) and begun(specs[1]))
     workers = [h.holder(spec) for spec in specs[:2]]
-    began = time.monotonic()
     process.send_signal(number)
     assert process.wait() == 75, process.text()
-    assert time.monotonic() - began < 5.0
-    assert states(specs) == ["stopped", "stopped", "missing"]
+    assert states(specs) == ["stopped", "stopped", "missing"], "not at their end"
     assert not any(alive(pid) for pid in workers)
 
 

@@ -89,10 +89,8 @@ def test_a_stopped_run_goes_on_under_the_same_name(monkeypatch, tmp_path):
     process = h.start(spec)
     metrics = spec.work_folder / "metrics.jsonl"
     h.until(lambda: metrics.exists() and metrics.stat().st_size > 0)
-    began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C on a terminal reaches the client's own process too
     assert process.wait() == 75
-    assert time.monotonic() - began < 10.0
     first = Copy(spec)
     assert first.ended == [75] and first.summary["status"] == "preempted"
     assert h.start(spec).wait() == 0

@@ -31,18 +31,21 @@ def network(model: str, *overrides: str, **sizes: Any) -> nn.Module:
     return build.build_net(parts, SimpleNamespace(**task)).eval()
 
 
+# These read a sequence as a whole, or none.
+WHOLE = ("bilstm", "ncde", "nrde", "continuous_depth", "koopman")
+
+
 def recurrent() -> list[str]:
     """The models of conf/ that carry a state from step to step."""
-    stateless = ("bilstm", "continuous_depth", "koopman")
     layers = {entry.name: resolve(entry.target) for entry in inventory.models() if entry.target}
     return sorted(
-        name for name, cls in layers.items() if not build.passes_messages(cls) and name not in stateless
+        name for name, cls in layers.items() if not build.passes_messages(cls) and name not in WHOLE
     )
 
 
 def test_all_recurrent_models_are_found() -> None:
     assert {"lem", "cornn", "unicornn", "lstm", "gru", "exprnn", "lipschitz", "indrnn"} <= set(recurrent())
-    assert len(recurrent()) == 38
+    assert len(recurrent()) == 42
 
 
 @pytest.mark.parametrize("model", recurrent())
@@ -108,6 +111,8 @@ def test_networks_of_other_tasks(overrides: list[str], sizes: dict[str, Any]) ->
 def test_what_has_no_loop_over_time_says_so_in_one_line() -> None:
     with pytest.raises(InputError, match=r"BiLSTM cannot go on from a state.*--to safetensors"):
         traced(network("bilstm"))
+    with pytest.raises(InputError, match=r"NeuralRDE cannot go on from a state.*--to safetensors"):
+        traced(network("nrde"))
     with pytest.raises(InputError, match=r"works on graphs, .* Export it with --to safetensors\."):
         traced(nn.Linear(2, 2))
     with pytest.raises(InputError, match="lengths are for a network that reads the last true step"):

@@ -13,14 +13,18 @@ from torch import Tensor, nn
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
 from physml.models.gated import LSTM, TanhRNN
+from physml.models.incremental import IncrementalRNN
+from physml.models.kronecker import KroneckerRNN
 from physml.models.leaky import LeakyRNN
 from physml.models.momentum import MomentumLSTM, MomentumRNN
+from physml.models.nais import SequentialNAISNet
 from physml.models.nnrnn import NonNormalRNN
 from physml.models.oscillator import MultilayerOscillator, NeuralOscillator
 from physml.models.relu_gru import ReLUGRU
 from physml.models.skip import SkipGRU, SkipLSTM
 from physml.models.soft_orthogonal import SoftOrthogonalRNN
 from physml.models.sru import SRU
+from physml.models.tarnn import TARNN
 from physml.models.unitary import TINY, FullCapacityURNN, UnitaryRNN
 from physml.ops.backend import running
 
@@ -122,9 +126,24 @@ def product_of_factors(layer: UnitaryRNN) -> Tensor:
     return D[2] @ R[1] @ F.conj().T @ D[1] @ eye[layer.permutation] @ R[0] @ F @ D[0]
 
 
+def kronecker_entries(layer: KroneckerRNN) -> Tensor:
+    """W, each entry the product of one entry of every factor: the digits of its row and its column."""
+    factors = [torch.complex(W[0], W[1]) for W in layer.factors]
+    return torch.stack(
+        [
+            torch.stack([factors[0][i // 2, j // 2] * factors[1][i % 2, j % 2] for j in range(H)])
+            for i in range(H)
+        ]
+    )
+
+
 def complex_step(layer: nn.Module, x: Tensor, re: Tensor, im: Tensor):
     s = layer.symbols()
-    W = product_of_factors(layer) if isinstance(layer, UnitaryRNN) else s["W"]
+    W = s["W"]
+    if isinstance(layer, UnitaryRNN):
+        W = product_of_factors(layer)
+    if isinstance(layer, KroneckerRNN):
+        W = kronecker_entries(layer)
     z = W @ torch.complex(re, im) + s["V"] @ x.to(s["V"])
     modulus = torch.sqrt(z.real**2 + z.imag**2 + TINY)
     h = z * torch.clamp(modulus + s["b"], min=0) / (modulus + TINY)
@@ -156,6 +175,30 @@ def schur(layer: NonNormalRNN) -> Tensor:
 def nnrnn(layer: nn.Module, x: Tensor, h: Tensor):
     p = schur(layer) @ h + layer.U @ x
     return (h := torch.sign(p) * torch.clamp(p.abs() + layer.b, min=0)), (h,)
+
+
+def incremental(layer: nn.Module, x: Tensor, h: Tensor):
+    s, g = layer.symbols(), h
+    for eta in s["eta"]:
+        g = g + eta * (torch.tanh(s["U"] @ (g + h) + s["W"] @ x + s["b"]) - (g + h))
+    return g, (g,)
+
+
+def tarnn(layer: nn.Module, x: Tensor, h: Tensor, before: Tensor):
+    s, z = layer.symbols(), h
+    beta = torch.sigmoid(s["Ug"] @ h + s["Wg"] @ x + s["bg"])
+    for alpha in s["alpha"]:
+        inner = s["U1"] @ z + s["U2"] @ h + s["W1"] @ x + s["W2"] @ before + s["b"]
+        z = z + alpha * beta * (torch.tanh(inner) - z - h + s["B1"] @ x + s["B2"] @ h)
+    return z, (z, x)
+
+
+def nais(layer: nn.Module, x: Tensor, h: Tensor):
+    P, delta = layer.R.T @ layer.R, 1 - 2 * 0.1
+    size = torch.sqrt((P * P).sum())
+    assert size > delta
+    A = -delta * P / size - 0.1 * torch.eye(H, dtype=torch.float64)
+    return (h := h + DT * torch.tanh(A @ h + layer.B @ x + layer.b)), (h,)
 
 
 def leaky(layer: nn.Module, x: Tensor, h: Tensor):
@@ -194,6 +237,10 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "soft_orthogonal": (lambda: SoftOrthogonalRNN(D, H), soft_orthogonal),
     "margin": (lambda: SoftOrthogonalRNN(D, H, margin=0.2), soft_orthogonal),
     "nnrnn": (lambda: NonNormalRNN(D, H), nnrnn),
+    "kronecker": (lambda: KroneckerRNN(D, H), complex_step),
+    "incremental": (lambda: IncrementalRNN(D, H, n_steps=3, activation="tanh", eta=0.3), incremental),
+    "tarnn": (lambda: TARNN(D, H, n_steps=2, activation="tanh", alpha=0.3), tarnn),
+    "nais": (lambda: SequentialNAISNet(D, H, dt=DT, epsilon=0.1), nais),
     "leaky": (lambda: LeakyRNN(D, H, alpha=0.8, beta=0.3), leaky),
     "oscillator": (lambda: NeuralOscillator(D, H, dt=DT, activation="sin"), oscillator),
     "multilayer": (lambda: MultilayerOscillator(D, H, n_layers=2, dt=DT), multilayer),
@@ -512,6 +559,15 @@ def test_an_oscillator_that_comes_in_live():
         (lambda: NeuralOscillator(2, 4, dt=0.1, activation="relu"), "activation must be one of"),
         (lambda: MultilayerOscillator(2, 4, n_layers=0, dt=0.1), "n_layers must be positive"),
         (lambda: UnitaryRNN(2, 0), "d_hidden must be positive"),
+        (lambda: KroneckerRNN(2, 6), "d_hidden must be a power of factor, 2; got 6"),
+        (lambda: KroneckerRNN(2, 1), "d_hidden must be a power of factor, 2; got 1"),
+        (lambda: KroneckerRNN(2, 8, factor=1), "factor must be 2 or more"),
+        (lambda: KroneckerRNN(2, 8, unitarity=-1.0), "unitarity must not be negative"),
+        (lambda: IncrementalRNN(2, 4, n_steps=0), "n_steps must be positive"),
+        (lambda: IncrementalRNN(2, 4, activation="sin"), "activation must be one of"),
+        (lambda: TARNN(2, 4, alpha=0.0), "alpha must be positive"),
+        (lambda: SequentialNAISNet(2, 4, dt=1.5), r"dt must lie in \(0, 1\]"),
+        (lambda: SequentialNAISNet(2, 4, epsilon=0.5), r"epsilon must lie in \(0, 0.5\)"),
     ],
 )
 def test_arguments_that_cannot_be(make: Callable[[], nn.Module], words: str):

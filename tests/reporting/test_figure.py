@@ -334,6 +334,64 @@ def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Pat
     assert said(draw(made))[0] == "A (1 to 2 runs per point, partial\n3/6)"
 
 
+def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
+    made = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5, short=SHORT)])
+    low, high = draw(made).axes[0].get_xlim()
+    assert low < 1 and high > 4
+    assert str(first(made).state) == "partial 1/6"  # and not comparable, which the legend says by itself
+    assert said(draw(made))[0] == "A (1 run per point, partial 1/6,\nshort budget)"
+
+
+def under_noise(**changes: Any) -> FigureSpec:
+    """Points of one experiment, each with a metric of its own, beside a printed curve."""
+    of = [
+        {"x": 0, "experiment": "t/a", "metric": "test/accuracy"},
+        {"x": 1, "experiment": "t/a", "metric": "test/accuracy_white"},
+    ]
+    printed = [{"label": "A, printed", "x": [0, 1], "y": [0.9, 0.8], "of": "A"}]
+    panels = [{"title": "noise", "series": [{"label": "A", "points": of}], "printed": printed}]
+    return spec(**{"kind": "points", "metric": None, "panels": panels, "y_scale": "linear"} | changes)
+
+
+def test_points_of_one_experiment_may_each_have_their_own_metric(tmp_path: Path) -> None:
+    metrics = [{"best": {"test": {"accuracy": a, "accuracy_white": a - 0.2}}} for a in (0.5, 0.7)]
+    records = [record(tmp_path, "t/a", seed, metrics=metrics[seed]) for seed in range(2)]
+    figure = under_noise()
+    assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1)]
+    made = collect(figure, ids("t/a"), records)
+    assert first(made).y == pytest.approx([0.6, 0.4])
+    assert state_lines(made) == ["noise, A: 2/2, complete"]  # two runs, though they are behind both points
+    lost = record(tmp_path, "t/a", 0, metrics={"best": {"test": {"accuracy": 0.5}}})
+    assert "has no test/accuracy_white" in state_lines(collect(figure, ids("t/a"), [lost, records[1]]))[0]
+
+
+def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: Path) -> None:
+    metrics = {"best": {"test": {"accuracy": 0.5, "accuracy_white": 0.2}}}
+    canvas = draw(collect(under_noise(), ids("t/a"), [record(tmp_path, "t/a", 0, metrics=metrics)]))
+    (printed,) = [line for line in canvas.axes[0].lines if line.get_label() == "A, printed"]
+    assert printed.get_color() == COLOURS[0]
+    panels = [
+        {
+            "title": "noise",
+            "series": [{"label": "B", "points": [{"x": 0, "experiment": "t/a", "metric": "test/accuracy"}]}],
+            "printed": [{"label": "A, printed", "x": [0], "y": [0.9], "of": "A"}],
+        }
+    ]
+    with pytest.raises(ConfigError, match="`of` must name a series of the panel; got 'A'"):
+        under_noise(panels=panels)
+
+
+def test_points_of_which_some_have_no_metric_need_one_of_the_figure() -> None:
+    of = [{"x": 0, "experiment": "t/a", "metric": "test/accuracy"}, {"x": 1, "experiment": "t/a"}]
+    with pytest.raises(ConfigError, match="kind points needs a metric"):
+        under_noise(panels=[{"title": "noise", "series": [{"label": "A", "points": of}]}])
+
+
+def test_short_points_are_not_said_to_be_lines(tmp_path: Path) -> None:
+    canvas = draw(collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5, short=SHORT)]))
+    assert canvas.get_supxlabel() == f"Short budget: {SHORT}."
+
+
 def test_points_whose_runs_have_another_metric_say_so(tmp_path: Path) -> None:
     made = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5)])
     assert str(first(made).state) == "partial 1/6"
@@ -610,7 +668,8 @@ def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path, monkeypatch: 
     figure = collect(made.shrunk(), dict.fromkeys(experiments_of(made), IDENTITY), [])
     write_figure(figure, tmp_path, ("svg", "csv"))
     words = {c.state.word.split()[0] for _, curves in figure.panels for c in curves}
-    assert words <= {"missing", "simulated"}
+    there = {"measured", "blocked"} if made.kind == "measurement" else {"missing", "simulated"}
+    assert words <= there
 
 
 @pytest.mark.parametrize(

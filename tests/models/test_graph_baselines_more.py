@@ -1,0 +1,507 @@
+"""Further baselines on graphs against dense loops in float64, and what they compute of a graph beforehand."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from physml.errors import InputError
+from physml.graph import eigenvectors, latent, pagerank
+from physml.models.acm_gcn import ACMGCN, ChannelMixing
+from physml.models.directional import DirectionalConvolution
+from physml.models.f2gnn import F2GNN
+from physml.models.geniepath import GeniePath
+from physml.models.geom_gcn import GeometricConvolution, GeomGCN
+from physml.models.gnn import GNN, GraphNet
+from physml.models.graph_fusion import Fusion
+from physml.models.graph_layers import GraphAttention, GraphConvolution
+from physml.models.jknet import JKNet
+from physml.models.link import LINK, LinkRegression
+from physml.models.pagerank_gnn import PageRankGNN
+from physml.models.pde_gcn import PDEGCN
+from physml.models.spline import SplineCNN, SplineConvolution
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
+    from torch_geometric.nn import ClusterGCNConv, JumpingKnowledge
+
+ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
+TAIL = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 1], [1, 2, 3, 3, 4, 4, 5, 5, 4]])  # connected, no symmetry
+N, H = 6, 4
+SELECT = "1 01 101 0111"
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+MADE = {
+    "link": lambda: LINK(H, N, d_hidden=3),
+    "acm": lambda: ChannelMixing(H, 3),
+    "acm-variant": lambda: ChannelMixing(H, 3, variant=True),
+    "acm-stack": lambda: ACMGCN(H, 3, 2),
+    "geom": lambda: GeometricConvolution(H, 2),
+    "geom-stack": lambda: GeomGCN(H, 2, 2),
+    "ppr": lambda: PageRankGNN(H, 3, 2, alpha=0.2, k=2, n_heads=2),
+    "dgn": lambda: DirectionalConvolution(
+        H, 3, delta=0.8, aggregations=("mean", "max", "min", "av", "dx"), n_directions=2
+    ),
+    "spline": lambda: SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3),
+    "jk-cat": lambda: JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"),
+    "jk-lstm": lambda: JKNet(GraphAttention(H, H, n_heads=2), 3, fuse="lstm", activation="tanh"),
+    "geniepath": lambda: GeniePath(H, 3),
+    "pde-diffusion": lambda: PDEGCN(H, 3, kind="diffusion", h=0.3),
+    "pde-wave": lambda: PDEGCN(H, 3, kind="wave", h=0.3),
+    "pde-mixed": lambda: PDEGCN(H, 3, kind="mixed", h=0.3),
+    "f2": lambda: F2GNN(
+        GraphConvolution(H, H), SELECT, fuse=("sum", "cat", "att", "mean"), activation="tanh"
+    ),
+}
+
+
+def make(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    layer = MADE[name]().double()
+    for p in layer.parameters():
+        nn.init.normal_(p, std=0.5)
+    return layer
+
+
+def numpy_of(module: nn.Module) -> dict[str, np.ndarray]:
+    return {name: p.detach().numpy() for name, p in module.named_parameters()}
+
+
+def weights(layer: nn.Module) -> dict[str, np.ndarray]:
+    return {name: p.detach().numpy() for name, p in layer.symbols().items()}
+
+
+def close(found: Tensor, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-10, atol=1e-11)
+
+
+def received(edge_index: Tensor, n: int = N) -> list[list[int]]:
+    """Who each node receives from, edges as stored."""
+    return [[j for j, i in edge_index.T.tolist() if i == node] for node in range(n)]
+
+
+def adjacency(edge_index: Tensor, n: int = N) -> np.ndarray:
+    """A[i, j] = 1 where i receives from j, without loops."""
+    A = np.zeros((n, n))
+    for j, i in edge_index.T.tolist():
+        A[i, j] = float(i != j)
+    return A
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    return np.exp(x) / np.exp(x).sum()
+
+
+# ------------------------------------------------------------------------------------- what graphs are given
+
+
+def test_places_have_the_distances_of_a_path_and_do_not_depend_on_order_or_direction():
+    path = torch.tensor([[0, 1, 3, 3], [1, 2, 2, 4]])  # 0 - 1 - 2 - 3 - 4
+    place = latent.isomap(path, 5)
+    np.testing.assert_allclose(np.abs(place[:, 0]), [1, 0.5, 0, 0.5, 1], atol=1e-9)
+    np.testing.assert_allclose(place[:, 1], 0, atol=1e-7)
+    order = np.array([3, 5, 0, 4, 1, 2])
+    renamed = latent.isomap(torch.from_numpy(order)[TAIL], N)
+    np.testing.assert_allclose(renamed[order], latent.isomap(TAIL, N), atol=1e-8)
+    assert np.isfinite(latent.isomap(ODD, N)).all()
+    assert latent.isomap(torch.zeros(2, 0, dtype=torch.long), 1).shape == (1, 2)
+
+
+def test_neighbours_of_the_plane_are_within_the_least_radius_that_has_enough():
+    place = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.5], [4.0, 4.0]])
+    pairs = latent.neighbours_in_plane(place, 3)
+    assert {tuple(p) for p in pairs.T} == {(1, 2), (2, 1), (0, 1), (1, 0)}
+    assert latent.neighbours_in_plane(place, 0).shape == (2, 0)
+    assert latent.neighbours_in_plane(place, 99).shape == (2, 12)
+
+
+def test_quadrants_are_of_the_sender_as_the_receiver_sees_it():
+    place = np.array([[0.0, 0.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, 1.0], [1.0, -1.0], [0.0, 0.0]])
+    pairs = np.array([[1, 2, 3, 4, 5], [0, 0, 0, 0, 0]])
+    assert latent.quadrants(place, pairs).tolist() == [0, 1, 2, 3, 2]
+
+
+def test_pagerank_keeps_the_nearest_and_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch):
+    A = adjacency(ODD) + np.eye(N)
+    scale = A.sum(1) ** -0.5
+    Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * scale[:, None] * A * scale)
+    wanted = set()
+    for i in range(N):
+        least = sorted(Pi[i])[-2]
+        wanted |= {(j, i) for j in range(N) if Pi[i, j] > 1e-13 and Pi[i, j] >= least - 1e-12}
+    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == wanted
+    monkeypatch.setattr(pagerank, "DENSE", 0)
+    monkeypatch.setattr(pagerank, "CHUNK", 4)
+    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == wanted
+
+
+def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    both = torch.cat([TAIL, TAIL + N], 1)
+    phi = eigenvectors.laplacian_vectors(both, 2 * N + 1, 2).numpy()
+    A = np.maximum(adjacency(TAIL), adjacency(TAIL).T)
+    L = np.diag(A.sum(1)) - A
+    for k in range(2):
+        value = phi[:N, k] @ L @ phi[:N, k]
+        np.testing.assert_allclose(L @ phi[:N, k], value * phi[:N, k], atol=1e-10)
+        assert np.linalg.eigvalsh(L)[k + 1] == pytest.approx(value) and (phi[:N, k] ** 3).sum() > 1e-3
+    np.testing.assert_allclose(phi[N : 2 * N], phi[:N], atol=1e-12)
+    assert not phi[2 * N].any()
+    eigenvectors._of_part.cache_clear()
+    monkeypatch.setattr(eigenvectors, "DENSE", 1)
+    np.testing.assert_allclose(eigenvectors._vectors(both, 2 * N + 1, 2).numpy(), phi, atol=1e-8)
+    eigenvectors._of_part.cache_clear()
+
+
+# --------------------------------------------------------------------------------- models of whole graphs
+
+
+def test_link_is_a_regression_on_links_alone():
+    net, x = make("link"), draw(N, H)
+    w = numpy_of(net)
+    close(net(x, ODD), adjacency(ODD) @ w["of_links.lin.weight"].T + w["of_links.lin.bias"])
+    torch.testing.assert_close(net(0 * x, ODD), net(x, ODD))
+    whole = GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None, decoder="layer").double()
+    assert isinstance(whole.decoder, LinkRegression) and sum(p.numel() for p in whole.parameters()) == 3 * (
+        N + 1
+    )
+    w = numpy_of(whole)
+    close(whole(draw(N, 5), ODD), adjacency(ODD) @ w["decoder.lin.weight"].T + w["decoder.lin.bias"])
+    with pytest.raises(InputError, match="LINK has no d_out"):
+        GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None)
+    with pytest.raises(InputError, match=r"needs model\.d_hidden=null"):
+        GraphNet(lambda d: LINK(d, N, d_hidden=2), 5, 3, "node", hidden=None, decoder="layer")
+    with pytest.raises(InputError, match="knows one graph, of 6 nodes; got one of 7"):
+        net(draw(7, H), ODD)
+    with pytest.raises(InputError, match="the task has many graphs"):
+        LINK(H, None, d_hidden=3)
+
+
+@pytest.mark.parametrize("name", ["acm", "acm-variant"])
+def test_channels_are_mixed_for_each_node_against_a_loop(name: str):
+    layer, x = make(name), draw(N, H)
+    w, X, js = weights(layer), x.numpy(), received(ODD)
+    act = relu if name == "acm-variant" else lambda z: z
+    low, high, own = (act(X @ w[f"W_{c}"]) for c in "LHI")
+    out = np.zeros((N, 3))
+    for i in range(N):
+        near = [i] + [j for j in js[i] if j != i]
+        parts = [low[near].mean(0), high[i] - high[near].mean(0), own[i]]
+        if name == "acm":
+            parts = [relu(part) for part in parts]
+        score = sigmoid(np.array([part @ w[f"v_{c}"] for part, c in zip(parts, "LHI", strict=True)]))
+        alpha = softmax(score @ w["M"] / 3)
+        out[i] = 3 * sum(a * part for a, part in zip(alpha, parts, strict=True))
+    close(layer(x, ODD), out)
+
+
+def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
+    net, x = make("acm-stack"), draw(N, H)
+    torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](torch.relu(net.layers[0](x, ODD)), ODD)))
+    assert isinstance(net.head(5), ChannelMixing) and net.head(5).d_out == 5
+    assert sum(p.numel() for p in ChannelMixing(1703, 64).parameters()) == 3 * 1703 * 64 + 3 * 64 + 9
+
+
+@pytest.mark.parametrize("merge", ["cat", "mean", "sum"])
+@pytest.mark.parametrize("edge_index", [ODD, TAIL], ids=["odd", "tail"])
+def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
+    torch.manual_seed(0)
+    layer, x = GeometricConvolution(H, 2, merge=merge).double(), draw(N, H)
+    w, X, A = weights(layer), x.numpy(), adjacency(edge_index)
+    z = latent.isomap(edge_index, N)
+    far = sorted(np.linalg.norm(z[i] - z[j]) for i in range(N) for j in range(N) if i != j)
+    radius = far[int(A.sum()) - 1] + 1e-7
+
+    def quadrant(i: int, j: int) -> int:  # of j as i sees it, by the paper's table
+        left, up = z[i][0] > z[j][0], z[i][1] <= z[j][1]
+        return {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}[left, up]
+
+    near: list[list[tuple[int, int]]] = [[(i, 9)] for i in range(N)]
+    for i in range(N):
+        for j in range(N):
+            if A[i, j]:
+                near[i].append((j, quadrant(i, j)))
+            if i != j and np.linalg.norm(z[i] - z[j]) <= radius:
+                near[i].append((j, 4 + quadrant(i, j)))
+    parts = np.zeros((N, 9, 2))
+    for i in range(N):
+        for j, r in near[i]:
+            parts[i, r - 1] += w[f"W_{r}"] @ X[j] / math.sqrt(len(near[i]) * len(near[j]))
+    wanted = {"cat": parts.reshape(N, 18), "mean": parts.mean(1), "sum": parts.sum(1)}[merge]
+    assert len({r for row in near for _, r in row}) > 5
+    close(layer(x, edge_index), wanted)
+
+
+def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
+    net, x = make("geom-stack"), draw(N, H)
+    first = torch.relu(net.layers[0](x, ODD))
+    torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](first, ODD)))
+    head = net.head(5).double()
+    assert first.shape == (N, 18) and (head.d_in, head.d_out, head.merge) == (18, 5, "mean")
+
+
+def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
+    torch.manual_seed(0)
+    net, x = PageRankGNN(H, 3, 2, alpha=0.2, k=2).double(), draw(N, H)
+    plain = GNN(H, 3, 2, kind="gat", activation="elu").double()
+    plain.load_state_dict(net.state_dict())
+    drawn = pagerank.pagerank_edges(ODD, N, 0.2, 2)
+    torch.testing.assert_close(net(x, ODD), plain(x, drawn))
+    assert not torch.allclose(net(x, ODD), plain(x, ODD))
+    head = net.head(5).double()
+    torch.testing.assert_close(head(net(x, ODD), ODD), head.layer(net(x, ODD), drawn))
+    with pytest.raises(InputError, match="above 0 and below 1"):
+        PageRankGNN(H, 3, 2, alpha=1.0)
+    with pytest.raises(InputError, match="takes no edge_weight"):
+        net(x, ODD, torch.ones(8).double())
+
+
+# ------------------------------------------------------------------------------------------------ layers
+
+
+def test_directional_aggregation_against_a_loop():
+    layer, x = make("dgn"), draw(N, H)
+    w, X, rows = weights(layer), x.numpy(), []
+    phi = eigenvectors.laplacian_vectors(ODD, N, 2).numpy()
+    for i, js in enumerate(received(ODD)):
+        found = [np.zeros(H)] * 7
+        if js:
+            M = np.array([w["U"] @ X[j] + w["V"] @ X[i] + w["c"] for j in js])
+            found, smooth, slope = [M.mean(0), M.max(0), M.min(0)], [], []
+            for k in range(2):
+                along = np.array([phi[j, k] - phi[i, k] for j in js])
+                F = along / (np.abs(along).sum() + 1e-8)
+                smooth.append(np.abs(F) @ M)
+                slope.append(np.abs(F @ M - F.sum() * X[i]))
+            found = found + smooth + slope
+        m, scale = np.concatenate(found), math.log(len(js) + 1) / 0.8
+        rows.append(np.concatenate([X[i], m, scale * m, m / scale if js else m]))
+    close(layer(x, ODD), np.stack(rows) @ w["W"].T + w["b"])
+    with pytest.raises(InputError, match="each once"):
+        DirectionalConvolution(H, 3, delta=1.0, aggregations=("mean", "mean"))
+
+
+def test_a_ring_has_no_direction_of_its_own():
+    """An eigenvalue of a ring is double: renaming nodes may choose another vector."""
+    ring = torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]])
+    phi = eigenvectors.laplacian_vectors(ring, 6, 2).numpy()
+    A = np.maximum(adjacency(ring), adjacency(ring).T)
+    value = [v @ (np.diag(A.sum(1)) - A) @ v for v in phi.T]
+    assert value[0] == pytest.approx(value[1])
+
+
+def test_splines_against_a_loop():
+    torch.manual_seed(0)
+    layer, x = SplineConvolution(H, 3, n_knots=4).double(), draw(N, H)
+    nn.init.normal_(layer.b)
+    u = torch.rand(8, 2, dtype=torch.double, generator=torch.Generator().manual_seed(2))
+    u[0] = torch.tensor([0.0, 1.0])  # the ends
+    w, X = weights(layer), x.numpy()
+    out, degree = np.zeros((N, 3)), np.zeros(N)
+    for (j, i), (a, b) in zip(ODD.T.tolist(), u.tolist(), strict=True):
+        degree[i] += 1
+        for p in range(4):
+            for q in range(4):
+                share = max(0, 1 - abs(3 * a - p)) * max(0, 1 - abs(3 * b - q))
+                out[i] += share * X[j] @ w["W"][4 * p + q]
+    close(layer(x, u, ODD), out / np.maximum(degree, 1)[:, None] + X @ w["R"].T + w["b"])
+
+
+def test_a_spline_network_takes_places_from_features_and_sees_their_differences_alone():
+    net, x = make("spline"), draw(N, H)
+    place = x[:, [1, 3]]
+    u = (0.5 + (place[ODD[0]] - place[ODD[1]]) / 5).clamp(0, 1)
+    first = nn.functional.elu(net.layers[0](x[:, [0, 2]], u, ODD))
+    torch.testing.assert_close(net(x, ODD), nn.functional.elu(net.layers[1](first, u, ODD)))
+    moved = x + torch.tensor([0.0, 7.0, 0.0, -3.0])
+    torch.testing.assert_close(net(moved, ODD), net(x, ODD))
+    with pytest.raises(InputError, match=r"features in \[0, 2\); got \[1, 2\]"):
+        SplineCNN(2, 3, 1)
+    with pytest.raises(InputError, match="all 2 features are places"):
+        SplineCNN(2, 3, 1, places=(0, 1))
+
+
+@pytest.mark.parametrize("fuse", ["cat", "max", "lstm"])
+def test_jumping_knowledge_is_that_of_pyg(fuse: str):
+    layers = [draw(N, H, seed=k) for k in range(3)]
+    mine, theirs = Fusion(fuse, H, 3).double(), JumpingKnowledge(fuse, channels=H, num_layers=3).double()
+    if fuse == "lstm":
+        theirs.lstm.load_state_dict(mine.lstm.state_dict())
+        theirs.att.load_state_dict(mine.score.state_dict())
+    torch.testing.assert_close(mine(layers), theirs(layers))
+    assert mine(layers).shape[1] == mine.d_out
+
+
+def test_fusions_against_a_loop():
+    layers = [draw(N, H, seed=k) for k in range(3)]
+    X = np.stack([x.numpy() for x in layers])
+    close(Fusion("sum", H, 3)(layers), X.sum(0))
+    close(Fusion("mean", H, 3)(layers), X.mean(0))
+    att = Fusion("att", H, 3).double()
+    w = numpy_of(att)
+    wanted = [softmax(X[:, i] @ w["score.weight"][0] + w["score.bias"]) @ X[:, i] for i in range(N)]
+    close(att(layers), np.stack(wanted))
+
+
+def test_jknet_fuses_the_layers_of_its_stack():
+    net, x = make("jk-cat"), draw(N, H)
+    first = torch.tanh(net.stack.layers[0](x, ODD))
+    torch.testing.assert_close(
+        net(x, ODD), torch.cat([first, torch.tanh(net.stack.layers[1](first, ODD))], 1)
+    )
+
+
+def test_geniepath_against_a_loop():
+    net, x = make("geniepath"), draw(N, H)
+    X, C = x.numpy(), np.zeros((N, H))
+    for n in range(3):
+        w = {
+            k.removeprefix(f"layers.{n}."): v
+            for k, v in numpy_of(net).items()
+            if k.startswith(f"layers.{n}.")
+        }
+        new, cell = np.zeros((N, H)), np.zeros((N, H))
+        for i, js in enumerate(received(ODD)):
+            near = [j for j in js if j != i] + [i]
+            score = [w["v"][0] @ np.tanh(w["W_r.weight"] @ X[i] + w["W_s.weight"] @ X[j]) for j in near]
+            S = np.tanh(w["W.weight"] @ (softmax(np.array(score)) @ X[near]))
+            i_, f, o, c = np.split(w["V.weight"] @ S, 4)
+            cell[i] = sigmoid(f) * C[i] + sigmoid(i_) * np.tanh(c)
+            new[i] = sigmoid(o) * np.tanh(cell[i])
+        X, C = new, cell
+    close(net(x, ODD), X)
+
+
+@pytest.mark.parametrize("kind", ["diffusion", "wave", "mixed"])
+def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
+    net, x = make(f"pde-{kind}"), draw(N, H)
+    A = adjacency(ODD)
+    d = 1 + A.sum(1)
+    pairs = [(i, j) for i in range(N) for j in range(N) if A[i, j]]
+    G = np.zeros((len(pairs), N))
+    for row, (i, j) in enumerate(pairs):
+        G[row, i], G[row, j] = 1 / math.sqrt(d[i] * d[j]), -1 / math.sqrt(d[i] * d[j])
+    before = X = x.numpy()
+    s, h = sigmoid(net.mix.item()) if kind == "mixed" else None, 0.3
+    for K in net.K:
+        K = K.detach().numpy()
+        L = G.T @ np.tanh(G @ X @ K.T) @ K
+        if kind == "diffusion":
+            new = X - h * L
+        elif kind == "wave":
+            new = 2 * X - before - h**2 * L
+        else:
+            new = (s * (2 * X - before) / h**2 + (1 - s) * X / h - L) / (s / h**2 + (1 - s) / h)
+        X, before = new, X
+    close(net(x, ODD), X)
+
+
+def test_diffusion_smooths_and_the_wave_keeps_its_energy():
+    """With K = I and sigma the identity: the energy of leapfrog steps is exact."""
+    x, A = draw(N, H), adjacency(TAIL)
+    d = 1 + A.sum(1)
+    w = np.maximum(A, A.T) / np.outer(d, d)
+    L = np.diag(w.sum(1)) - w
+    net = PDEGCN(H, 1, activation="identity").double()
+    close(net.force(x, net.K[0], TAIL), L @ x.numpy())
+
+    def after(kind: str, n: int) -> np.ndarray:
+        net = PDEGCN(H, n, kind=kind, h=0.5, activation="identity").double()
+        return net(x, TAIL).detach().numpy()
+
+    def energy(n: int) -> float:
+        now, new = after("wave", n), after("wave", n + 1)
+        return float((((new - now) / 0.5) ** 2).sum() + (new * (L @ now)).sum())
+
+    np.testing.assert_allclose([energy(n) for n in (2, 7, 40)], energy(1), rtol=1e-10)
+    slopes = [float((z * (L @ z)).sum()) for z in (x.numpy(), *(after("diffusion", n) for n in (1, 10, 40)))]
+    assert sorted(slopes, reverse=True) == slopes and slopes[-1] < 0.1 * slopes[0]
+
+
+def test_f2gnn_against_its_choices():
+    net, x = make("f2"), draw(N, H)
+    w = numpy_of(net)
+
+    def block(n: int, z: np.ndarray) -> np.ndarray:
+        return relu(z) @ w[f"A.{n}.weight"].T + w[f"A.{n}.bias"]
+
+    def layer(n: int, z: np.ndarray) -> np.ndarray:
+        return np.tanh(net.layers[n](torch.from_numpy(z), ODD).detach().numpy())
+
+    x0, zero = x.numpy(), np.zeros((N, H))
+    x1 = layer(0, block(0, x0))
+    x2 = layer(1, block(1, np.concatenate([zero, x1], 1)))
+    heard = np.stack([x0, zero, x2])
+    score = heard @ w["fusions.2.score.weight"][0] + w["fusions.2.score.bias"]
+    x3 = layer(2, block(2, np.stack([softmax(score[:, i]) @ heard[:, i] for i in range(N)])))
+    close(net(x, ODD), block(3, (x1 + x2 + x3) / 4))
+
+
+@pytest.mark.parametrize(
+    ("select", "fuse", "says"),
+    [
+        ("1 2", "sum", "word 2 of select needs 2 digits, 0 or 1, for what its block hears; got '2'"),
+        ("1", "sum", "a word for each block and one for the end"),
+        ("1 11", ["sum"], "one name, or 2"),
+        ("1 11", "product", "fuse must be one of"),
+    ],
+)
+def test_impossible_choices_are_refused(select: str, fuse: str, says: str):
+    with pytest.raises(InputError, match=says):
+        F2GNN(GraphConvolution(H, H), select, fuse=fuse)
+
+
+def test_cluster_gcn_adds_to_the_diagonal():
+    """PyG's layer against equations 10 and 11 of Cluster-GCN, with the second weight that PyG adds."""
+    layer, x = ClusterGCNConv(H, 3, diag_lambda=1.0).double(), draw(N, H)
+    A = adjacency(TAIL) + np.eye(N)
+    P = A / A.sum(1, keepdims=True)
+    w = numpy_of(layer)
+    wanted = (P + np.diag(np.diag(P))) @ x.numpy() @ w["lin_out.weight"].T + w["lin_out.bias"]
+    found = layer(x, TAIL).detach().numpy()
+    np.testing.assert_allclose(
+        found, wanted + x.numpy() @ w["lin_root.weight"].T, atol=1e-6
+    )  # float32 inside
+
+
+# ------------------------------------------------------------------------------------ what holds for all
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_gradients(name: str):
+    layer, x = make(name), draw(N, H).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, *_: layer(x, ODD), (x, *layer.parameters()), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "link"])
+def test_renaming_the_nodes_renames_the_outputs(name: str):
+    layer, x = make(name), draw(N, H)
+    order = torch.tensor([3, 5, 0, 4, 1, 2])
+    renamed = torch.empty_like(x)
+    renamed[order] = x
+    torch.testing.assert_close(layer(renamed, order[TAIL])[order], layer(x, TAIL), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_graph_without_edges_has_an_answer_and_an_impossible_one_is_refused(name: str):
+    layer, x = make(name), draw(N, H)
+    out = layer(x, torch.zeros(2, 0, dtype=torch.long))
+    assert torch.isfinite(out).all() and out.shape == (N, layer.d_out)
+    with pytest.raises(InputError, match=r"\[0, 6\); got 0 to 6"):
+        layer(x, torch.tensor([[0], [6]]))
+    with pytest.raises(InputError, match=r"x must have shape \(N, 4\)"):
+        layer(draw(N, 3), ODD)

@@ -1,0 +1,184 @@
+"""Port-Hamiltonian networks: against dense loops in float64, the gradient of their energy, and what they keep."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from physml.errors import InputError
+from physml.models.phdgn import PHDGN
+
+ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
+RING = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]])
+N, H = 6, 3
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+def made(n_layers: int, scale: float = 0.5, **settings: Any) -> PHDGN:
+    torch.manual_seed(0)
+    net = PHDGN(H, n_layers, **settings).double()
+    for p in net.parameters():
+        nn.init.normal_(p, std=scale)
+    return net
+
+
+def summed(edge_index: Tensor, n: int) -> np.ndarray:
+    """A[i, j] = 1 where i receives from j, without loops."""
+    A = np.zeros((n, n))
+    for j, i in edge_index.T.tolist():
+        A[i, j] = float(i != j)
+    return A
+
+
+def normalised(edge_index: Tensor, n: int) -> np.ndarray:
+    """As a graph convolution: edges as stored, one loop at each node, over the roots of what is received."""
+    A = np.eye(n)
+    for j, i in edge_index.T.tolist():
+        A[i, j] += float(i != j)
+    scale = A.sum(1) ** -0.5
+    return scale[:, None] * A * scale
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"aggregate_p": "gcn", "damping": "channels", "alpha": 0.7, "state": "p"},
+        {"aggregate_q": "gcn", "damping": "graph", "force": "graph", "beta": -0.6, "state": "q"},
+    ],
+    ids=["conservative", "damped", "driven"],
+)
+def test_steps_against_a_loop_over_nodes(settings: dict[str, Any]) -> None:
+    net, x, e = made(3, epsilon=0.2, **settings), draw(N, H), 0.2
+    w = {name: p.detach().numpy() for name, p in net.symbols().items()}
+    A = summed(ODD, N)
+    S = {half: normalised(ODD, N) if settings.get(f"aggregate_{half}") == "gcn" else A for half in ("p", "q")}
+
+    def slope(z: np.ndarray, half: str) -> np.ndarray:
+        W, V, b = (w[f"{name}_{half}"] for name in "WVb")
+        inner = [np.tanh(W @ z[i] + V @ sum(S[half][i, j] * z[j] for j in range(N)) + b) for i in range(N)]
+        back = [sum(S[half][j, i] * inner[j] for j in range(N)) for i in range(N)]
+        return np.stack([W.T @ inner[i] + V.T @ back[i] for i in range(N)])
+
+    p = q = x.numpy()
+    for n in range(3):
+        speed = slope(p, "p")
+        q = q + e * speed
+        push = -slope(q, "q")
+        if "damping" in settings:
+            D = relu(w["d"]) if settings["damping"] == "channels" else relu(A @ q @ w["C"].T)
+            push = push - settings.get("alpha", 1.0) * D * speed
+        if "force" in settings:
+            timed = np.concatenate([q, np.full((N, 1), n * e)], 1)
+            push = push + settings["beta"] * np.tanh(A @ timed @ w["U"].T)
+        p = p + e * push
+    wanted = {"p": p, "q": q, "pq": np.concatenate([p, q], 1)}[settings.get("state", "pq")]
+    assert net.d_out == wanted.shape[1]
+    np.testing.assert_allclose(net(x, ODD).detach().numpy(), wanted, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "gcn"])
+def test_the_gradient_is_that_of_the_energy_on_a_directed_graph_too(aggregate: str) -> None:
+    net, x = made(1, aggregate_q=aggregate), draw(N, H).requires_grad_()
+    (wanted,) = torch.autograd.grad(net.energy_q(x, ODD), x)
+    torch.testing.assert_close(net.energy_q.gradient(x, ODD), wanted)
+    far = net.energy_q(1e3 * x.detach(), ODD)
+    assert far.isfinite() and far > 0
+
+
+def test_without_damping_and_force_the_energy_stays() -> None:
+    """A step half as long has half the drift; with damping the energy falls."""
+    x, q = draw(4, H), draw(4, H, seed=2)
+
+    def drift(n: int, **settings: Any) -> float:
+        net = made(n, epsilon=2 / n, **settings).requires_grad_(False)
+        before = net.energy(x, q, RING)
+        *_, (p, positions) = net.steps(x, RING, q)
+        return float((net.energy(p, positions, RING) - before) / before)
+
+    coarse, fine = drift(100), drift(200)
+    assert abs(coarse) < 0.05 and coarse / fine == pytest.approx(2, rel=0.2)
+    assert drift(200, damping="channels", alpha=1.0) < -0.1
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "gcn"])
+def test_a_step_is_symplectic_unless_damped(aggregate: str) -> None:
+    r"""M^T J M = J for the derivative M of a step: J = [[0, I], [-I, 0]], and so its norm is at least 1."""
+    n = 4 * H
+    J = torch.zeros(2 * n, 2 * n).double()
+    J[:n, n:], J[n:, :n] = torch.eye(n), -torch.eye(n)
+    z = draw(2 * n)
+
+    def derivative(**settings: Any) -> Tensor:
+        net = made(6, aggregate_p=aggregate, aggregate_q=aggregate, epsilon=0.3, **settings)
+
+        def flow(z: Tensor) -> Tensor:
+            *_, last = net.steps(z[:n].view(4, H), RING, z[n:].view(4, H))
+            return torch.cat([part.reshape(-1) for part in last])
+
+        return torch.autograd.functional.jacobian(flow, z)
+
+    M = derivative()
+    torch.testing.assert_close(M.T @ J @ M, J)
+    assert torch.linalg.matrix_norm(M, 2) >= 1
+    damped = derivative(damping="graph")
+    assert (damped.T @ J @ damped - J).abs().max() > 1e-2
+
+
+def test_a_far_node_is_felt_after_as_many_steps_as_there_are_edges_and_still_after_many() -> None:
+    n = 8
+    line = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+    line = torch.cat([line, line.flip(0)], 1)
+
+    def felt(n_layers: int) -> float:
+        x = draw(n, H).requires_grad_()
+        net = made(n_layers, epsilon=0.3)
+        (grad,) = torch.autograd.grad(net(x, line)[-1].sum(), x)
+        return float(grad[0].norm())
+
+    assert felt(1) == 0  # a step reaches four edges: twice two
+    assert felt(2) > 0
+    assert felt(60) > 1e-2
+
+
+def test_gradients() -> None:
+    net = made(2, damping="graph", force="graph", aggregate_p="gcn")
+    names = [name for name, _ in net.named_parameters()]
+
+    def run(x: Tensor, *values: Tensor) -> Tensor:
+        return torch.func.functional_call(net, dict(zip(names, values, strict=True)), (x, ODD))
+
+    inputs = (draw(N, H).requires_grad_(), *(p.detach().requires_grad_() for p in net.parameters()))
+    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
+
+
+def test_it_works_under_transforms() -> None:
+    net, x = made(2), draw(N, H)
+    one = torch.func.jacrev(lambda x: net(x, ODD))(x)
+    torch.testing.assert_close(one, torch.autograd.functional.jacobian(lambda x: net(x, ODD), x))
+
+
+def test_parameters_are_two_energies_and_what_damps_and_drives() -> None:
+    plain, full = PHDGN(H, 5), PHDGN(H, 5, damping="graph", force="graph")
+    assert sum(p.numel() for p in plain.parameters()) == 2 * (2 * H * H + H)
+    assert sum(p.numel() for p in full.parameters()) == 2 * (2 * H * H + H) + H * H + H * (H + 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"epsilon": 0.0}, "epsilon"), ({"state": "v"}, "state"), ({"damping": "much"}, "damping")],
+)
+def test_wrong_settings(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        PHDGN(H, 2, **wrong)
+    with pytest.raises(InputError, match="channels"):
+        PHDGN(H, 2)(torch.zeros(2, H + 1), ODD[:, :1])

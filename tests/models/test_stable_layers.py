@@ -1,0 +1,148 @@
+"""What the papers state of iRNN, TARNN, NAIS-Net and the Kronecker unit, each with a case that breaks it."""
+
+import pytest
+import torch
+from drawn_layers import made, numbers
+from torch import Tensor
+
+from physml.models.incremental import IncrementalRNN
+from physml.models.kronecker import KroneckerRNN
+from physml.models.nais import SequentialNAISNet
+from physml.models.tarnn import TARNN
+from physml.ops.backend import running
+
+D, H = 3, 5
+
+
+@pytest.fixture(autouse=True)
+def loops():
+    with running("reference"):
+        yield
+
+
+# --------------------------------------------------------------------------------- iRNN, at the equilibrium
+
+
+def state_slope(n_steps: int, eta: float) -> tuple[Tensor, Tensor]:
+    """dh_1 / dh_0 of one input, and how far h_1 is from the equilibrium."""
+    layer = made(lambda: IncrementalRNN(D, H, n_steps=n_steps, activation="tanh", eta=eta), spread=0.0)
+    u, h0 = numbers(1, 1, D), numbers(1, H, seed=2)
+    slope = torch.autograd.functional.jacobian(lambda h: layer(u, (h,))[0][0, 0], h0)[:, 0]
+    s, both = layer.symbols(), layer(u, (h0,))[0][0, 0] + h0[0]
+    rest = torch.tanh(s["U"] @ both + s["W"] @ u[0, 0] + s["b"]) - both
+    return slope, rest.abs().max()
+
+
+def test_at_the_equilibrium_the_slope_of_the_state_is_minus_one():
+    slope, distance = state_slope(n_steps=60, eta=0.5)
+    assert distance < 1e-8
+    torch.testing.assert_close(slope, -torch.eye(H, dtype=torch.float64), rtol=0, atol=1e-7)
+    slope, distance = state_slope(n_steps=1, eta=0.5)
+    assert distance > 1e-2
+    assert (slope + torch.eye(H)).abs().max() > 0.1
+
+
+def test_gradients_keep_their_size_over_many_equilibria_and_not_over_single_steps():
+    sizes = []
+    for n_steps in (60, 1):
+        layer = made(
+            lambda n=n_steps: IncrementalRNN(D, H, n_steps=n, activation="tanh", eta=0.5), spread=0.0
+        )
+        h0 = numbers(1, H, seed=2).requires_grad_()
+        _, (h,) = layer(numbers(1, 30, D), (h0,))
+        aim = numbers(1, H, seed=3)
+        (slope,) = torch.autograd.grad((h * aim).sum(), h0)
+        sizes.append((slope.norm() / aim.norm()).item())
+    assert abs(sizes[0] - 1) < 1e-6
+    assert sizes[1] < 1e-3
+
+
+# -------------------------------------------------------------------------------------------------- TARNN
+
+
+def test_a_closed_gate_keeps_the_state_and_an_open_one_does_not():
+    layer, h0 = made(lambda: TARNN(D, H, alpha=0.3)), numbers(2, H, seed=2)
+    layer.W.data[:H] = 0.0
+    layer.U.data[:H] = 0.0
+    layer.bg.data.fill_(-60.0)
+    path, (_, before) = layer(u := numbers(2, 6, D), (h0, torch.zeros(2, D).double()))
+    torch.testing.assert_close(path, h0[:, None].expand_as(path))
+    assert torch.equal(before, u[:, -1])
+    layer.bg.data.fill_(60.0)
+    assert (layer(u, (h0, torch.zeros(2, D).double()))[0] - h0[:, None]).abs().max() > 0.1
+
+
+# ----------------------------------------------------------------------------------------------- NAIS-Net
+
+
+@pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
+def test_eigenvalues_lie_between_minus_one_and_zero(spread: float):
+    layer = SequentialNAISNet(D, H, epsilon=0.05).double()
+    layer.R.data.copy_(spread * numbers(H, H))
+    values = torch.linalg.eigvalsh(layer.matrix())
+    assert values.min() >= -0.95 - 1e-9 and values.max() <= -0.05 + 1e-9
+    free = -layer.R.T @ layer.R - 0.05 * torch.eye(H)  # without the scaling
+    assert (torch.linalg.eigvalsh(free).min() < -2) == (spread >= 1)
+
+
+def far_apart(A: Tensor, layer: SequentialNAISNet, steps: int) -> tuple[Tensor, Tensor]:
+    """Two states after a constant input, from starts that lie far apart, and the equilibrium."""
+    push = layer.B @ numbers(D, seed=4) + layer.b
+    h = 4 * numbers(2, H, seed=5)
+    for _ in range(steps):
+        h = h + torch.tanh(h @ A.T + push)
+    return h, torch.linalg.solve(A, -push)
+
+
+def test_a_constant_input_draws_all_states_to_one_equilibrium():
+    layer = made(lambda: SequentialNAISNet(D, H, epsilon=0.05))
+    u, start = numbers(D, seed=4), 4 * numbers(2, H, seed=5)
+    path, _ = layer(u.expand(2, 1500, D), (start,))
+    found, rest = far_apart(layer.matrix().detach(), layer, 1500)
+    torch.testing.assert_close(path[:, -1], found)
+    torch.testing.assert_close(found, rest.expand_as(found))
+    layer.R.data.mul_(3.0)
+    found, rest = far_apart((-layer.R.T @ layer.R - 0.05 * torch.eye(H)).detach(), layer, 1500)
+    assert (found[0] - rest).abs().max() > 0.1  # unscaled, it circles around
+
+
+# ------------------------------------------------------------------------------------------------ Kronecker
+
+
+def test_unitary_factors_make_a_unitary_matrix():
+    layer = KroneckerRNN(D, 16, unitarity=0.5).double()
+    eye = torch.eye(16, dtype=torch.complex128)
+    torch.testing.assert_close(layer.matrix() @ layer.matrix().mH, eye, rtol=0, atol=1e-6)
+    assert layer.penalty() < 1e-10
+    layer.factors.data.mul_(1.1)  # W_f^* W_f - I = 0.21 I for each of four
+    W = layer.matrix()
+    torch.testing.assert_close(W @ W.mH, 1.21**4 * eye, rtol=0, atol=1e-5)
+    assert layer.penalty().item() == pytest.approx(0.5 * 4 * 2 * 0.21**2, rel=1e-5)
+    assert KroneckerRNN(D, 4).penalty() is None
+
+
+def test_the_distance_from_unitary_is_bound_by_that_of_the_factors():
+    """| W^* W - I | <= (1 + d)^F - 1, with d the largest distance of a factor, in the spectral norm."""
+    layer = made(lambda: KroneckerRNN(D, 27, factor=3), spread=0.05)
+    W, factors = layer.matrix().detach(), layer.complex_factors().detach()
+
+    def distance(M: Tensor) -> float:
+        return torch.linalg.matrix_norm(M.mH @ M - torch.eye(len(M)), 2).item()
+
+    d = max(distance(factor) for factor in factors)
+    assert d < distance(W) <= (1 + d) ** 3 - 1
+
+
+def test_the_product_is_that_of_its_factors_one_after_the_other():
+    """As the code of the paper does it: reshape, and turn one axis at a time."""
+    layer = made(lambda: KroneckerRNN(D, 8))
+    h = torch.complex(numbers(8), numbers(8, seed=2))
+    x = h.reshape(2, 2, 2)
+    for axis, factor in enumerate(layer.complex_factors()):
+        x = torch.tensordot(factor, x, dims=([1], [axis])).movedim(0, axis)
+    torch.testing.assert_close(layer.matrix() @ h, x.flatten())
+
+
+@pytest.mark.parametrize(("units", "numbers_of_w"), [(8, 24), (512, 72)])
+def test_the_matrix_has_few_numbers(units: int, numbers_of_w: int):
+    assert KroneckerRNN(1, units).factors.numel() == numbers_of_w

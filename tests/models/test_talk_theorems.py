@@ -1,0 +1,193 @@
+"""Theorems 1 and 2 of the talk: global stability of Lipschitz networks, noise as a regulariser."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from physml.models.lipschitz import LipschitzRNN
+from physml.ops.backend import running
+
+drawn = settings(derandomize=True, deadline=None, max_examples=15)
+seeds = st.integers(0, 2**31)
+
+
+# ---------------------------------------------------------------------------- Theorem 1
+
+
+def steps(A: np.ndarray, W: np.ndarray, h: np.ndarray, b: np.ndarray, t_end: float, dt: float) -> np.ndarray:
+    """h' = A h + tanh(W h + b) by the classical Runge-Kutta method, h (.., n) at t = 0, dt .."""
+
+    def slope(h: np.ndarray) -> np.ndarray:
+        return h @ A.T + np.tanh(h @ W.T + b)
+
+    path = [h]
+    for _ in range(round(t_end / dt)):
+        k1 = slope(h)
+        k2 = slope(h + dt / 2 * k1)
+        k3 = slope(h + dt / 2 * k2)
+        h = h + dt / 6 * (k1 + 2 * k2 + 2 * k3 + slope(h + dt * k3))
+        path.append(h)
+    return np.array(path)
+
+
+def split(seed: int, n: int, beta: float, gamma: float) -> np.ndarray:
+    """(7) of a drawn matrix."""
+    M = np.random.default_rng(seed).standard_normal((n, n)) / np.sqrt(n)
+    return (1 - beta) * (M + M.T) + beta * (M - M.T) - gamma * np.eye(n)
+
+
+@drawn
+@given(seed=seeds, n=st.integers(1, 5), beta=st.floats(0, 1), excess=st.floats(0.05, 2))
+def test_theorem_1_all_trajectories_meet_exponentially(seed: int, n: int, beta: float, excess: float) -> None:
+    """For tanh, M = 1. The rate is sigma_min(A_sym) - sigma_max(W), for W singular as well."""
+    W = split(seed + 1, n, 0.5, 0.3)
+    top = np.linalg.norm(W, 2)
+    A = split(seed, n, beta, 0.0)
+    A -= (np.linalg.eigvalsh((A + A.T) / 2).max() + top + excess) * np.eye(n)
+    start = 5 * np.random.default_rng(seed + 2).standard_normal((2, n))
+    path = steps(A, W, start, np.ones(n), 4.0, 0.02)
+    apart = np.linalg.norm(path[:, 0] - path[:, 1], axis=-1)
+    t = 0.02 * np.arange(len(apart))
+    assert (apart <= apart[0] * np.exp(-excess * t) * (1 + 1e-4) + 1e-9).all()
+
+
+def test_theorem_1_is_broken_by_a_larger_w() -> None:
+    """A = -1, W = 2: h = tanh(2h) has three solutions, and trajectories stay apart."""
+    path = steps(-np.eye(1), 2 * np.eye(1), np.array([[0.1], [-0.1]]), np.zeros(1), 40.0, 0.05)
+    assert path[-1, 0, 0] == pytest.approx(0.957504, abs=1e-4)
+    assert path[-1, 0, 0] - path[-1, 1, 0] > 1.9
+
+
+def test_theorem_1_the_skew_part_does_not_decide() -> None:
+    """A skew part as large as it likes moves the spectrum along the imaginary axis alone, Proposition 1."""
+    rng = np.random.default_rng(0)
+    skew = rng.standard_normal((4, 4))
+    A = 30 * (skew - skew.T) - 2 * np.eye(4)
+    np.testing.assert_allclose(np.linalg.eigvals(A).real, -2, atol=1e-9)
+    W = rng.standard_normal((4, 4))
+    W /= np.linalg.norm(W, 2)
+    path = steps(A, W, 3 * rng.standard_normal((2, 4)), np.ones(4), 3.0, 0.002)
+    apart = np.linalg.norm(path[:, 0] - path[:, 1], axis=-1)
+    assert apart[-1] < apart[0] * np.exp(-3.0)
+
+
+@pytest.mark.parametrize(("gamma_a", "forgets"), [(3.0, True), (1.0, False)])
+def test_theorem_1_for_the_lipschitz_rnn(gamma_a: float, forgets: bool) -> None:
+    """A = -gamma_a I plus a skew part, W near 2I: two states meet for gamma_a > |W|, not for gamma_a = 1."""
+    torch.manual_seed(0)
+    layer = LipschitzRNN(1, 4, dt=0.01, beta_a=1.0, beta_w=0.0, gamma_a=gamma_a, gamma_w=0.0).double()
+    with torch.no_grad(), running("reference"):
+        layer.MW.copy_(torch.eye(4))
+        layer.b.zero_()
+        A, W = layer.matrices()
+        gap = -torch.linalg.eigvalsh((A + A.T) / 2).max() - torch.linalg.matrix_norm(W, 2)
+        state = torch.stack([torch.full((4,), 0.5), torch.full((4,), -0.5)]).double()
+        y, _ = layer(torch.zeros(2, 800, 1, dtype=torch.double), (state,))
+    apart = (y[0] - y[1]).norm(dim=-1)
+    assert (float(gap) > 0.9) == forgets
+    assert float(apart[-1]) < 0.01 if forgets else float(apart[-1]) > 1
+
+
+# ---------------------------------------------------------------------------- Theorem 2
+
+D = 0.3  # delta, the step
+M_STEPS = 4
+
+
+def drift(h: np.ndarray, k: int) -> np.ndarray:
+    """f of (14) at step k, whose input differs from step to step; h (.., 1)."""
+    return -0.5 * h + np.tanh(1.3 * h + (0.7, -0.4, 0.5, 0.2)[k])
+
+
+def drift_1(h: float, k: int) -> float:
+    return -0.5 + 1.3 * (1 - np.tanh(1.3 * h + (0.7, -0.4, 0.5, 0.2)[k]) ** 2)
+
+
+def drift_2(h: float, k: int) -> float:
+    t = np.tanh(1.3 * h + (0.7, -0.4, 0.5, 0.2)[k])
+    return -2 * 1.3**2 * t * (1 - t**2)
+
+
+def noise(h: np.ndarray, k: int) -> np.ndarray:
+    """sigma of (15) over epsilon: additive and multiplicative."""
+    return 0.8 + 0.6 * drift(h, k)
+
+
+def loss(h: np.ndarray) -> np.ndarray:
+    return np.exp(h) + h**2
+
+
+def expected_loss(epsilon: float, delta: float = D, n: int = M_STEPS) -> float:
+    """E l(h_M) of the Euler-Maruyama steps, by Gauss-Hermite quadrature over all noises at once."""
+    x, w = np.polynomial.hermite_e.hermegauss(7)
+    w = w / w.sum()
+    h, weight = np.array([0.4]), np.ones(1)
+    for k in range(n):
+        step = h + delta * drift(h, k)
+        spread = epsilon * np.sqrt(delta) * noise(h, k)
+        h = (step[:, None] + spread[:, None] * x).ravel()
+        weight = (weight[:, None] * w).ravel()
+    return float(weight @ loss(h))
+
+
+def terms(delta: float, *, as_printed: bool = False, n: int = M_STEPS) -> tuple[float, float]:
+    """Q of (17) and R of (18) for one unit.
+
+    The noise of step m is carried to step k - 1, where the second derivative of f turns its variance into a
+    shift. (17) and (19) print M in place of this k.
+    """
+    h = [0.4]
+    for k in range(n):
+        h.append(float(h[-1] + delta * drift(np.array(h[-1]), k)))
+    spread = [float(noise(np.array(h[k]), k)) for k in range(n)]
+
+    def Phi(m: int, k: int) -> float:
+        """From h_m to h_k."""
+        return float(np.prod([1 + delta * drift_1(h[i], i) for i in range(m, k)]))
+
+    slope, curve = np.exp(h[n]) + 2 * h[n], np.exp(h[n]) + 2
+    R = sum(delta * curve * (Phi(m, n) * spread[m - 1]) ** 2 for m in range(1, n + 1))
+    Q = 0.0
+    for k in range(1, n + 1):
+        to = n if as_printed else k
+        v = [drift_2(h[to - 1], to - 1) * (Phi(m, to - 1) * spread[m - 1]) ** 2 for m in range(1, to)]
+        Q += delta * Phi(k, n) * delta * sum(v)
+    return float(slope * Q), float(R)
+
+
+def second_order(delta: float, n: int = M_STEPS) -> float:
+    """2 (E l(h_M) - l(h)) / epsilon^2 for epsilon to 0, by extrapolation."""
+    coarse, fine = (
+        2 * (expected_loss(e, delta, n) - expected_loss(0.0, delta, n)) / e**2 for e in (2e-2, 1e-2)
+    )
+    return (4 * fine - coarse) / 3
+
+
+@pytest.mark.parametrize("delta", [0.3, 0.1])
+def test_theorem_2_with_the_step_of_its_own_noise(delta: float) -> None:
+    assert second_order(delta) == pytest.approx(sum(terms(delta)), rel=1e-5)
+
+
+def test_theorem_2_as_printed_is_broken() -> None:
+    Q, _ = terms(D)
+    printed, R = terms(D, as_printed=True)
+    assert abs(printed / Q - 1) > 0.2
+    assert abs(second_order(D) - printed - R) > 1000 * abs(second_order(D) - Q - R)
+
+
+def test_theorem_2_its_rest_is_of_higher_order() -> None:
+    def rest(e: float) -> float:
+        return expected_loss(e) - expected_loss(0.0) - e**2 / 2 * sum(terms(D))
+
+    assert np.log2(abs(rest(0.2) / rest(0.1))) > 2.9
+
+
+def test_20_orders_in_delta_for_a_fixed_number_of_steps() -> None:
+    """And not for a fixed time: R is then a sum of 1/Delta terms, and of order 1."""
+    (Q, R), (less_Q, less_R) = terms(1e-2), terms(5e-3)
+    assert Q / less_Q == pytest.approx(4, rel=0.1)
+    assert R / less_R == pytest.approx(2, rel=0.1)
+    two, four = terms(0.2, n=2)[1], terms(0.1, n=4)[1]
+    assert four > 0.7 * two

@@ -1,0 +1,49 @@
+"""docs/inventory.md names all models, tasks, figures and quoted rows, and no config that is not there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from physml.config.compose import names
+from physml.config.load import read_yaml
+from physml.paths import CONF, ROOT
+
+PAGE = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
+CODE = re.findall(r"`([^`\s]+)`", PAGE)
+# Templates, other protocols of a task that is named, and forms of a model whose family is named.
+UNNAMED = {"own", "pyg", "hf", "hf_series", "graphcon_citation", "graphcon_citation_gcn", "graphcon_pyg_gcn"}
+TABLES = [path for path in sorted((CONF / "table").glob("*.yaml")) if read_yaml(path).get("kind") is None]
+
+
+@pytest.mark.parametrize("group", ["model", "task"])
+def test_every_model_and_task_is_in_the_inventory(group: str) -> None:
+    shared = re.compile("(_public|_clean)$")
+    missing = {shared.sub("", name) for name in names(group)} - {*CODE} - UNNAMED
+    assert not missing
+
+
+def test_every_name_in_the_inventory_is_that_of_a_config() -> None:
+    there = {name for group in ("model", "task", "table", "figure") for name in configs(group)}
+    not_configs = {"PHYSML_DATA", "results", "physml/simulate", "results/figures"}
+    assert {name for name in CODE if not name.startswith("test_")} <= there | not_configs
+
+
+def test_every_figure_is_in_the_inventory() -> None:
+    ours = {name for name in configs("figure") if name.startswith("own-")}
+    several = {f"g2-fig-{n}" for n in range(2, 10)}
+    assert configs("figure") - ours - several <= {*CODE}
+
+
+def configs(group: str) -> set[str]:
+    return {path.stem for path in (CONF / group).glob("*.yaml")}
+
+
+@pytest.mark.parametrize("path", TABLES, ids=[path.stem for path in TABLES])
+def test_every_row_that_is_only_quoted_has_its_reason(path: Path) -> None:
+    for row in read_yaml(path)["rows"]:
+        cells = [cell or {} for cell in (row.get("cells") or {}).values()]
+        if "experiment" not in row and not any("experiment" in cell for cell in cells):
+            assert re.search(rf"^\| {re.escape(row['label'])} \| `{path.stem}` \| \w", PAGE, re.MULTILINE), (
+                row["label"]
+            )
