@@ -61,6 +61,7 @@ class BinaryNodes(NodeClasses):
 def ordered_pairs(score: Tensor, positive: Tensor) -> tuple[float, int]:
     """Pairs of a positive and another in which the positive has the greater score, ties by half; all pairs.
 
+    A score that is no number makes the first of the two NaN.
     Shapes: score (N,), positive (N,) bool.
     """
     _, group, size = torch.unique(score, return_inverse=True, return_counts=True)
@@ -68,4 +69,4 @@ def ordered_pairs(score: Tensor, positive: Tensor) -> tuple[float, int]:
     middle = below[group].double() + (size[group] - 1).double() / 2  # those below, and half of its equals
     n = int(positive.sum())
     ordered = middle[positive].sum().item() - n * (n - 1) / 2
-    return ordered, n * (len(score) - n)
+    return float("nan") if score.isnan().any() else ordered, n * (len(score) - n)

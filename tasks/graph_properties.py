@@ -77,7 +77,7 @@ class GraphProperties(ManyGraphs):
     metric: ClassVar[str] = "log10_mse"
     better: ClassVar[Better] = {"log10_mse": "lower", "mse": "lower"}
 
-    readout: Readout  # type: ignore[misc]  # by target
+    readout: Readout = "node"  # type: ignore[misc]  # "graph" for diameters
 
     def __init__(
         self,
@@ -313,7 +313,8 @@ def tree(n: int, rng: RandomState) -> np.ndarray:
         pairs.append((leaf, int(v)))
         degree[leaf] -= 1
         degree[v] -= 1
-    pairs.append(tuple(np.flatnonzero(degree == 1)))
+    left, right = np.flatnonzero(degree == 1).tolist()
+    pairs.append((left, right))
     return _graph(n, np.array(pairs).T)
 
 

@@ -1,4 +1,4 @@
-"""Port-Hamiltonian networks: against dense loops in float64, the gradient of their energy, and what they keep."""
+"""Port-Hamiltonian networks: against loops in float64, the gradient of their energy, and what they keep."""
 
 from typing import Any
 

@@ -177,7 +177,7 @@ def test_wrong_columns_are_refused(ranks: list[str], message: str) -> None:
 
 def test_tables_of_conf_rank_over_different_data() -> None:
     ranked = [ident for ident in table_ids(kind="runs") if load_table(CONF / f"table/{ident}.yaml").ranks]
-    assert ranked == ["g2-2", "own-directions"]
+    assert ranked == ["g2-2", "own-directions", "own-heterophily", "own-long-range", "own-sequence"]
     for ident in ranked:
         table = only_ranked(load_table(CONF / f"table/{ident}.yaml"))
         for row in table.rows:
@@ -226,20 +226,20 @@ def test_bars_join_rows_that_are_not_told_apart() -> None:
 
 def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     wanted = ranks_spec()
-    assert len(experiments_of(wanted)) == 85  # 17 rows, 5 graphs
-    assert len(wanted.runs) == 850
+    assert len(experiments_of(wanted)) == 100  # 20 rows, 5 graphs
+    assert len(wanted.runs) == 1000
     assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
     identities = {e: identity(e) for e in experiments_of(wanted)}
     rng = np.random.default_rng(0)
     every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
     lines = state_lines(found)
-    assert len(lines) == 18 and all(": mean rank " in line for line in lines[:17])
+    assert len(lines) == 21 and all(": mean rank " in line for line in lines[:20])
     path, data = write_figure(found, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
-    assert len(ranked) == 17
+    assert len(ranked) == 20
     with Image.open(path) as image:
         assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])

@@ -1,5 +1,6 @@
 """Minesweeper and Tolokers: the area under the ROC curve against pairs counted one by one, and the parts."""
 
+import math
 from typing import Any
 
 import pytest
@@ -37,6 +38,11 @@ def test_pairs_in_order_are_those_counted_one_by_one(seed: int) -> None:
 
 def test_a_part_of_one_class_has_no_pairs() -> None:
     assert ordered_pairs(torch.zeros(3), torch.ones(3).bool()) == (0.0, 0)
+
+
+def test_a_score_that_is_no_number_shows() -> None:
+    ordered, pairs = ordered_pairs(torch.tensor([0.0, 1.0, torch.nan]), torch.tensor([True, False, False]))
+    assert math.isnan(ordered) and pairs == 2
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
