@@ -25,7 +25,7 @@ def pagerank_edges(edge_index: Tensor, n: int, alpha: float, k: int) -> Tensor:
     with A[i, j] = 1 where i receives from j. i itself is one of the k. Nodes as near as the last are kept
     too. Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
 
-    Source: Klicpera et al., NeurIPS 2019, https://arxiv.org/abs/1911.05485, equations 1 to 4.
+    Source: Klicpera et al., NeurIPS 2019, https://arxiv.org/abs/1911.05485.
     """
     return cached("pagerank", edge_index, (n, alpha, k), lambda: _edges(edge_index, n, alpha, k))
 

@@ -29,8 +29,8 @@ class ChannelMixing(nn.Module):
     with :math:`P = \hat D^{-1} (A + I)`, sigma = ReLU and alpha of each node. With variant, option 2 of the
     paper, sigma acts before P and I - P, not after.
 
-    Source: Luan et al., NeurIPS 2022, https://arxiv.org/abs/2210.07606, section 5; the factor 3, which the
-    paper's equation does not have, and the start are those of its code.
+    Source: Luan et al., NeurIPS 2022, https://arxiv.org/abs/2210.07606; the factor 3, the third in the
+    softmax, P and the start are those of its code.
     Choices: edges as given; the code takes those of its large graphs both ways. No layer norms, which are of
     ACM-GCN+.
     Init: W uniform on [-k, k], k = d_out^(-1/2), v on [-1, 1], M on [-3^(-1/2), 3^(-1/2)].

@@ -31,8 +31,8 @@ class DirectionalConvolution(nn.Module):
     its own. Absolute values, so that the sign of phi does not matter. This is the layer that the code calls
     "complex", without features of edges.
 
-    Source: Beaini et al., ICML 2021, https://arxiv.org/abs/2010.02863, equations 1 to 8; messages, scales
-    of the degree and X_i in place of a message in dx as in its code.
+    Source: Beaini et al., ICML 2021, https://arxiv.org/abs/2010.02863, B_av and B_dx; messages, scales of
+    the degree and X_i in place of a message in dx as in its code.
     Choices: no norm by the number of nodes, which the code has before its batch norm; a node that receives
     nothing has aggregations 0; where an eigenvalue is multiple, as in a ring, phi is one choice of several.
     Args:

@@ -24,7 +24,7 @@ class GeniePath(nn.Module):
 
     with sigma the logistic function, C^0 = 0 and weights of each layer's own.
 
-    Source: Liu et al., AAAI 2019, https://arxiv.org/abs/1802.00910, section 3.
+    Source: Liu et al., AAAI 2019, https://arxiv.org/abs/1802.00910.
     Choices: the eager form. The paper's lazy forms, which score higher on PPI, are not here: programs that go
     by their name differ in what their gates see. In some of these the cell is an LSTM, whose gates see
     X^(n-1) too.

@@ -20,7 +20,7 @@ class PageRankGNN(GNN):
     gives them: attention finds its own.
 
     Source: Klicpera et al., NeurIPS 2019, https://arxiv.org/abs/1911.05485; as GAT-ppr: Chamberlain et al.,
-    ICML 2021, https://arxiv.org/abs/2106.10934, which does not print its alpha and k.
+    ICML 2021, https://arxiv.org/abs/2106.10934.
     Args:
         alpha: chance to start anew.
         k: edges that each node receives, its own loop among them.

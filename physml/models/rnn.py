@@ -149,7 +149,7 @@ class SequenceModel(nn.Module):
 
     def _tie(self, readout_init: str) -> None:
         """One table for ids that come in and ids that go out."""
-        assert self.embedding is not None
+        assert self.embedding is not None and isinstance(self.readout, nn.Linear)
         if readout_init != "default":
             raise InputError(
                 f"with tied=true the read-out starts as the embedding; readout_init={readout_init} has no "

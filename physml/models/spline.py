@@ -23,8 +23,8 @@ class SplineConvolution(nn.Module):
 
     with p in {0, ..., K - 1} for each axis of u in [0, 1]. At most 2^A of the K^A weights act on an edge.
 
-    Source: Fey et al., CVPR 2018, https://arxiv.org/abs/1711.08920, equations 3 and 4, with the mean over
-    neighbours; R and b as in PyG's SplineConv, which needs a compiled extension.
+    Source: Fey et al., CVPR 2018, https://arxiv.org/abs/1711.08920, with the mean over neighbours;
+    R and b as in PyG's SplineConv, which needs a compiled extension.
     Init: W, R and b uniform on [-k, k], k = (K^A d_in)^(-1/2) for W, d_in^(-1/2) for R; b 0.
     Args:
         d_in: channels in.

@@ -131,9 +131,10 @@ def one_way(*, epsilon: np.ndarray, n_layers: int, width: int, t_end: float, see
     y = []
     for one in map(float, epsilon):
         W = layered(n_layers=n_layers, width=width, epsilon=one, seed=seed).P
-        both, upper = (
-            _solve(lambda s, y, A=A: np.sin(2 * s) * into_first - np.sin(A @ y), t, None, n)
-            for A in (W, np.triu(W))
-        )
+        both, upper = (_driven(A, into_first, t) for A in (W, np.triu(W)))
         y.append(float(np.abs(both - upper).max()))
     return {"x": np.array(epsilon, float), "y": np.array(y)}
+
+
+def _driven(W: np.ndarray, into: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return _solve(lambda s, y: np.sin(2 * s) * into - np.sin(W @ y), t, None, len(W))

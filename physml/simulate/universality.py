@@ -64,7 +64,7 @@ def by_frequencies(*, of: str, counts: np.ndarray, delay: float, dt: float, inpu
             y.append(float(np.abs(network.run(u[..., None])[..., 0] - delayed(u, round(delay / dt))).max()))
             continue
         again = found(universal.sine_transform(u, dt, found.omega), steps * dt)
-        y.append(max(float(np.abs(again[..., i] - delayed(u, k)).max()) for i, k in enumerate(steps)))
+        y.append(max(float(np.abs(again[..., i] - delayed(u, int(k))).max()) for i, k in enumerate(steps)))
     return {"x": np.array(counts, float), "y": np.array(y)}
 
 
