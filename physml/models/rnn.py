@@ -155,7 +155,7 @@ class SequenceModel(nn.Module):
                 f"with tied=true the read-out starts as the embedding; readout_init={readout_init} has no "
                 "effect. Set it to default, and embedding_init instead."
             )
-        table, wanted = self.embedding.weight, cast(nn.Linear, self.readout).weight
+        table, wanted = self.embedding.weight, self.readout.weight
         if table.shape != wanted.shape:
             raise InputError(
                 f"tied=true needs an embedding of shape {tuple(wanted.shape)}, that of the read-out; got "
