@@ -128,7 +128,7 @@ class Forecasts:
     moduli of the eigenvalues of Omega Omega'.
 
     Args:
-        steps: of each forecast, at most half of the points of test.
+        steps: of each forecast, at most three quarters of the points of test.
         n: forecasts.
     """
 
@@ -144,7 +144,7 @@ class Forecasts:
             raise ConfigError("arrays: Forecasts needs the model koopman and the task pendulum_windows.")
         of_windows: Any = task
         seen, clean = of_windows.test_points()
-        steps = min(self.steps, len(seen) // 2)
+        steps = min(self.steps, 3 * len(seen) // 4)
         starts = np.unique(np.linspace(0, len(seen) - steps - 1, self.n).round().astype(int))
         made = layer.predict(seen[starts].to(device), steps).double().cpu()  # (n, steps, D)
         wanted = torch.stack([clean[t + 1 : t + 1 + steps] for t in starts]).double().cpu()

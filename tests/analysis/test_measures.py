@@ -11,12 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from physml.analysis.measures import EffectiveSteps, GradientByLag, StepSizeAssumption, WeightNorms
+from physml.analysis.measures import (
+    EffectiveSteps,
+    FunctionEvaluations,
+    GradientByLag,
+    StepSizeAssumption,
+    Stiffness,
+    WeightNorms,
+)
 from physml.data.store import Store
 from physml.errors import ConfigError
 from physml.models.cornn import CoRNN
 from physml.models.gated import TanhRNN
 from physml.models.lem import LEM
+from physml.models.neural_ode import HeavyBallNODE, NeuralODE
 from physml.models.rnn import SequenceModel
 from physml.models.unicornn import UnICORNN
 from physml.ops.backend import running
@@ -171,6 +179,39 @@ def test_a_network_without_a_printed_bound_has_no_columns_of_it(task: Adding) ->
     assert set(found) == {"gradient/lag_0", "gradient/total", "gradient/early"}
 
 
+def test_function_evaluations_forward_and_backward(task: Adding) -> None:
+    """RK4 evaluates 4 times a step, and not again for the gradient; the adjoint of dopri5 does."""
+    made = net(lambda d: NeuralODE(d, H, width=4, n_steps=3))
+    before = made.layers[0].field.evaluations
+    found = FunctionEvaluations(n=4).measure(made, task, "cpu")
+    assert found == {"nfe/forward": 4 * 3 * T, "nfe/backward": 0.0}
+    assert made.layers[0].field.evaluations == before and all(p.grad is None for p in made.parameters())
+    pytest.importorskip("torchdiffeq", reason="needs the extra ode")
+    adaptive = {"method": "dopri5", "n_steps": None, "rtol": 1e-4, "atol": 1e-4, "adjoint": True}
+    found = FunctionEvaluations(n=4).measure(net(lambda d: NeuralODE(d, H, width=4, **adaptive)), task, "cpu")
+    assert min(found.values()) >= 6 * T
+
+
+def test_stiffness_is_that_of_the_jacobian_where_the_flow_starts(task: Adding) -> None:
+    made = net(lambda d: HeavyBallNODE(d, H, width=4, gamma=0.3))
+    found, layer = Stiffness(n=3).measure(made, task, "cpu"), copy.deepcopy(made.layers[0]).double()
+    s, ratios, greatest = layer.symbols(), [], []
+    for one in next(iter(task.batches("valid", 3))).input.double():
+        h = torch.tanh(s["V"] @ one[0] + s["b"])
+        F = s["theta2"] @ torch.diag(1 - torch.tanh(s["theta1"] @ h + s["b1"]) ** 2) @ s["theta1"]
+        whole = torch.cat(
+            [
+                torch.cat([torch.zeros(H, H).double(), torch.eye(H).double()], 1),
+                torch.cat([F, -0.3 * torch.eye(H).double()], 1),
+            ]
+        )
+        size = torch.linalg.eigvals(whole).abs().detach()
+        ratios.append(float(size.max() / size.min()))
+        greatest.append(float(size.max()))
+    assert found["stiffness/ratio"] == pytest.approx(sorted(ratios)[1], rel=1e-6)
+    assert found["stiffness/greatest"] == pytest.approx(sorted(greatest)[1], rel=1e-6)
+
+
 class NoSymbols(nn.Module):
     """A network without layers of ours."""
 
@@ -180,6 +221,7 @@ class NoSymbols(nn.Module):
     [
         (WeightNorms(), "WeightNorms needs a layer with symbols"),
         (StepSizeAssumption(), "StepSizeAssumption needs one layer of CoRNN; the network has 0"),
+        (FunctionEvaluations(), "FunctionEvaluations needs one layer of Field; the network has 0"),
         (EffectiveSteps(), "EffectiveSteps needs one layer of UnICORNN or LEM; the network has 0"),
     ],
 )

@@ -294,6 +294,20 @@ def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_pat
     assert draw(made).axes[0].get_xscale() == "log"
 
 
+def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
+    series = {"label": "A", "experiment": "t/a", "array": "error", "over": "step"}
+    made_of = spec(kind="arrays", metric=None, seeds=[0], panels=[{"title": "p", "series": [series]}])
+    np.savez(tmp_path / "a.npz", step=np.array([1.0, 2.0]), error=np.array([0.5, 0.1]))
+    one = record(tmp_path, "t/a", 0, arrays="a.npz")
+    curve = first(collect(made_of, ids("t/a"), [one]))
+    assert curve.x is not None and curve.y is not None and str(curve.state) == "complete"
+    assert (curve.x.tolist(), curve.y.tolist()) == ([1.0, 2.0], [0.5, 0.1])
+    np.savez(tmp_path / "a.npz", error=np.array([0.5, 0.1]))
+    assert "has no array step" in state_lines(collect(made_of, ids("t/a"), [one]))[0]
+    with pytest.raises(ConfigError, match="kind arrays needs an over"):
+        spec(kind="arrays", metric=None, panels=[{"title": "p", "series": [{**series, "over": None}]}])
+
+
 def points(**changes: Any) -> FigureSpec:
     of = [{"x": 1, "experiment": "t/a"}, {"x": 2, "experiment": "t/b"}, {"x": 4, "experiment": "t/c"}]
     panels = [{"title": "clipped", "series": [{"label": "A", "points": of}]}]

@@ -7,13 +7,16 @@ import pytest
 import torch
 
 from physml.data.store import Store
-from physml.errors import ConfigError
+from physml.errors import ConfigError, InputError
+from physml.models.continuous_depth import ContinuousDepth
 from physml.models.gated import TanhRNN
+from physml.models.koopman import KoopmanAutoencoder
 from physml.models.lem import LEM
 from physml.models.rnn import SequenceModel
 from physml.models.unicornn import UnICORNN
-from physml.training.collectors import EffectiveSteps, TimeScales
+from physml.training.collectors import EffectiveSteps, Forecasts, StepSizes, TimeScales
 from tasks.adding import Adding
+from tasks.pendulum import Pendulum, PendulumWindows
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +68,54 @@ def test_effective_steps_are_those_of_every_unit_of_every_layer(task: Adding) ->
 def test_a_net_without_steps_of_its_own_is_refused(task: Adding) -> None:
     with pytest.raises(ConfigError, match="needs a layer with steps of its own, such as UnICORNN"):
         EffectiveSteps().collect(TanhRNN(2, 4), task, 8, "cpu")
+
+
+class TrueSlope(ContinuousDepth):
+    """An ODE-net that has learned the pendulum exactly."""
+
+    def slope(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x[..., 1], -x[..., 0].sin()], -1)
+
+
+def test_the_true_right_hand_side_has_the_errors_of_each_scheme(tmp_path: Path) -> None:
+    task = Pendulum(
+        n_train=2, n_valid=2, n_test=3, n_points=9, dt=0.25, ratio=1.0, amplitude=2.4, noise=0.0, data_seed=1,
+        protocol="clean",
+    )  # fmt: skip
+    task.load(Store(None, tmp_path), 0)
+    layer = TrueSlope(2, 4, scheme="euler", dt=0.25).double()
+    task._paths = {part: x.double() for part, x in task._paths.items()}
+    found = StepSizes(factors=[2.0, 1.0, 0.5, 0.25], n_times=4).collect(layer, task, 8, "cpu")
+    assert found["step"].tolist() == [0.0625, 0.125, 0.25, 0.5]
+    for scheme, order in (("euler", 1), ("midpoint", 2), ("rk4", 4)):
+        rate = np.log2(found[scheme][1] / found[scheme][0])
+        assert rate == pytest.approx(order, abs=0.4)
+    with pytest.raises(InputError, match="must be a whole multiple of each; got 3"):
+        StepSizes(factors=[4.0, 3.0], n_times=4)
+    with pytest.raises(ConfigError, match="StepSizes needs the model continuous_depth"):
+        StepSizes(factors=[1.0], n_times=4).collect(net(), task, 8, "cpu")
+
+
+def test_forecasts_and_spectra_of_an_autoencoder_by_hand(tmp_path: Path) -> None:
+    task = PendulumWindows(
+        theta0=2.4, noise=0.2, n_points=60, n_train=20, n_valid=10, dt=0.1, ratio=9.81, n_features=5, steps=3,
+        back_steps=2, lamb=1.0, nu=0.1, data_seed=1, protocol="clean",
+    )  # fmt: skip
+    task.load(Store(None, tmp_path), 0)
+    torch.manual_seed(0)
+    layer = KoopmanAutoencoder(5, 4, width=6, steps=3, back_steps=2, eta=0.1)
+    found = Forecasts(steps=7, n=2).collect(layer, task, 8, "cpu")
+    seen, clean = task.test_points()  # 30 points: the first starts are 0 and 22
+    errors = []
+    for start in (0, 22):
+        q = layer.encode(seen[start])
+        for _ in range(7):
+            q = layer.Omega @ q
+        errors.append(float((layer.decode(q) - clean[start + 7]).norm().detach() / clean[start + 7].norm()))
+    assert found["error"].shape == (7,) and found["error"][-1] == pytest.approx(np.mean(errors), rel=1e-4)
+    assert found["modulus"] == pytest.approx(np.full(4, 0.99), rel=1e-5)
+    assert np.hypot(found["real"], found["imaginary"]) == pytest.approx(found["modulus"])
+    assert found["product"] == pytest.approx(np.ones(4), rel=1e-5)
+    assert len(Forecasts(steps=1000, n=2).collect(layer, task, 8, "cpu")["error"]) == 22
+    with pytest.raises(ConfigError, match="Forecasts needs the model koopman"):
+        Forecasts(steps=7, n=2).collect(net(), task, 8, "cpu")
