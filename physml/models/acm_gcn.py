@@ -80,9 +80,12 @@ class ChannelMixing(nn.Module):
 
 
 class ACMGCN(nn.Module):
-    r"""A stack of `ChannelMixing`, :math:`X^n = \mathrm{ReLU}(F_n(X^{n-1}))`.
+    r"""Layers that mix averages over neighbours, differences from them, and the node itself.
 
-    The paper's network is two layers, the last without activation: n_layers=1 with the net's decoder=layer.
+    .. math:: X^n = \mathrm{ReLU}(F_n(X^{n-1}))
+
+    with a `ChannelMixing` as each F. The paper's network is two layers, the last without activation:
+    n_layers=1 with the net's decoder=layer.
 
     Source: Luan et al., NeurIPS 2022, https://arxiv.org/abs/2210.07606.
     Args:

@@ -12,7 +12,10 @@ from physml.reporting.table_spec import Column
 
 Protocol = Literal["official", "paper", "clean"]
 HIGHER = ("accuracy", "micro_f1", "roc_auc")
-LOWER = ("cross_entropy", "noisy_cross_entropy", "mae", "mse", "rmse", "nmse", "nrmse", "perplexity", "bpc")
+LOWER = (
+    *("cross_entropy", "noisy_cross_entropy", "perplexity", "bpc"),
+    *("mae", "mse", "log10_mse", "rmse", "nmse", "nrmse"),
+)
 
 
 def columns_of(first: Side, second: Side, metric: str | None, better: Better | None) -> list[Column]:

@@ -274,7 +274,8 @@ def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Pat
     for option in (bare, f"thesis-{bare}"):
         if option in aliases:
             return known[aliases[option]]
-    raise ConfigError(f"there is no {what} {name!r}. {suggest(bare, [*known, *aliases])}")
+    short = [alias.removeprefix("thesis-") for alias in aliases]
+    raise ConfigError(f"there is no {what} {name!r}. {suggest(bare, {*known, *aliases, *short})}")
 
 
 def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:

@@ -227,8 +227,8 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
             "--metric and --better are for two experiments",
         ),
         (
-            ("Geom-GCN", "MLP", *TABLE),
-            "Geom-GCN has no finished run with test/accuracy. Train what is missing",
+            ("GIN", "GCN", "--table", "graphcon-5"),
+            "GIN has no finished run with test/accuracy. Train what is missing",
         ),
         (("MLP", "GAT", "--table", "graphcon-22"), "there is no table 'graphcon-22'"),
         (("MLP", "GAT", *TABLE, "--out", "it.pdf"), "--out must end in .md, .csv, .tex; got it.pdf"),

@@ -205,7 +205,7 @@ def test_placing_the_two_files_unblocks_the_table(
         monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
     of_the_table = experiments_of(load_table(find_table("lem-2")))
     specs = [spec_of(compose([f"experiment={e}", "profile=full"])) for e in of_the_table]
-    assert len(specs) == 10
+    assert len(specs) == 11
     assert {planned.said for planned in planning.plan(specs)} == {
         "blocked: EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`"
     }
