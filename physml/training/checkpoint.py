@@ -3,6 +3,7 @@
 import hashlib
 import io
 import logging
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,11 @@ def remove(folder: Path) -> None:
 def _files(folder: Path) -> Iterator[Path]:
     """The checkpoints that are there, newest first; DataError where one of them is not a file."""
     for path in [folder / name for name in NAMES]:
-        if path.is_file():
+        try:
+            mode = path.stat().st_mode  # one look: a run that goes on moves its checkpoints
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if stat.S_ISREG(mode):
             yield path
-        elif path.exists():
+        else:
             raise DataError(f"{display_path(path)} must be a file, a checkpoint. Remove it and start again.")

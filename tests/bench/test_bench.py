@@ -119,6 +119,7 @@ def test_onnxruntime_computes_the_same(n_layers: int) -> None:
     torch.testing.assert_close(path, lstm(u)[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.grid
 def test_what_is_absent_is_a_reason(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("jax", "onnxruntime"):
         monkeypatch.setitem(sys.modules, package, None)
@@ -441,6 +442,7 @@ def test_mistakes_are_told(
     assert not results.exists()
 
 
+@pytest.mark.grid
 def test_peak_memory_is_that_of_the_pass() -> None:
     """The reference keeps about ten arrays (T, B, H) for its backward, 8 MiB each."""
     workload = dataclasses.replace(WORKLOADS[0], T=64, B=128, H=256)

@@ -27,6 +27,7 @@ def measured(experiment):
     }
 
 
+@pytest.mark.grid
 def test_the_plain_network_of_gradient_gating_is_ours():
     """The same numbers with the same weights, so that speed alone differs."""
     keys = {"hidden": 6, "n_layers": 3, "p": 2.5, "aggregate": "mean", "conv": "sage", "own_gate": True}

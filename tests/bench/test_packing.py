@@ -24,6 +24,7 @@ def carried_out(monkeypatch):
     return calls
 
 
+@pytest.mark.grid
 def test_both_ways_make_the_same_runs(forked, carried_out, roots, capsys):
     before = dict(os.environ)
     assert packing.main(TINY) == 0

@@ -20,6 +20,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bench"
 
 
+@pytest.mark.grid
 def test_every_variant_of_a_step_is_timed(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert streaming.main(["--hidden", "5", "--rounds", "3", "--batch", "2"]) == 0
     (path,) = results.glob("streaming-*.json")
@@ -32,6 +33,7 @@ def test_every_variant_of_a_step_is_timed(results: Path, capsys: pytest.CaptureF
     assert "layer / cell" in path.with_suffix(".md").read_text()
 
 
+@pytest.mark.grid
 def test_without_onnxruntime_the_others_are_timed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path
 ) -> None:

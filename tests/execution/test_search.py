@@ -244,8 +244,10 @@ def test_a_search_has_the_name_of_its_results_and_of_its_experiment():
 
 
 def test_all_searches_of_the_repository_are_sound():
-    """Every one composes, names a metric of its task, and writes values that its experiment takes."""
-    for name in studies.searches():
+    """One of each study composes, names a metric of its task, and writes values that its experiment takes.
+
+    That all vary keys that are there is in tests/conf/test_conf.py."""
+    for name in {name.partition("-")[0]: name for name in studies.searches()}.values():
         spec = search.load_search(name)
         first, *_ = search.draw(spec)
         made = search.trial_spec(spec, 0, first)

@@ -55,6 +55,7 @@ def test_the_figure_says_what_to_do_where_nothing_was_measured_and_draws_what_wa
     assert curve.y is not None and curve.y.tolist() == [20, 20]
 
 
+@pytest.mark.grid
 def test_a_layer_that_does_not_run_is_a_line_of_the_report(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
