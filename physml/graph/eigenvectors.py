@@ -15,6 +15,7 @@ from torch import Tensor
 from physml.graph.cache import cached
 
 DENSE = 1000  # nodes of a part up to which all eigenvectors are computed
+SAME = 1e-8  # eigenvalues that differ by less are one, of several vectors
 KNOWN = 20_000  # parts whose vectors are remembered: the molecules of a data set come again in each epoch
 
 
@@ -23,8 +24,9 @@ def laplacian_vectors(edge_index: Tensor, n: int, k: int) -> Tensor:
 
     Each connected part has vectors of its own, of length 1, so that the graphs of a batch do not mix; a part
     of m nodes has m - 1, and 0 for the others. Edges are taken both ways, without loops. The sign makes the
-    sum of the cubes positive, so that a vector does not depend on the order of the nodes; where that sum
-    vanishes, or where an eigenvalue is multiple, as in a ring, the vector is one choice of several.
+    sum of the cubes positive, so that a vector does not depend on the order of the nodes, unless that sum
+    vanishes. Where an eigenvalue is multiple, as in a ring, its vectors are one choice of several: the same on
+    every machine, but another for other orders of the nodes.
     Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
     """
     return cached("laplacian", edge_index, (n, k), lambda: _vectors(edge_index, n, k))
@@ -56,13 +58,33 @@ def _of_part(m: int, row: bytes, column: bytes, k: int) -> NDArray[np.float64]:
     A = csr_matrix((np.ones(len(indices)), indices, np.frombuffer(row, dtype=np.int64)), (m, m))
     L = csr_matrix(diags(np.asarray(A.sum(1)).ravel()) - A)
     found = min(k, m - 1)
-    if m <= DENSE:
-        vector = eigh(L.toarray(), subset_by_index=[0, found])[1]
-    else:  # L + 1e-3 I can be inverted; its eigenvectors are those of L
-        start = np.ones(m) + np.linspace(0, 1, m)
-        value, vector = eigsh(L + 1e-3 * eye_array(m), k=found + 1, sigma=0, which="LM", v0=start)
-        vector = vector[:, np.argsort(value)]
+    value, vector = _least(L, m, found + 1)
+    while (
+        len(value) < m and value[-1] - value[found] < SAME
+    ):  # the last of equal eigenvalues may not be there yet
+        value, vector = _least(L, m, min(2 * len(value), m))
     out = np.zeros((m, k))
-    out[:, :found] = vector[:, 1:]
-    out *= np.where((out**3).sum(0) < 0, -1, 1)
+    groups = np.split(np.arange(1, len(value)), np.flatnonzero(np.diff(value[1:]) >= SAME) + 1)
+    out[:, :found] = np.concatenate([_chosen(vector[:, group]) for group in groups], 1)[:, :found]
     return out
+
+
+def _least(L: csr_matrix, m: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The least eigenvalues, in rising order, and their vectors (m, count)."""
+    if m <= DENSE or 2 * count > m:
+        return eigh(L.toarray(), subset_by_index=[0, count - 1])
+    # L + 1e-3 I can be inverted; its eigenvectors are those of L
+    start = np.ones(m) + np.linspace(0, 1, m)
+    value, vector = eigsh(L + 1e-3 * eye_array(m), k=count, sigma=0, which="LM", v0=start)
+    order = np.argsort(value)
+    return value[order], vector[:, order]
+
+
+def _chosen(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the bases of one eigenspace (m, g) the one that all processors find."""
+    m, g = vector.shape
+    if g == 1:
+        return vector * (-1.0 if (vector**3).sum() < 0 else 1.0)
+    axes = np.cos(np.outer(np.arange(1, m + 1), np.arange(1, g + 1)))
+    basis, triangle = np.linalg.qr(vector @ (vector.T @ axes))
+    return basis * np.where(np.diag(triangle) < 0, -1.0, 1.0)

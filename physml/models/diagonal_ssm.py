@@ -84,18 +84,40 @@ class _SISO(StateSpace):
         self.C = nn.Parameter(torch.randn(2, d_hidden, d_state) * 0.5**0.5)
         self.D = nn.Parameter(torch.randn(d_hidden))
 
+    def _exponent(self) -> Tensor:
+        """Lambda times the step size, complex (H, P)."""
+        return torch.complex(-torch.exp(self.log_re), self.im) * torch.exp(self.log_dt)[:, None]
+
     def discrete(self) -> tuple[Tensor, Tensor]:
         """Factors of the states and of the input, complex (H, P)."""
         return hold(torch.complex(-torch.exp(self.log_re), self.im), torch.exp(self.log_dt)[:, None])
 
     def forward(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        y, last = (self._one_step if u.shape[1] == 1 else self._all_steps)(u, state)
+        return y + self.D * u, last
+
+    def _one_step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """In real numbers, which every format of an exported network has."""
         factor, share = self.discrete()
         both = torch.cat([share.real.flatten(), share.imag.flatten()])
         driven = both * u.repeat_interleave(self.d_state, 2).repeat(1, 1, 2)
-        # The sum over the states of each feature, as one matrix of blocks: a compiled step sums in products.
         C = 2 * real_part(*(torch.block_diag(*rows[:, None]) for rows in self.C))
-        y, last = complex_diagonal(factor.flatten(), driven, C, state)
-        return y + self.D * u, last
+        return complex_diagonal(factor.flatten(), driven, C, state)
+
+    def _all_steps(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """A convolution with the kernel Re(C lambda^n B) of each feature, and what the first state adds."""
+        n, u = u.shape[1], u.transpose(1, 2).contiguous()
+        factor, share = self.discrete()
+        C, x = 2 * torch.complex(*self.C), torch.complex(*state).unflatten(1, factor.shape)
+        powers = torch.exp(self._exponent()[..., None] * torch.arange(n, device=u.device))
+        both = torch.cat([powers.real, powers.imag], 1)  # (H, 2P, T)
+        kernel = torch.einsum("hp,hpt->ht", torch.cat([(C * share).real, -(C * share).imag], 1), both)
+        y = torch.fft.irfft(torch.fft.rfft(u, 2 * n) * torch.fft.rfft(kernel, 2 * n), 2 * n)[..., :n]
+        first = factor * C * x
+        y = y + torch.einsum("bhp,hpt->bht", torch.cat([first.real, -first.imag], 2), both)
+        driven = torch.complex(*torch.einsum("bht,hpt->bhp", u, both.flip(2)).chunk(2, 2))
+        x = (factor * powers[..., -1] * x + share * driven).flatten(1)
+        return y.transpose(1, 2), (x.real, x.imag)
 
 
 class S5(StateSpaceStack):
@@ -155,7 +177,8 @@ class S4D(StateSpaceStack):
     trained a. The blocks around the systems are those of `StateSpaceStack`.
 
     Source: Gu et al., NeurIPS 2022, https://arxiv.org/abs/2206.11893, S4D-Lin.
-    Choices: B = 1, since only its product with C matters. Blocks as those of S5.
+    Choices: B = 1, since only its product with C matters. Blocks as those of S5. All steps at once by fast
+    Fourier transforms; steps that come in one at a time by the recurrence.
     Init: Lambda = -1/2 + i pi p, p = 0..P-1; C normal with variance 1, half of it in each part; D normal;
     step sizes log-uniform on [dt_min, dt_max].
 

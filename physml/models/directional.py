@@ -34,7 +34,8 @@ class DirectionalConvolution(nn.Module):
     Source: Beaini et al., ICML 2021, https://arxiv.org/abs/2010.02863, B_av and B_dx; messages, scales of
     the degree and X_i in place of a message in dx as in its code.
     Choices: no norm by the number of nodes, which the code has before its batch norm; a node that receives
-    nothing has aggregations 0; where an eigenvalue is multiple, as in a ring, phi is one choice of several.
+    nothing has aggregations 0; where an eigenvalue is multiple, as in a ring, phi is one
+    choice of several, see `laplacian_vectors`.
     Args:
         d_in: channels in.
         d_out: channels out.

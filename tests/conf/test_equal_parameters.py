@@ -1,4 +1,4 @@
-"""Rows of own-sequence and own-psmnist have equally many parameters, as their notes say."""
+"""Rows of own-sequence and own-images have equally many parameters, as their notes say."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ PARAMETERS, WITHIN = 5000, 0.05
 SIZES = {"japanese_vowels": (12, 9), "osu_leaf": (1, 6)}
 EXPERIMENTS = [
     name
-    for table in ("own-sequence", "own-psmnist")
+    for table in ("own-sequence", "own-images")
     for name in experiments_of(load_table(CONF / "table" / f"{table}.yaml"))
 ]
 
@@ -35,4 +35,4 @@ def test_every_network_has_five_thousand_parameters(name: str) -> None:
 
 
 def test_every_model_of_the_table_is_in_every_column() -> None:
-    assert len(EXPERIMENTS) == 10 * len({name.rpartition("-")[2] for name in EXPERIMENTS}) >= 200
+    assert len(EXPERIMENTS) == 11 * len({name.rpartition("-")[2] for name in EXPERIMENTS}) >= 200

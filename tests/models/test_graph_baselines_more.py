@@ -304,6 +304,26 @@ def test_a_ring_has_no_direction_of_its_own():
     assert value[0] == pytest.approx(value[1])
 
 
+def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypatch: pytest.MonkeyPatch):
+    """A star of five leaves has an eigenvalue four times; routines of linear algebra may give any basis."""
+    star = torch.tensor([[0, 0, 0, 0, 0], [1, 2, 3, 4, 5]])
+    found = []
+    for seed in range(3):
+        turn = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
+
+        def turned(L: np.ndarray, subset_by_index: list[int], turn: np.ndarray = turn):
+            last = subset_by_index[1] + 1
+            value, vector = np.linalg.eigh(L)
+            return value[:last], np.hstack([vector[:, :1], vector[:, 1:5] @ turn, vector[:, 5:]])[:, :last]
+
+        monkeypatch.setattr(eigenvectors, "eigh", turned)
+        eigenvectors._of_part.cache_clear()
+        found.append(eigenvectors._vectors(star, 6, 1).numpy())
+    eigenvectors._of_part.cache_clear()
+    assert np.linalg.norm(found[0]) == pytest.approx(1) and abs(found[0][0, 0]) < 1e-12
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-12)
+
+
 def test_splines_against_a_loop():
     torch.manual_seed(0)
     layer, x = SplineConvolution(H, 3, n_knots=4).double(), draw(N, H)

@@ -189,8 +189,9 @@ def test_gradcheck(name: str):
         assert torch.autograd.gradcheck(run, (numbers(2, 5, D).requires_grad_(), *values), fast_mode=True)
 
 
-def test_a_stack_that_comes_in_live():
-    layer, u = made(LAYERS["imex"][0]), numbers(2, 4, D)
+@pytest.mark.parametrize("name", ["imex", "s4d"])
+def test_a_stack_that_comes_in_live(name: str):
+    layer, u = made(LAYERS[name][0]), numbers(2, 4, D)
     state = None
     for x in u.unbind(1):
         y, state = layer.step(x, state)
