@@ -266,14 +266,17 @@ def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
 
 def searches(conf: Path = CONF) -> dict[str, str]:
     """Every search by its id, and the experiment that it is for."""
-    made = {}
-    for study in studies(conf):
-        done = found(study, conf)
-        for name, row in load(study, conf).rows.items():
-            if row.search is not None:
-                ident = Path(done[name].search).stem if name in done else f"{study}-{name}".replace("/", "-")
-                made[ident] = f"{study}-{name}"
-    return made
+    return {
+        _search_id(study, name, conf): f"{study}-{name}"
+        for study in studies(conf)
+        for name, row in load(study, conf).rows.items()
+        if row.search is not None
+    }
+
+
+def _search_id(study: str, row: str, conf: Path) -> str:
+    best = found(study, conf).get(row)
+    return Path(best.search).stem if best else f"{study}-{row}".replace("/", "-")
 
 
 def search_named(name: str, conf: Path = CONF) -> tuple[str, str]:
@@ -286,13 +289,13 @@ def search_named(name: str, conf: Path = CONF) -> tuple[str, str]:
         if not is_own(name, conf):
             raise ConfigError(f"{name} is of physml. Name it as an experiment: lem/fitzhugh_nagumo-cornn.")
         return f"adhoc-{conf_files.flat(name)}", absolute(name)  # no id of a shipped search
+    if is_name(name, conf):
+        search_of(name, conf)  # where it has none the error names what to do
+        return _search_id(*row_of(name, conf), conf), name
     ids = searches(conf)
-    experiment = ids.get(name, name)
-    if experiment not in ids.values():
-        if is_name(experiment, conf):
-            search_of(experiment, conf)  # it has none: the error names what to do
+    if name not in ids:
         raise ConfigError(f"there is no search {name}. {suggest(name, [*ids, *ids.values()])}")
-    return next(ident for ident, of in ids.items() if of == experiment), experiment
+    return name, ids[name]
 
 
 def search_of(name: str, conf: Path = CONF) -> Search:

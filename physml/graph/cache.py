@@ -31,8 +31,8 @@ def cached(what: str, tensor: Tensor, key: tuple[Hashable, ...], make: Callable[
         return known[2]
     value = make()
 
-    def forget(_: Any) -> None:
-        _CACHE.pop(where, None)
+    def forget(_: Any, cache: Any = _CACHE) -> None:  # the name is gone when Python ends
+        cache.pop(where, None)
 
     _CACHE[where] = (weakref.ref(tensor, forget), tensor._version, value)
     while len(_CACHE) > _CACHE_SIZE:

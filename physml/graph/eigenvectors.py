@@ -25,8 +25,8 @@ def laplacian_vectors(edge_index: Tensor, n: int, k: int) -> Tensor:
     Each connected part has vectors of its own, of length 1, so that the graphs of a batch do not mix; a part
     of m nodes has m - 1, and 0 for the others. Edges are taken both ways, without loops. The sign makes the
     sum of the cubes positive, so that a vector does not depend on the order of the nodes, unless that sum
-    vanishes. Where an eigenvalue is multiple, as in a ring, its vectors are one choice of several: the same on
-    every machine, but another for other orders of the nodes.
+    vanishes. Where an eigenvalue is multiple, as in a ring, its vectors are one choice of several: the same
+    on every machine, but another for other orders of the nodes.
     Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
     """
     return cached("laplacian", edge_index, (n, k), lambda: _vectors(edge_index, n, k))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from variants import variants
 
 from physml.config import build, studies
 from physml.config.compose import GROUPS, HEADER, compose, names
@@ -222,7 +223,11 @@ def test_every_figure_names_experiments_that_are_there(name: str) -> None:
     assert {experiment for experiment, _, _ in spec.runs} <= set(names("experiment"))
 
 
-@pytest.mark.parametrize("name", studies.searches())
+SEARCHES = {name: experiment.rpartition("-")[0] for name, experiment in studies.searches().items()}
+FIRST_SEARCHES = {study: name for name, study in reversed(SEARCHES.items())}.values()
+
+
+@pytest.mark.parametrize("name", variants(FIRST_SEARCHES, SEARCHES))
 def test_every_search_varies_keys_that_are_there(name: str) -> None:
     spec = search.load_search(name)
     point = {key: value["low"] if isinstance(value, dict) else value[0] for key, value in spec.space.items()}

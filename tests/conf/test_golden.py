@@ -75,8 +75,8 @@ class Silent:
 
 
 def first_of_each_kind() -> Iterator[str]:
-    """The first of the runs whose task is of one class, whose model is one and whose settings are of the same
-    keys; and one of each model. Of studies that put all models on one task, the first of the task."""
+    """The first run of each model on tasks of one class, and one of each model. Of studies that put all
+    models on one task, the first of the task."""
     seen = set()
     for name in RUNS:
         if name.startswith("model="):
@@ -85,9 +85,7 @@ def first_of_each_kind() -> Iterator[str]:
         made = studies.experiment(name.removeprefix("experiment="))
         study = name.removeprefix("experiment=").partition("/")[0]
         task = read_yaml(CONF / "task" / f"{made.choices['task']}.yaml")["_target_"]
-        kind: tuple[str, ...] = (task, made.choices["model"], *sorted(keys(made.settings)))
-        if study in ALL_MODELS:
-            kind = (study, task)
+        kind = (study, task) if study in ALL_MODELS else (made.choices["model"], task)
         if kind not in seen:
             seen.add(kind)
             yield name
@@ -98,12 +96,6 @@ def cases() -> Iterator[Any]:
     always = set(first_of_each_kind())
     for name in RUNS:
         yield pytest.param(name, marks=[] if name in always else pytest.mark.grid)
-
-
-def keys(settings: dict[str, Any], above: str = "") -> Iterator[str]:
-    for key, value in settings.items():
-        if key != "provenance":
-            yield from keys(value, f"{above}{key}.") if isinstance(value, dict) else (above + key,)
 
 
 @functools.lru_cache(maxsize=8)  # experiments of one study stand side by side, and mostly share their data

@@ -25,7 +25,8 @@ def quick(monkeypatch):
 
 @dataclass
 class Fake:
-    """An engine whose pilots are a thread that makes runs. lives: how often it says that pilots are alive."""
+    """An engine whose pilots are a thread that makes runs. lives: how often it says that pilots are alive
+    once the thread has ended."""
 
     specs: list = field(default_factory=list)
     lives: int = 10_000
@@ -48,7 +49,7 @@ class Fake:
         self.closed += 1
 
     def alive(self):
-        self.lives -= 1
+        self.lives -= not self.thread.is_alive()
         return int(self.lives > 0)
 
 
@@ -78,7 +79,7 @@ def test_a_session_submits_once_and_ends_when_all_is_made(capsys):
 def test_what_the_pilots_left_undone_is_told(capsys):
     """They have ended: a failed run, and one that none has begun."""
     broken, missing = h.spec_of(h.odd(trouble="memory")), h.spec_of(h.odd("seed=7"))
-    engine = Fake([broken], lives=40)
+    engine = Fake([broken], lives=3)
     outcome = watched(engine, planning.plan([broken, missing]))
     engine.thread.join()
     assert outcome.codes == {broken.label: 1} and outcome.left == [missing.label]

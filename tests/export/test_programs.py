@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from variants import variants
 
 from physml import LEM, ExpRNN, IndRNN, UnICORNN
 from physml.config import build
@@ -48,16 +49,16 @@ def test_all_recurrent_models_are_found() -> None:
     assert len(recurrent()) == 42
 
 
-@pytest.mark.parametrize("model", recurrent())
+COMMON = ("lem", "unicornn", "gru")  # the others with --grid
+OF_EACH_KIND = (*COMMON, "lstm", "exprnn", "linoss", "s4d", "skip_lstm", "full_urnn", "slstm", "nais")
+
+
+@pytest.mark.parametrize("model", variants(OF_EACH_KIND, recurrent()))
 def test_a_program_has_the_same_numbers_at_other_lengths(model: str) -> None:
     assert run(network(model)) < ROUNDING
 
 
-COMMON = ("lem", "unicornn", "gru")  # the others with --grid
-GRAPHS = [pytest.param(name, marks=() if name in COMMON else pytest.mark.grid) for name in recurrent()]
-
-
-@pytest.mark.parametrize("model", GRAPHS)
+@pytest.mark.parametrize("model", variants(COMMON, recurrent()))
 def test_an_onnx_graph_is_a_scan_of_the_same_numbers(model: str, tmp_path: Any) -> None:
     onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")

@@ -75,7 +75,7 @@ def test_gradcheck(name):
     assert torch.autograd.gradcheck(run, (u, *state))
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", variants(list(CELLS)[:5], CELLS))
 def test_without_gradients_the_numbers_are_the_same(name):
     cell = made(name, 3, 10, torch.float32)
     u, state = given(cell, 70, 12, 3, torch.float32)

@@ -136,6 +136,7 @@ def test_one_graph_of_a_network_equals_eager(name: str, backend: str) -> None:
         torch.testing.assert_close(whole(u)[0], model(u)[0])
 
 
+@pytest.mark.grid
 def test_inductor_compiles_a_network() -> None:
     model = net("LEM")
     whole = torch.compile(model, fullgraph=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from compiled import share_compiled
 from PIL import Image
+from variants import variants
 
 from physml.config import studies
 from physml.config.load import structure
@@ -657,12 +658,18 @@ def test_seeds_are_given_to_those_simulations_alone_that_draw_numbers() -> None:
     assert spec(seeds=[0, 1]).with_seeds((7,)).seeds == (7,)
 
 
-@pytest.mark.parametrize("path", sorted((CONF / "figure").glob("*.yaml")), ids=lambda p: p.stem)
-def test_every_figure_of_conf_is_drawn(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FIGURES = sorted(path.stem for path in (CONF / "figure").glob("*.yaml"))
+KINDS = {
+    (load_figure(CONF / "figure" / f"{name}.yaml").kind, name.partition("-")[0]): name for name in FIGURES
+}
+
+
+@pytest.mark.parametrize("name", variants(KINDS.values(), FIGURES))
+def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     share_compiled(tmp_path / "cache")
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PHYSML_DATA", raising=False)
-    made = load_figure(path)
+    made = load_figure(CONF / "figure" / f"{name}.yaml")
     for experiment in experiments_of(made):
         assert studies.is_name(experiment)
     figure = collect(made.shrunk(), dict.fromkeys(experiments_of(made), IDENTITY), [])
