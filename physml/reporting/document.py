@@ -144,11 +144,17 @@ def md(text: str) -> str:
 
 
 def comma_separated(document: Document) -> str:
-    """Full precision; `NA` where nothing can stand."""
+    """Twelve digits, as many as all processors agree in; `NA` where nothing can stand."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows(["NA" if value is None else value for value in line] for line in document.values)
+    writer.writerows(map(_number, line) for line in document.values)
     return out.getvalue()
+
+
+def _number(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return "NA" if value is None else value
 
 
 # --- LaTeX

@@ -1,4 +1,4 @@
-"""The numbers of a table in full precision, for its CSV file."""
+"""The numbers of a table, unrounded, for its CSV file."""
 
 from collections.abc import Iterator
 
