@@ -18,8 +18,10 @@ def add(commands: Any) -> None:
         "ids",
         nargs="+",
         metavar="ID",
-        help="experiments that name a search: lem/fitzhugh_nagumo-cornn, ./study.yaml:ROW",
+        help="experiments that name a search: lem/fitzhugh_nagumo-cornn, 'sequence/recall-*', "
+        "./study.yaml:ROW",
     )
+    search.add_argument("--missing", action="store_true", help="leave out those that are done")
     search.add_argument("--plan", action="store_true", help="show stages, trials and hours, and stop")
     search.add_argument(
         "--picture",
@@ -56,8 +58,13 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from physml.execution.search import named
     from physml.execution.search_results import behind
 
+    options.ids = named(options.ids, missing=options.missing)
+    if not options.ids:
+        print("all searches are done")
+        return 0
     code = each(options.ids, lambda name: _one(name, options))
     # A later search may have granted extra trials to an earlier one; each is granted them twice at most.
     whole = (

@@ -6,6 +6,7 @@ written to <task>.searched.yaml beside the study; files that a person wrote are 
 A search is done when every trial has finished or diverged; one that was killed or has failed is made again.
 """
 
+import fnmatch
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from physml.execution.search_points import Point, Tried, keep, random_points
 from physml.execution.search_space import Range, range_of
 from physml.lock import held
 from physml.paths import CONF, INSTALLED, display_path, results_root, work_root
+from physml.reporting.search_state import is_done
 from physml.reporting.table_spec import natural
 
 KEYS = ("metric", "better", "trials", "seed", "set", "trial", "points", "space", "sampler", "pruner")
@@ -70,6 +72,26 @@ def load_search(name: str) -> SearchSpec:
             if not (span.low <= point[key] <= span.high if span else point[key] in value):
                 raise ConfigError(f"search {ident}: points: {key} {point[key]} is not in its range.")
     return spec
+
+
+def named(names: list[str], *, missing: bool) -> list[str]:
+    """Names of searches, with the experiments that fit a pattern such as sequence/recall-*, each once.
+
+    Args:
+        names: as `load_search` takes them, or patterns.
+        missing: leave out those that are done.
+    Errors: ConfigError for a pattern that fits none, and with `missing` for an unknown name.
+    """
+    found: list[str] = []
+    for name in names:
+        fitting = [name]
+        if not conf_files.is_path(name) and set(name) & set("*?["):
+            fitting = fnmatch.filter(studies.searches(CONF).values(), name)
+            if not fitting:
+                raise ConfigError(f"no search fits {name}. `physml list searches` shows all.")
+        found += fitting
+    found = list(dict.fromkeys(found))
+    return [name for name in found if not is_done(studies.search_named(name, CONF)[0])] if missing else found
 
 
 def described(spec: SearchSpec) -> dict[str, Any]:

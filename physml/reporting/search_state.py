@@ -35,6 +35,11 @@ def content_of_file(ident: str) -> Content | None:
     return None
 
 
+def is_done(ident: str) -> bool:
+    """Whether a search has ended."""
+    return results_path(ident).exists() and not unfinished_path(ident).exists()
+
+
 def state_text(ident: str) -> str:
     """How far a search is, and its best trial."""
     content = content_of_file(ident)

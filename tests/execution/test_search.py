@@ -156,6 +156,17 @@ def test_a_search_that_lacks_trials_writes_nothing_and_makes_them_next_time(
     assert {row["status"] for row in json.loads(result.read_text())["trials"]} == {"finished"}
 
 
+def test_a_pattern_stands_for_all_that_fit_and_missing_for_those_to_be_made(conf, forked, capsys):
+    write(conf)
+    arguments = ["search", "lem/fitzhugh_nagumo-*", EXPERIMENT, "--missing", "--jobs", "1"]
+    assert main.main(arguments) == 0 and len(forked) == 3
+    assert capsys.readouterr().out.count("3 trials") == 1
+    assert main.main(arguments) == 0 and len(forked) == 3
+    assert capsys.readouterr().out == "all searches are done\n"
+    assert main.main(["search", "lem/fitz?", "--missing"]) == 2
+    assert "no search fits lem/fitz?. `physml list searches` shows all." in capsys.readouterr().err
+
+
 def test_other_rows_of_the_searched_file_stay(conf):
     write(conf, row={"search": None})
     spec = search.SearchSpec(**TINY, id="a", experiment="lem/fitzhugh_nagumo-gru")
