@@ -49,10 +49,11 @@ class Column:
 
     @property
     def bounds(self) -> Bounds:
-        """Values that are possible: percentages, and errors, which are not negative."""
+        """Values that are possible: percentages, and errors, which are not negative; logarithms can be."""
         if self.unit == "%":
             return 0.0, 100.0
-        return (0.0, math.inf) if self.better == "lower" else (-math.inf, math.inf)
+        is_error = self.better == "lower" and not self.metric.partition("/")[2].startswith("log")
+        return (0.0 if is_error else -math.inf), math.inf
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from physml.errors import InputError
 from physml.reporting import stats
 from physml.reporting.stats import Published, Summary
+from physml.reporting.table_spec import Column
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -79,3 +80,16 @@ def test_a_deviation_with_n_below_the_root_is_corrected() -> None:
 def test_a_value_with_more_digits_than_declared_is_refused() -> None:
     with pytest.raises(InputError, match="more than digits=1"):
         Published(1.25, digits=1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "better", "unit", "bounds"),
+    [
+        ("test/accuracy", "higher", "%", (0.0, 100.0)),
+        ("test/rmse", "lower", "", (0.0, math.inf)),
+        ("test/log10_mse", "lower", "log10 MSE", (-math.inf, math.inf)),
+        ("test/r2", "higher", "", (-math.inf, math.inf)),
+    ],
+)
+def test_an_interval_is_cut_where_no_value_can_be(metric, better, unit, bounds):
+    assert Column("a", metric, better, "clean", unit=unit).bounds == bounds
