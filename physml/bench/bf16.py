@@ -12,17 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml import files
-from physml.bench import report, store
+from physml.bench import command, report, store
 from physml.bench.rounds import interleave
 from physml.bench.variants import SEED
-from physml.errors import PhysmlError
 from physml.models.cornn import CoRNN
 from physml.models.gated import LSTM
 from physml.models.lem import LEM
 from physml.models.unicornn import UnICORNN
 from physml.ops import backend
-from physml.paths import display_path
 
 LAYERS = {
     "LEM": lambda d_in, n: LEM(d_in, n, dt=0.2, backend="native"),
@@ -35,19 +32,7 @@ PRECISIONS = ("fp32", "bf16-products")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        result = measure(options)
-    except PhysmlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    print(text(result))
-    if not options.no_write:
-        path = store.path_of(f"bf16-{result['class']}")
-        files.write_json(path, result)
-        files.write_text(path.with_suffix(".md"), text(result) + "\n")
-        print(f"\nWritten: {display_path(path)}, and the same with .md.")
-    return 0
+    return command.run("bf16", _parser().parse_args(arguments), measure, text)
 
 
 def _parser() -> argparse.ArgumentParser:

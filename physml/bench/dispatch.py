@@ -16,15 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml import files
-from physml.bench import report, rounds, store
+from physml.bench import command, report, rounds, store
 from physml.bench.rounds import Call, interleave
 from physml.bench.run import chosen
 from physml.bench.variants import SEED
-from physml.errors import PhysmlError
 from physml.ops import backend, cornn, lem, unicornn
 from physml.ops.cell import recurrence
-from physml.paths import display_path
 
 D = 8
 BEATEN = 1.05  # times the fastest
@@ -80,22 +77,14 @@ OPS: dict[str, tuple[Callable[[int, int, int], Args], int]] = {  # and products 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        result = measure(options)
-    except PhysmlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    print(text(result))
-    if not options.no_write:
-        path = store.path_of(f"dispatch-{result['class']}")
-        measured = {cell["op"] for cell in result["cells"]}
-        kept = [cell for cell in store.read(path).get("cells", []) if cell["op"] not in measured]
-        result["cells"] = kept + result["cells"]
-        files.write_json(path, result)
-        files.write_text(path.with_suffix(".md"), text(result) + "\n")
-        print(f"\nWritten: {display_path(path)}, and the same with .md.")
-    return 0
+    return command.run("dispatch", _parser().parse_args(arguments), measure, text, _joined)
+
+
+def _joined(there: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Cells of operations that were not measured now stay."""
+    measured = {cell["op"] for cell in new["cells"]}
+    kept = [cell for cell in there.get("cells", []) if cell["op"] not in measured]
+    return new | {"cells": kept + new["cells"]}
 
 
 def _parser() -> argparse.ArgumentParser:

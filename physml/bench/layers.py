@@ -14,18 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from physml import files
-from physml.bench import report, store
+from physml.bench import command, report, store
 from physml.bench.rounds import interleave
 from physml.bench.variants import SEED, batch
 from physml.bench.workloads import Workload
-from physml.errors import InputError, PhysmlError
+from physml.errors import InputError
 from physml.models.cornn import CoRNN
 from physml.models.indrnn import IndRNN
 from physml.models.orthogonal import ExpRNN
 from physml.models.sru import SRU
 from physml.models.unicornn import UnICORNN
-from physml.paths import display_path
 
 
 class Stack(nn.Module):
@@ -66,19 +64,7 @@ class Pass:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        result = measure(options)
-    except PhysmlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    print(text(result))
-    if not options.no_write:
-        path = store.path_of(f"layers-{result['class']}")
-        files.write_json(path, result)
-        files.write_text(path.with_suffix(".md"), text(result) + "\n")
-        print(f"\nWritten: {display_path(path)}, and the same with .md.")
-    return 0
+    return command.run("layers", _parser().parse_args(arguments), measure, text)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from physml import files
-from physml.bench import report, store
+from physml.bench import command, report, store
 from physml.bench.official import OfficialLoop
 from physml.bench.rounds import Call, interleave, not_run
 from physml.bench.variants import SEED, layer
@@ -22,7 +21,6 @@ from physml.bench.workloads import Workload
 from physml.errors import MissingExtra, PhysmlError
 from physml.models.cornn import CoRNN
 from physml.models.lem import LEM
-from physml.paths import display_path
 
 RECURRENCES = {
     "lem": {"dt": 1.0},
@@ -39,19 +37,7 @@ VARIANTS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        result = measure(options)
-    except PhysmlError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    print(text(result))
-    if not options.no_write:
-        path = store.path_of(f"streaming-{result['class']}")
-        files.write_json(path, result)
-        files.write_text(path.with_suffix(".md"), text(result) + "\n")
-        print(f"\nWritten: {display_path(path)}, and the same with .md.")
-    return 0
+    return command.run("streaming", _parser().parse_args(arguments), measure, text)
 
 
 def _parser() -> argparse.ArgumentParser:

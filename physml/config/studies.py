@@ -75,7 +75,7 @@ class Study(Chosen):
     common: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # keys that all searches share
     searches: dict[str, dict[str, Any]] = field(default_factory=dict)
-    searches_of: str | None = None  # another study, whose searches are made here too
+    searches_of: str | None = None  # another study, whose searches are made here too, beside its own
     plugins: list[str] = field(default_factory=list)  # Python files, of a study of one's own
 
 
@@ -162,17 +162,15 @@ def _reader(conf: Path, _own: Path | None) -> Callable[[Path], Study]:
 def _study(path: Path, conf: Path) -> Study:
     made = structure(Study, read_yaml(path), str(path))
     _known(made.common, SETTINGS, f"{path}: common: there is no setting")
-    if made.searches_of and made.searches:
-        raise ConfigError(f"{path}: searches are those of {made.searches_of}, or its own. Leave out one.")
-    searched = _searched(made, path, conf)
-    for name, own in made.searches.items():
-        structure(Search, made.search | own, f"{path}: searches.{name}")
+    searches = _searches(made, path, conf)
+    for name in made.searches:
+        structure(Search, searches[name], f"{path}: searches.{name}")
     for name, row in made.rows.items():
         if not _NAME.fullmatch(f"a/b-{name}"):
             raise ConfigError(f"{path}: a row's name has letters, digits and `_.-` alone; got {name!r}.")
         _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
         if row.search is not None:
-            _known([row.search], searched.searches, f"{path}: rows.{name}: there is no search")
+            _known([row.search], searches, f"{path}: rows.{name}: there is no search")
     choosing: dict[str, Chosen] = {"": made}
     choosing |= {f"rows.{name}: ": row for name, row in made.rows.items()}
     for where, one in choosing.items():
@@ -183,14 +181,16 @@ def _study(path: Path, conf: Path) -> Study:
     return made
 
 
-def _searched(made: Study, path: Path, conf: Path) -> Study:
-    """The study whose searches its rows name."""
+def _searches(made: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]:
+    """Keys of each search that rows can name: those of another study, and its own."""
+    own = {name: made.search | keys for name, keys in made.searches.items()}
     if made.searches_of is None:
-        return made
+        return own
     other = absolute(made.searches_of, path.parent)
     if further := conf_files.content(file_of(other, conf)).get("searches_of"):
         raise ConfigError(f"{path}: searches_of names a study whose own searches are those of {further}.")
-    return load(other, conf)
+    shared = load(other, conf)
+    return {name: shared.search | made.search | keys for name, keys in shared.searches.items()} | own
 
 
 def found(study: str, conf: Path = CONF) -> dict[str, Found]:
@@ -305,9 +305,7 @@ def search_of(name: str, conf: Path = CONF) -> Search:
     search = content.rows[row].search
     if search is None:
         raise ConfigError(f"{name} has no search. Name one in its row of {display_path(path)}.")
-    searched = _searched(content, path, conf)
-    keys = searched.search | content.search | searched.searches[search]
-    return structure(Search, keys, f"searches.{search}")
+    return structure(Search, _searches(content, path, conf)[search], f"searches.{search}")
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:

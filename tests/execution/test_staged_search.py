@@ -577,7 +577,7 @@ def test_what_a_search_sets_goes_to_the_final_runs(conf, tmp_path, monkeypatch):
 
 
 def test_a_study_makes_the_searches_of_another(conf, tmp_path, monkeypatch):
-    """With its own group of equal trials, whose rows are named without the study."""
+    """With its own group of equal trials, whose rows are named without the study, and searches of its own."""
     write(conf, equal=["lstm", "gru"])
     other = conf / "study" / "lem" / "copy.yaml"
     content = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "a paper"}}
@@ -585,6 +585,12 @@ def test_a_study_makes_the_searches_of_another(conf, tmp_path, monkeypatch):
     other.write_text(yaml.safe_dump(content | {"search": {"trials": 3}}))
     assert search.load_search(LSTM).equal == [LSTM, GRU]
     assert search.load_search("lem/copy-lstm").space == STAGED["space"]
-    other.write_text(yaml.safe_dump(content | {"searches": {"tiny": STAGED}}))
-    with pytest.raises(ConfigError, match=r"searches are those of lem/fitzhugh_nagumo, or its own"):
-        search.load_search("lem/copy-lstm")
+    rate = {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
+    own = {"search": {"trials": 5}, "searches": {"rate": STAGED | {"space": rate}}}
+    content["rows"]["gru"] = {"model": "gru", "search": "rate"}
+    other.write_text(yaml.safe_dump(content | own))
+    assert search.load_search("lem/copy-gru").space == rate
+    assert search.load_search("lem/copy-lstm").space == STAGED["space"]
+    own["searches"]["tiny"] = own["searches"]["rate"]
+    other.write_text(yaml.safe_dump(content | own))
+    assert search.load_search("lem/copy-lstm").space == rate, "its own comes before the other's"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from small_graphs import ODD
 from torch import Tensor, nn
 
 from physml.config import build
@@ -35,7 +36,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
     from torch_geometric.nn import GCN2Conv
 
-ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
 N, D, H, C = 6, 5, 4, 3
 NONE = torch.zeros(2, 0, dtype=torch.long)
 

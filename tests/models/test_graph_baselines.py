@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from small_graphs import ODD, N, adjacency, far_from_start, received, weights
 from torch import Tensor, nn
 
 from physml.errors import InputError
@@ -42,11 +43,10 @@ with warnings.catch_warnings():
         ResGatedGraphConv,
     )
 
-ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
 BOTH = torch.tensor(
     [[0, 1, 1, 2, 2, 3, 3, 0, 3, 4], [1, 0, 2, 1, 3, 2, 0, 3, 4, 3]]
 )  # a ring of 4 and a tail
-N, H = 6, 4
+H = 4
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:
@@ -80,14 +80,7 @@ KNOW_NODES = ("linkx", "glognn")  # which have weights for each node
 
 def make(name: str) -> nn.Module:
     torch.manual_seed(0)
-    layer = MADE[name]().double()
-    for p in layer.parameters():
-        nn.init.normal_(p, std=0.5)
-    return layer
-
-
-def weights(layer: nn.Module) -> dict[str, np.ndarray]:
-    return {name: p.detach().numpy() for name, p in layer.symbols().items()}
+    return far_from_start(MADE[name]())
 
 
 def close(found: Tensor, wanted: np.ndarray) -> None:
@@ -95,19 +88,6 @@ def close(found: Tensor, wanted: np.ndarray) -> None:
 
 
 # ------------------------------------------------------------------ dense matrices, written down by hand
-
-
-def received(edge_index: Tensor, n: int = N) -> list[list[int]]:
-    """Who each node receives from, edges as stored."""
-    return [[j for j, i in edge_index.T.tolist() if i == node] for node in range(n)]
-
-
-def adjacency(edge_index: Tensor, n: int = N) -> np.ndarray:
-    """A[i, j] = 1 where i receives from j, without loops."""
-    A = np.zeros((n, n))
-    for j, i in edge_index.T.tolist():
-        A[i, j] = float(i != j)
-    return A
 
 
 def looped(edge_index: Tensor, n: int = N) -> np.ndarray:

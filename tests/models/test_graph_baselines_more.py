@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from small_graphs import ODD, N, adjacency, far_from_start, received, weights
 from torch import Tensor, nn
 
 from physml.errors import InputError
@@ -28,9 +29,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
     from torch_geometric.nn import ClusterGCNConv, JumpingKnowledge
 
-ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
 TAIL = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 1], [1, 2, 3, 3, 4, 4, 5, 5, 4]])  # connected, no symmetry
-N, H = 6, 4
+H = 4
 SELECT = "1 01 101 0111"
 
 
@@ -64,35 +64,15 @@ MADE = {
 
 def make(name: str) -> nn.Module:
     torch.manual_seed(0)
-    layer = MADE[name]().double()
-    for p in layer.parameters():
-        nn.init.normal_(p, std=0.5)
-    return layer
+    return far_from_start(MADE[name]())
 
 
 def numpy_of(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: p.detach().numpy() for name, p in module.named_parameters()}
 
 
-def weights(layer: nn.Module) -> dict[str, np.ndarray]:
-    return {name: p.detach().numpy() for name, p in layer.symbols().items()}
-
-
 def close(found: Tensor, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-10, atol=1e-11)
-
-
-def received(edge_index: Tensor, n: int = N) -> list[list[int]]:
-    """Who each node receives from, edges as stored."""
-    return [[j for j, i in edge_index.T.tolist() if i == node] for node in range(n)]
-
-
-def adjacency(edge_index: Tensor, n: int = N) -> np.ndarray:
-    """A[i, j] = 1 where i receives from j, without loops."""
-    A = np.zeros((n, n))
-    for j, i in edge_index.T.tolist():
-        A[i, j] = float(i != j)
-    return A
 
 
 def relu(x: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from small_graphs import ODD
 from torch import Tensor, nn
 
 from physml.errors import InputError
@@ -24,7 +25,6 @@ with warnings.catch_warnings():
     from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 # directed, with a loop at 1, 0 -> 2 twice, and node 5 on its own
-ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])
 N = 6
 
 

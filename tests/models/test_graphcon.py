@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from small_graphs import ODD
 from torch import Tensor, nn
 
 from physml.errors import InputError
@@ -30,7 +31,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
     from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
-ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, alone
 N, H = 6, 4
 CONSTANTS = {"dt": 0.3, "gamma": 1.7, "alpha": 0.6, "activation": "tanh"}
 RESIDUALS = ["none", "plus", "official-v1", "official-v2"]

@@ -1,0 +1,37 @@
+"""A graph with everything that is awkward, and what dense loops over graphs are written with.
+
+Axes: N nodes, E edges. Edges are (sender, receiver), as stored.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+N = 6
+ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
+
+
+def received(edge_index: Tensor, n: int = N) -> list[list[int]]:
+    """Who each node receives from."""
+    return [[j for j, i in edge_index.T.tolist() if i == node] for node in range(n)]
+
+
+def adjacency(edge_index: Tensor, n: int = N) -> np.ndarray:
+    """A[i, j] = 1 where i receives from j, without loops."""
+    A = np.zeros((n, n))
+    for j, i in edge_index.T.tolist():
+        A[i, j] = float(i != j)
+    return A
+
+
+def weights(layer: nn.Module) -> dict[str, np.ndarray]:
+    """The weights by their symbols."""
+    return {name: p.detach().numpy() for name, p in layer.symbols().items()}
+
+
+def far_from_start(layer: nn.Module) -> nn.Module:
+    """The layer in double precision, all its weights drawn anew, so that no zero hides a term."""
+    layer = layer.double()
+    for p in layer.parameters():
+        nn.init.normal_(p, std=0.5)
+    return layer
