@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+import torch
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "harness"))
@@ -68,6 +69,12 @@ def _is_wanted(item: pytest.Item, slow: bool, config: pytest.Config) -> bool:
         return True
     sampled = zlib.crc32(item.nodeid.encode()) % SAMPLE == 0
     return sampled or not (slow or item.get_closest_marker("slow"))
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Draws of a test are those of no other test, in whatever order they run."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from compiled import share_compiled
+from own_folders import own_folders
 
 from physml.errors import EXTRAS, MissingExtra, needed_by
 from physml.paths import ROOT
@@ -34,12 +34,10 @@ def base(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PYTHONPATH": str(tmp_path),
-        "PHYSML_RESULTS": str(tmp_path / "results"),
-        "PHYSML_CACHE": str(tmp_path / "cache"),
+        **own_folders(tmp_path),
         "PHYSML_FORK": "1",
     }
     environment.pop("PHYSML_DATA", None)
-    share_compiled(tmp_path / "cache")
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from own_folders import own_folders
 
 import physml
 from physml.cli.console import describe
@@ -85,9 +86,8 @@ def test_graph_models_need_a_coupling_and_a_depth() -> None:
 
 @pytest.fixture
 def spec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunSpec:
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("PHYSML_RUNS", raising=False)
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
     return of("model=lem", "task=adding", "runtime.save_model=true")
 
 

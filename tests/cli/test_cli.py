@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from own_folders import own_folders
 
 from physml.cli import console, main
 from physml.config.compose import names
@@ -33,8 +34,8 @@ Said = tuple[int, str, str]
 @pytest.fixture(autouse=True)
 def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Results, work folders and caches of a test lie in its own folder, which is the working folder too."""
-    for key, name in {"PHYSML_RESULTS": "results", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
-        monkeypatch.setenv(key, str(tmp_path / name))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.chdir(tmp_path)
     return tmp_path

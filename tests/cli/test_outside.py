@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import run_child
 import run_harness
+from own_folders import own_folders
 
 from physml.cli import main
 from physml.config.compose import Composed, compose
@@ -79,8 +80,9 @@ def physml(folder: Path, inside: Path, tmp_path: Path) -> Physml:
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of results; work folders and caches lie beside it."""
-    for key, name in {"PHYSML_RESULTS": "out", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
-        monkeypatch.setenv(key, str(tmp_path / name))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "out"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("COLUMNS", "220")
     return tmp_path / "out"

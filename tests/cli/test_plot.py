@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from own_folders import own_folders
 
 from physml.cli import main, plot
 from physml.cli.console import describe, show_outcomes
@@ -22,8 +23,8 @@ Physml = Callable[..., Said]
 @pytest.fixture
 def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Results, work folders and caches in the folder of the test, which is the working folder too."""
-    for name in ("results", "runs", "cache"):
-        monkeypatch.setenv(f"PHYSML_{name.upper()}", str(tmp_path / name))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

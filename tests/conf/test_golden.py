@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from own_folders import own_folders
 from torch import nn
 
 from physml import files
@@ -35,7 +36,6 @@ from physml.task.base import Task
 from physml.training.interrupt import Interrupt
 from physml.training.trainer import Trainer
 
-ALL_MODELS = ("sequence", "heterophily", "long_range")  # studies of own-* tables, each model on each task
 NEAR = 1e-5  # a relative difference that is none
 GOLDEN = Path(__file__).parents[1] / "golden"
 REWRITE = "If the change is meant: python tests/conf/test_golden.py"
@@ -75,17 +75,15 @@ class Silent:
 
 
 def first_of_each_kind() -> Iterator[str]:
-    """The first run of each model on tasks of one class, and one of each model. Of studies that put all
-    models on one task, the first of the task."""
+    """One run of each model, and the first experiment of each study on tasks of one class."""
     seen = set()
     for name in RUNS:
         if name.startswith("model="):
             yield name
             continue
-        made = studies.experiment(name.removeprefix("experiment="))
-        study = name.removeprefix("experiment=").partition("/")[0]
-        task = read_yaml(CONF / "task" / f"{made.choices['task']}.yaml")["_target_"]
-        kind = (study, task) if study in ALL_MODELS else (made.choices["model"], task)
+        experiment = name.removeprefix("experiment=")
+        task = studies.experiment(experiment).choices["task"]
+        kind = (experiment.partition("/")[0], read_yaml(CONF / "task" / f"{task}.yaml")["_target_"])
         if kind not in seen:
             seen.add(kind)
             yield name
@@ -138,8 +136,8 @@ def own_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def set_roots(folder: Path, setenv: Any) -> None:
-    for key, name in {"PHYSML_RESULTS": "results", "PHYSML_RUNS": "runs", "PHYSML_CACHE": "cache"}.items():
-        setenv(key, str(folder / name))
+    for key, value in own_folders(folder).items():
+        setenv(key, value)
 
 
 def test_no_identity_has_changed() -> None:

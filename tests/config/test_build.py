@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from compiled import share_compiled
+from own_folders import own_folders
 from torch import nn
 
 from physml.config import build
@@ -411,11 +411,9 @@ def test_nothing_of_the_working_folder_is_imported(hostile: Path, tmp_path: Path
 
 def environment(folder: Path) -> dict[str, str]:
     """physml importable, as an installation makes it; records, caches and work in `folder`."""
-    share_compiled(folder / "cache")
-    roots = {"PHYSML_RESULTS": "results", "PHYSML_CACHE": "cache", "PHYSML_RUNS": "runs"}
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith("PHYSML_")},
-        **{key: str(folder / name) for key, name in roots.items()},
+        **own_folders(folder),
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
     }

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from own_folders import own_folders
 
 from physml.cli import main
 from physml.config.compose import compose
@@ -27,8 +28,9 @@ SHORT = ("trainer.max_steps=1", "trainer.epochs=1", "model.d_hidden=4", "tracker
 
 @pytest.fixture(autouse=True)
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for key in ("RESULTS", "RUNS", "CACHE", "DATA"):
-        monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
     (tmp_path / "data").mkdir()
     return tmp_path
 

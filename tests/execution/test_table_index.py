@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from own_folders import own_folders
 
 from physml import files
 from physml.config import composed_cache
@@ -24,8 +25,9 @@ OLD = 1_700_000_000  # of files that have not just been changed
 @pytest.fixture(autouse=True)
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of our own with the records of one experiment, and nothing else."""
-    for name in ("RESULTS", "CACHE", "RUNS", "DATA"):
-        monkeypatch.setenv(f"PHYSML_{name}", str(tmp_path / name.lower()))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("PHYSML_CONF", raising=False)
     monkeypatch.setattr(table_index, "results_roots", lambda: [results_root()])
     shutil.copytree(OWN_RESULTS / "runs" / FOLDER, results_root() / "runs" / FOLDER)

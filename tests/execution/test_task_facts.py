@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from own_folders import own_folders
 
 from physml.cli import main
 from physml.data.readers.har import UCI_HAR
@@ -14,8 +15,9 @@ from physml.paths import ROOT
 
 @pytest.fixture(autouse=True)
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for key in ("RESULTS", "RUNS", "CACHE", "DATA"):
-        monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
     monkeypatch.setattr("physml.execution.task_facts.results_roots", lambda: [tmp_path / "results"])
     (tmp_path / "data").mkdir()
     return tmp_path

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from own_folders import own_folders
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -34,9 +35,8 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Results with three seeds of one setting, of which the first kept its weights; and a graph network."""
     root = tmp_path_factory.mktemp("roots")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PHYSML_RESULTS", str(root / "results"))
-        patch.setenv("PHYSML_CACHE", str(root / "cache"))
-        patch.delenv("PHYSML_RUNS", raising=False)
+        for key, value in own_folders(root).items():
+            patch.setenv(key, value)
         for seed in range(3):
             keep = f"runtime.save_model={'true' if seed == 0 else 'false'}"
             trained("model=cornn", "task=adding", f"seed={seed}", keep)

@@ -4,13 +4,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from own_folders import own_folders
 
 
 @pytest.fixture(autouse=True)
 def roots(tmp_path, monkeypatch):
     """Records, work folders and caches of a test, all in its temporary folder."""
-    for name in ("results", "runs", "cache"):
-        monkeypatch.setenv(f"PHYSML_{name.upper()}", str(tmp_path / name))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
     for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "WANDB_SWEEP_ID", "WANDB_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PHYSML_FORK", "0")  # the harness makes the workers; tests of forks ask for them

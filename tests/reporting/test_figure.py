@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import share_compiled
+from own_folders import share_compiled
 from PIL import Image
 from variants import variants
 

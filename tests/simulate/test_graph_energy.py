@@ -8,7 +8,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
-from compiled import share_compiled
+from own_folders import share_compiled
 
 from physml.errors import InputError
 from physml.models.graph_layers import GraphConvolution

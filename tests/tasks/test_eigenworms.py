@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from own_folders import own_folders
 from torch import Generator
 
 from physml.cli import main
@@ -201,8 +202,9 @@ def test_wrong_arguments_are_refused(given: dict[str, Any], says: str, store: St
 def test_placing_the_two_files_unblocks_the_table(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for key in ("RESULTS", "RUNS", "CACHE", "DATA"):
-        monkeypatch.setenv(f"PHYSML_{key}", str(tmp_path / key.lower()))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
     of_the_table = experiments_of(load_table(find_table("lem-2")))
     specs = [spec_of(compose([f"experiment={e}", "profile=full"])) for e in of_the_table]
     assert len(specs) == 11

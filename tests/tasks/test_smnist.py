@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from own_folders import own_folders
 
 from physml.cli import main
 from physml.data import splits
@@ -278,8 +279,8 @@ def test_salt_and_pepper_turn_a_share_of_the_pixels_white_or_black(store, name, 
 
 
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("PHYSML_RESULTS", "PHYSML_CACHE", "PHYSML_RUNS"):
-        monkeypatch.setenv(variable, str(tmp_path / variable))
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
 
 
 def run(*overrides: str) -> int:
@@ -287,7 +288,7 @@ def run(*overrides: str) -> int:
 
 
 def the_record(tmp_path: Path) -> dict[str, Any]:
-    (path,) = (tmp_path / "PHYSML_RESULTS").rglob("*seed0.json")
+    (path,) = (tmp_path / "results").rglob("*seed0.json")
     return read(path)
 
 

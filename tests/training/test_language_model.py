@@ -5,6 +5,7 @@ import signal
 
 import pytest
 import run_harness as h
+from own_folders import share_compiled
 
 from physml.errors import Preempted
 from physml.training import checkpoint
@@ -18,7 +19,9 @@ LAMB = [
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    shared = tmp_path_factory.getbasetemp() / "cache"
+    share_compiled(shared)
+    monkeypatch.setenv("PHYSML_CACHE", str(shared))
 
 
 @pytest.fixture

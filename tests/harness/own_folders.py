@@ -1,9 +1,15 @@
-"""Compiled C that tests share: compiling takes seconds, and few tests are about it."""
+"""Folders of a test's own, but for compiled C: compiling takes seconds, and few tests are about it."""
 
 import contextlib
 from pathlib import Path
 
 from physml.paths import cache_root
+
+
+def own_folders(folder: Path) -> dict[str, str]:
+    """Variables for results, work folders and caches in `folder`, but for compiled C."""
+    share_compiled(folder / "cache")
+    return {f"PHYSML_{name.upper()}": str(folder / name) for name in ("results", "runs", "cache")}
 
 
 def share_compiled(cache: Path) -> None:
