@@ -454,5 +454,6 @@ def test_peak_memory_is_that_of_the_pass() -> None:
 def test_without_matplotlib_there_is_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = {"machine": {}, "workloads": {"lem-fhn": {"variants": times(native=1.0), "flops": 1}}}
-    assert not plot.write(tmp_path / "a.png", result, "cpu")
-    assert list(tmp_path.iterdir()) == []
+    (folder := tmp_path / "plots").mkdir()
+    assert not plot.write(folder / "a.png", result, "cpu")
+    assert list(folder.iterdir()) == []

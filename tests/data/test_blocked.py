@@ -146,7 +146,6 @@ def test_half_a_download_is_told(roots: Path) -> None:
 
 
 def test_a_fixture_that_cannot_be_written_is_told_of_the_cache(roots: Path) -> None:
-    (roots / "cache").mkdir(parents=True)
     (roots / "cache/fixtures").touch()
     with pytest.raises(DataError, match=r"cache/fixtures/mnist-\w+ cannot be made: .*set PHYSML_CACHE"):
         Store(None, roots / "cache", fixtures=True).read(MNIST)
