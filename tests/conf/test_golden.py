@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from own_folders import own_folders
 from torch import nn
 
 from physml import files
@@ -130,14 +129,12 @@ def written(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def own_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    from own_folders import own_folders  # which `python tests/conf/test_golden.py` does not find
+
     with pytest.MonkeyPatch.context() as patch:
-        set_roots(tmp_path_factory.mktemp("golden"), patch.setenv)
+        for key, value in own_folders(tmp_path_factory.mktemp("golden")).items():
+            patch.setenv(key, value)
         yield
-
-
-def set_roots(folder: Path, setenv: Any) -> None:
-    for key, value in own_folders(folder).items():
-        setenv(key, value)
 
 
 def test_no_identity_has_changed() -> None:
@@ -199,7 +196,7 @@ def rewrite(only: list[str]) -> None:
     files.write_text(GOLDEN / "identities.json", json.dumps(identities(), indent=1) + "\n")
     kept = written("first_losses.json") if only else {}
     with tempfile.TemporaryDirectory(prefix="physml-golden-") as name:
-        set_roots(Path(name), os.environ.__setitem__)
+        os.environ.update({f"PHYSML_{key}": f"{name}/{key.lower()}" for key in ("RESULTS", "RUNS", "CACHE")})
         losses = {
             key: kept[key] if key in kept and key not in only else first_losses(overrides)
             for key, overrides in RUNS.items()
