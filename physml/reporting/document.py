@@ -6,7 +6,7 @@ Tables of results and tables of settings both become a `Document`; the writers k
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from physml import files
@@ -73,6 +73,22 @@ class Document:
     claim: tuple[str, ...] = ()
     references: References | None = None
     sections: tuple[Section, ...] = ()
+
+    def without(self, *heads: str) -> "Document":
+        """The same without these columns; the CSV file keeps them."""
+        kept = [i for i, head in enumerate(self.heads) if head not in heads]
+        new = {old: i for i, old in enumerate(kept)}
+        grids = [
+            replace(g, lines=tuple(tuple(line[i] for i in kept) for line in g.lines)) for g in self.grids
+        ]
+        return replace(
+            self,
+            heads=tuple(self.heads[i] for i in kept),
+            tex_heads=tuple((head, new[i]) for head, i in self.tex_heads if i in new),
+            grids=tuple(grids),
+            folded=tuple(tuple(new[i] for i in stack if i in new) for stack in self.folded),
+            by_width=tuple(new[i] for i in self.by_width if i in new),
+        )
 
 
 class Reasons:

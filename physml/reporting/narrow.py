@@ -11,6 +11,7 @@ from physml.reporting.document import Document, Grid
 ALWAYS = 4  # the first columns by importance are shown whatever the width
 LABELS = (12, 30)  # characters of a row's name before it is wrapped: a fifth of the width, within these
 FOLDED = ("quoted", "no printed number, not run")  # states of rows that share one line
+PUBLISHED = "published"  # the head of the column with the paper's numbers
 GAP = 2  # between columns, with what rich adds
 
 
@@ -68,11 +69,11 @@ def _notes(
 ) -> tuple[str, ...]:
     """What the published numbers leave out, where it is the same for all; and the columns without room."""
     notes = []
-    published = document.by_width[1]
-    pairs = zip(full[published], chosen[published], strict=True)
-    cut = {long.removeprefix(brief).strip(" ()") for long, brief in pairs if long != brief}
-    if len(cut) == 1:
-        notes.append(f"{document.heads[published]}: {cut.pop()}")
+    if PUBLISHED in document.heads:
+        published = document.heads.index(PUBLISHED)
+        pairs = zip(full[published], chosen[published], strict=True)
+        cut = {long.removeprefix(brief).strip(" ()") for long, brief in pairs if long != brief}
+        notes += [f"{PUBLISHED}: {cut.pop()}"] if len(cut) == 1 else []
     if hidden := [head for i, head in enumerate(document.heads) if i not in chosen]:
         notes.append(f"For {', '.join(hidden)} a wider terminal is needed.")
     return tuple(notes)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from physml.reporting import ranks_text, table_values
 from physml.reporting.claims import Gain
-from physml.reporting.document import NONE, Document, Grid, Reasons, References
+from physml.reporting.document import NONE, Document, Grid, Reasons, References, Section
 from physml.reporting.fact_text import fact_lines, reason_lines
 from physml.reporting.number_text import (
     decimals,
@@ -38,6 +38,7 @@ HEADS = (
 )
 FOLDED = ((0, 9, 11), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
 BY_WIDTH = (0, 1, 2, 8, 3, 6, 4, 7, 5, 9, 10, 11)  # columns on a terminal, the first four always
+ALL_COLUMNS = "All columns: means"  # the heading of a section
 TEX_HEADS = (
     ("Model", 0), ("Published", 1), ("Ours", 2), ("Runs", 3), (r"95\,\% interval", 4), ("Best", 5),
     ("Settings", 7), ("Outcome", 8), ("Parameters", 9),
@@ -49,7 +50,7 @@ def document(table: Table) -> Document:
     reasons = Reasons()
     grids = tuple(_grid(table, column, reasons) for column in spec.columns)
     columns = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in spec.columns)
-    return Document(
+    made = Document(
         id=spec.id,
         title=spec.title,
         caption=f"{spec.title} ({spec.source}).",
@@ -63,8 +64,31 @@ def document(table: Table) -> Document:
         reasons=reasons.lines(),
         claim=tuple(claim_lines(table)),
         references=References(columns, tuple(_reference_lines(table))),
-        sections=ranks_text.sections(table.ranking),
+        sections=(*_overview(table), *ranks_text.sections(table.ranking)),
     )
+    return made.without("published", "difference") if _is_own(table) else made
+
+
+def _is_own(table: Table) -> bool:
+    """No paper printed any of its numbers."""
+    return all(cell.published is None for cell in table.cells)
+
+
+def _overview(table: Table) -> Iterator[Section]:
+    """All columns of a table of our own beside each other."""
+    columns = table.spec.columns
+    if not _is_own(table) or len(columns) < 2:
+        return
+    heads = ("model", *(f"{c.title} [{c.unit}]" if c.unit else c.title for c in columns))
+    lines = []
+    for row in table.spec.rows:
+        cells = [next(cell for cell in table.column(c.key) if cell.row == row.label) for c in columns]
+        means = (
+            NONE if cell.summary is None else f"{cell.summary.mean:.{decimals(table, c)}f}"
+            for cell, c in zip(cells, columns, strict=True)
+        )
+        lines.append((row.label, *means))
+    yield Section(ALL_COLUMNS, heads, tuple(lines))
 
 
 def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:

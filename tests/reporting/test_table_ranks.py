@@ -16,7 +16,7 @@ from physml.errors import ConfigError
 from physml.paths import CONF
 from physml.reporting import figure as figures
 from physml.reporting.across import mean_ranks
-from physml.reporting.document import FORMS
+from physml.reporting.document import FORMS, NONE
 from physml.reporting.figure import Figure, state_lines
 from physml.reporting.figure_spec import FigureSpec, experiments_of, load_figure
 from physml.reporting.picture_files import write_figure
@@ -26,7 +26,7 @@ from physml.reporting.screen import Screen
 from physml.reporting.table import Table, collect
 from physml.reporting.table_ranks import Ranking
 from physml.reporting.table_spec import TableSpec, load_table, only_ranked, table_ids
-from physml.reporting.table_text import document
+from physml.reporting.table_text import ALL_COLUMNS, document
 
 KEYS = ("p", "q", "r", "s", "t", "u")
 ROWS = ("A", "B", "C", "D")
@@ -140,6 +140,24 @@ def test_the_section_is_in_every_form() -> None:
     assert "interquartile mean" in console(table)
 
 
+def test_a_table_of_our_own_has_its_means_side_by_side_and_no_column_for_printed_numbers() -> None:
+    found = [r for r in records() if r["experiment"] != "t/D-t"]
+    shown = document(made(found))
+    section = shown.sections[0]
+    assert section.heading == ALL_COLUMNS and section.heads[1:] == tuple(f"{key.upper()} [%]" for key in KEYS)
+    lines = {row: means for row, *means in section.lines}
+    assert list(lines) == list(ROWS) and lines["D"][4] == NONE
+    want = [cell.summary.mean for cell in made(found).cells if cell.row == "A" and cell.summary]
+    assert [float(mean) for mean in lines["A"][:5]] == pytest.approx(want, abs=0.05)
+    assert not {"published", "difference"} & set(shown.heads)
+    assert [shown.heads[i] for i in shown.by_width[:4]] == ["model", "ours", "outcome", "runs"]
+    assert dict(shown.tex_heads)["Ours"] == shown.heads.index("ours") and "Published" not in dict(
+        shown.tex_heads
+    )
+    assert {len(line) for grid in shown.grids for line in grid.lines} == {len(shown.heads)}
+    assert "published" in shown.values[0]
+
+
 def console(table: Table) -> str:
     from rich.console import Console
 
@@ -150,14 +168,15 @@ def console(table: Table) -> str:
 
 def test_too_few_rows_say_so() -> None:
     table = made(records(("A", "B")))
-    assert TOO_FEW in document(table).sections[0].below
+    assert TOO_FEW in document(table).sections[-1].below
     assert TOO_FEW in FORMS["md"](document(table))
     assert "mean rank" not in FORMS["csv"](document(table))
 
 
 def test_tables_without_ranks_have_no_section() -> None:
     table = made(records(), ranks=[])
-    assert table.ranking is None and document(table).sections == ()
+    assert table.ranking is None
+    assert [section.heading for section in document(table).sections] == [ALL_COLUMNS]
     assert "rank" not in "".join(form(document(table)) for form in FORMS.values()).replace("Ranks", "")
 
 
