@@ -86,7 +86,8 @@ def test_a_layer_that_demands_c_says_why_there_is_none(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_runs_that_start_at_once_compile_once(forked):
+def test_runs_that_start_at_once_compile_once(forked, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "empty"))
     specs = h.specs_of(lem("seed=0,1", "runtime.device=cpu"))
     outcome = scheduler.carry_out(planning.plan(specs), jobs=2)
     assert outcome.exit_code == 0

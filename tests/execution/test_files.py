@@ -39,18 +39,19 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_or_none(old, tmp_path
 
 
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
-    files.write_text(tmp_path / "file", "old")
+    file = tmp_path / "folder" / "file"
+    files.write_text(file, "old")
     with pytest.raises(ValueError, match="not JSON compliant"):
-        files.write_json(tmp_path / "file", {"a": float("nan")})
+        files.write_json(file, {"a": float("nan")})
 
-    def fill(file):
-        file.write(b"half")
+    def fill(out):
+        out.write(b"half")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        files.write(tmp_path / "file", fill)
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
-    assert (tmp_path / "file").read_text() == "old"
+        files.write(file, fill)
+    assert list(file.parent.iterdir()) == [file]
+    assert file.read_text() == "old"
 
 
 # ---------------------------------------------------------------------------- checkpoints

@@ -12,12 +12,13 @@ from physml.execution import shared_folder
 
 
 def test_a_local_folder_can_be_shared(tmp_path, capsys):
-    assert main.main(["doctor", "--shared", str(tmp_path), "--wait", "60"]) == 0
+    (folder := tmp_path / "shared").mkdir()
+    assert main.main(["doctor", "--shared", str(folder), "--wait", "60"]) == 0
     out = capsys.readouterr().out
     assert "seen by the other process" in out and "freed" in out and "0 of " in out
     assert "50 files were created by 50 processes in all" in out
     assert "Pilots can share this folder." in out
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_two_nodes_meet_by_the_same_command(tmp_path):
