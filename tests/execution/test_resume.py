@@ -47,9 +47,15 @@ def result(spec):
 
 def new_checkpoint(spec):
     """A condition: a checkpoint has been written since this call."""
-    path = spec.work_folder / "last.pt"
-    before = path.stat().st_ino if path.exists() else None
-    return lambda: path.exists() and path.stat().st_ino != before
+
+    def number():
+        try:
+            return (spec.work_folder / "last.pt").stat().st_ino
+        except FileNotFoundError:  # not yet, or the run has ended
+            return None
+
+    before = number()
+    return lambda: number() not in (None, before)
 
 
 @pytest.mark.parametrize(
