@@ -49,7 +49,9 @@ def document(table: Table) -> Document:
     spec = table.spec
     reasons = Reasons()
     grids = tuple(_grid(table, column, reasons) for column in spec.columns)
-    columns = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in spec.columns)
+    titles = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in spec.columns)
+    own = all(cell.published is None for cell in table.cells)  # no paper printed any of its numbers
+    overview = (_overview(table, titles),) if own and len(titles) > 1 else ()
     made = Document(
         id=spec.id,
         title=spec.title,
@@ -63,23 +65,15 @@ def document(table: Table) -> Document:
         by_width=BY_WIDTH,
         reasons=reasons.lines(),
         claim=tuple(claim_lines(table)),
-        references=References(columns, tuple(_reference_lines(table))),
-        sections=(*_overview(table), *ranks_text.sections(table.ranking)),
+        references=References(titles, tuple(_reference_lines(table))),
+        sections=(*overview, *ranks_text.sections(table.ranking)),
     )
-    return made.without("published", "difference") if _is_own(table) else made
+    return made.without("published", "difference") if own else made
 
 
-def _is_own(table: Table) -> bool:
-    """No paper printed any of its numbers."""
-    return all(cell.published is None for cell in table.cells)
-
-
-def _overview(table: Table) -> Iterator[Section]:
-    """All columns of a table of our own beside each other."""
+def _overview(table: Table, titles: tuple[str, ...]) -> Section:
+    """The means of all columns beside each other."""
     columns = table.spec.columns
-    if not _is_own(table) or len(columns) < 2:
-        return
-    heads = ("model", *(f"{c.title} [{c.unit}]" if c.unit else c.title for c in columns))
     lines = []
     for row in table.spec.rows:
         cells = [next(cell for cell in table.column(c.key) if cell.row == row.label) for c in columns]
@@ -88,7 +82,7 @@ def _overview(table: Table) -> Iterator[Section]:
             for cell, c in zip(cells, columns, strict=True)
         )
         lines.append((row.label, *means))
-    yield Section(ALL_COLUMNS, heads, tuple(lines))
+    return Section(ALL_COLUMNS, ("model", *titles), tuple(lines))
 
 
 def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
