@@ -26,8 +26,9 @@ class KroneckerRNN(ComplexRNN):
     its code.
     Choices: the nonlinearity is in no text at hand; modReLU is that of the unitary networks with which the
     paper compares. W is built as a matrix once per pass; the paper applies its factors one by one, at a cost
-    of H log H per step. All factors have one size. The first state is zero. Within 1e-5 of 0 the modulus is
-    smoothed, see `UnitaryRNN`.
+    of H log H per step. All factors have one size. The first state is zero (the count of weights that is
+    printed has no room for a trained one); for what that does to gradients, and for the modulus within 1e-5
+    of 0, see `UnitaryRNN`.
     Init: factors unitary, drawn from the uniform (Haar) distribution; V Glorot uniform; b uniform on [-0.01,
     0.01].
 
@@ -47,7 +48,7 @@ class KroneckerRNN(ComplexRNN):
     version: ClassVar[int] = 1
 
     def __init__(self, d_in: int, d_hidden: int, *, factor: int = 2, unitarity: float = 0.0) -> None:
-        super().__init__(d_in, d_hidden)
+        super().__init__(d_in, d_hidden, trained_start=False)
         if factor < 2:
             raise InputError(f"factor must be 2 or more; got {factor}.")
         n_factors = round(math.log(d_hidden, factor))

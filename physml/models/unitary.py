@@ -17,17 +17,22 @@ TINY = 1e-5  # keeps the slope of the modulus finite at 0, as in the code of the
 class ComplexRNN(nn.Module):
     """What complex networks share: the input, the nonlinearity, and the loop over a matrix."""
 
-    def __init__(self, d_in: int, d_hidden: int) -> None:
+    def __init__(self, d_in: int, d_hidden: int, *, trained_start: bool) -> None:
         super().__init__()
         positive("d_in", d_in)
         positive("d_hidden", d_hidden)
         self.d_in, self.d_hidden, self.d_out = d_in, d_hidden, 2 * d_hidden
+        # The first state, real part and imaginary one; else it is zero.
+        self.h0 = nn.Parameter(torch.empty(2, d_hidden)) if trained_start else None
         self.V = nn.Parameter(torch.empty(2 * d_hidden, d_in))  # real parts, then imaginary ones
         self.b = nn.Parameter(torch.empty(d_hidden))
 
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.V)
         nn.init.uniform_(self.b, -0.01, 0.01)
+        if self.h0 is not None:
+            bound = math.sqrt(1.5 / self.d_hidden)
+            nn.init.uniform_(self.h0, -bound, bound)
 
     def matrix(self) -> Tensor:
         """W, complex (H, H)."""
@@ -42,7 +47,10 @@ class ComplexRNN(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.V)
-        before = initial_state(state, ("re", "im"), u, self.d_hidden)
+        if state is None and self.h0 is not None:
+            before = tuple(part.expand(u.shape[0], -1) for part in self.h0)
+        else:
+            before = initial_state(state, ("re", "im"), u, self.d_hidden)
         with no_autocast(u):
             W = self.matrix()
             turn = torch.cat([torch.cat([W.real, -W.imag], 1), torch.cat([W.imag, W.real], 1)])
@@ -73,9 +81,11 @@ class UnitaryRNN(ComplexRNN):
 
     Source: Arjovsky et al., ICML 2016, https://arxiv.org/abs/1511.06464.
     Choices: W is built as a matrix once per pass; the paper applies its factors one by one, at a cost of
-    H log H per step. The first state is zero, in the paper it is trained. Within 1e-5 of 0 the modulus is
-    smoothed, as in the code of the full-capacity network.
-    Init: angles uniform on [-pi, pi], v on [-1, 1], b on [-0.01, 0.01], V Glorot uniform, Pi drawn.
+    H log H per step. Within 1e-5 of 0 the modulus is smoothed, as in the code of the full-capacity network.
+    The first state is trained, as in the paper. At zero the slope of modReLU with b > 0 is b over the
+    smoothed modulus: from a zero state, gradients overflow while the inputs are zero.
+    Init: angles uniform on [-pi, pi], v on [-1, 1], b on [-0.01, 0.01], V Glorot uniform, Pi drawn; parts of
+    the first state uniform, so that its norm is about 1.
 
     Args:
         d_in: D.
@@ -88,11 +98,11 @@ class UnitaryRNN(ComplexRNN):
         torch.Size([4, 10, 16])
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     permutation: Tensor
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
-        super().__init__(d_in, d_hidden)
+        super().__init__(d_in, d_hidden, trained_start=True)
         self.theta = nn.Parameter(torch.empty(3, d_hidden))
         self.v = nn.Parameter(torch.empty(2, 2, d_hidden))  # of both reflections, real and imaginary part
         self.register_buffer("permutation", torch.arange(d_hidden))
@@ -131,10 +141,10 @@ class FullCapacityURNN(ComplexRNN):
     Source: Wisdom et al., NeurIPS 2016, https://arxiv.org/abs/1611.00035.
     Choices: the paper steps along the group by Cayley transforms with a rate of its own; here W_0 stays and K
     is trained by the optimizer of all weights, as expRNN does for orthogonal matrices, so training differs.
-    The exponential is taken in double precision. The first state is zero, in the paper it is trained. Within
-    1e-5 of 0 the modulus is smoothed, as in its code.
+    The exponential is taken in double precision. The first state is trained, and the modulus smoothed within
+    1e-5 of 0, as in its code; see `UnitaryRNN`.
     Init: W_0 drawn from the uniform (Haar) distribution, K zero, b uniform on [-0.01, 0.01], V Glorot
-    uniform.
+    uniform, parts of the first state uniform, so that its norm is about 1.
 
     Args:
         d_in: D.
@@ -147,11 +157,11 @@ class FullCapacityURNN(ComplexRNN):
         torch.Size([4, 10, 16])
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     W0: Tensor
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
-        super().__init__(d_in, d_hidden)
+        super().__init__(d_in, d_hidden, trained_start=True)
         # Below the diagonal the real part of K, on and above it the imaginary one.
         self.K = nn.Parameter(torch.empty(d_hidden, d_hidden))
         self.register_buffer("W0", torch.empty(2, d_hidden, d_hidden))  # real and imaginary part

@@ -269,7 +269,7 @@ def test_equals_a_loop_from_the_equations(name: str):
     u = numbers(2, 7, D).requires_grad_()
     _, rest = layer(u[:, :1])
     state = [(0.2 * numbers(*x.shape, seed=k)).requires_grad_() for k, x in enumerate(rest)]
-    wrt = [u, *state, *layer.parameters()]
+    wrt = [u, *state, *(p for name, p in layer.named_parameters() if name != "h0")]
     with running("native"):
         path, last = layer(u, tuple(state))
         found = [path, *last]
@@ -358,6 +358,25 @@ def test_the_matrix_is_unitary_before_and_after_training(make: type):
     W, eye = layer.matrix().detach(), torch.eye(6, dtype=torch.complex128)
     torch.testing.assert_close(W @ W.conj().T, eye, rtol=0, atol=1e-6)  # W_0 is stored in single precision
     assert (W - before).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("make", [UnitaryRNN, FullCapacityURNN])
+def test_the_first_state_is_trained_and_keeps_gradients_finite(make: type):
+    """Black pixels first, as in MNIST: from a zero state slopes of b / sqrt(1e-5) multiply to infinity."""
+    layer = make(1, 6)
+    layer.b.data.fill_(0.1)
+    assert layer.h0 is not None
+    u = torch.zeros(2, 60, 1)
+    u[:, -5:] = 1.0
+    path, _ = layer(u)
+    wanted, _ = layer(u, tuple(part.expand(2, -1) for part in layer.h0))
+    torch.testing.assert_close(path, wanted)
+    for state, finite in ((None, True), (tuple(torch.zeros(2, 2, 6)), False)):
+        layer.zero_grad()
+        layer(u, state)[0][:, -1].sum().backward()
+        assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None) == finite
+    layer(u)[0].sum().backward()
+    assert layer.h0.grad is not None and (layer.h0.grad != 0).all()
 
 
 def test_modrelu_without_bias_keeps_the_norm_and_a_negative_bias_does_not():

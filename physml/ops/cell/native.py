@@ -1,6 +1,6 @@
 """Compiled cells in C. Axes: B batch, T time.
 
-Here memory is handed over; the arithmetic is in generated code and in cell.h.
+Here memory is handed over; the arithmetic is in cell.c, and for the step itself in generated code.
 """
 
 import ctypes
@@ -18,9 +18,8 @@ from physml.ops.cell.program import Backward, Compiled, Forward, Program, Result
 from physml.ops.cell.reference import Step
 from physml.ops.cell.source import C
 from physml.ops.cell.writer import code
-from physml.ops.native import pool
+from physml.ops.native import library, pool, products
 from physml.ops.native.call import pointer
-from physml.ops.native.products import load_text
 
 ROWS = 32  # of the batch in a group: whole register tiles, and their states stay in the nearest cache
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
@@ -33,18 +32,23 @@ SIZES = (
     *("n_states", "n_inputs", "n_groups", "n_backs", "n_levels", "one"),
 )
 LENGTHS = ("ld_row", "ld_pre", "ld_vec", "ld_fixed", "ld_state", "ld_op", "ld_in")
+COUNTS = ("out_width", "out_room", "n_weights", "n_numbers")
 TABLES = ("at", "states", "inputs", "groups", "pieces", "backs", "numbers")
 LISTS = ("u", "state", "d_last", "last", "d_first", "d_u")
 ARRAYS = ("vec", "fixed", "weights", "path", "out", "d_out", "d_vec", "d_fixed", "d_weights", "scratch")
+STAGES = ("forward_stage", "backward_stage")  # functions of the generated code
+
+SOURCE = library.HEADERS / "cell.c"
 
 
 class Call(ctypes.Structure):
     """`cell_call` of cell.h."""
 
     _fields_ = (
-        *[(name, ctypes.c_int64) for name in (*SIZES, *LENGTHS, "out_width", "out_room", "n_weights")],
+        *[(name, ctypes.c_int64) for name in (*SIZES, *LENGTHS, *COUNTS)],
         *[(name, ctypes.c_void_p) for name in (*TABLES, *LISTS, *ARRAYS)],
         *[(name, ctypes.c_int64) for name in ("d_batch", "d_step", "d_unit")],
+        *[(name, ctypes.c_void_p) for name in STAGES],
     )
 
 
@@ -54,6 +58,7 @@ class CProgram(Program):
     def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
         super().__init__(plan, dtype)
         self.code = code(plan, C())
+        self.stages = library.load_text("step", self.code.text, dtype)
         self.layout = layout = Layout(plan, self.code, int(self.library().cell_vector()))
         self.template = Call(  # what all calls have in common; the tables are kept by the layout
             n_states=len(layout.graph.states),
@@ -65,13 +70,15 @@ class CProgram(Program):
             out_width=layout.out_width,
             out_room=layout.room(layout.out_width),
             n_weights=layout.n_weights,
+            n_numbers=self.code.n_numbers,
             **{name: getattr(layout, name) for name in LENGTHS},
             **{name: table.ctypes.data for name, table in layout.tables.items()},
+            **{name: ctypes.cast(self.stages[name], ctypes.c_void_p) for name in STAGES},
         )
 
     def library(self) -> ctypes.CDLL:
-        """In the precision of the run, of which the layout knows nothing."""
-        found = load_text("cell", self.code.text, self.dtype)
+        """In the precision of the run, of which the layout and the stages know nothing."""
+        found = products.load(SOURCE, self.dtype)
         found.cell_room.restype = ctypes.c_size_t
         return found
 

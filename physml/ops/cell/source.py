@@ -28,7 +28,7 @@ BACKWARD_ROWS = {
 
 
 class C:
-    """The source that cell.h is included in. Offsets are passed at run time: one source serves all sizes."""
+    """The source that includes cell.h. Offsets are passed at run time: one source serves all sizes."""
 
     words: ClassVar[Mapping[str, str]] = {"zero": "(vec){0}", "one": "splat(1)", "half": "(real)0.5"}
 
@@ -51,15 +51,11 @@ class C:
         return f"if (keep) {statement}"
 
     def text(self, code: Code) -> str:
-        n = code.n_numbers
         return "".join(
             [
                 '#include "cell.h"\n\n',
                 *_functions(code, "forward", code.forward, FORWARD_ROWS),
                 *_functions(code, "backward", code.backward, BACKWARD_ROWS),
-                f"size_t cell_room(const cell_call *c, int back) {{ return cell_room_of(c, {n}, back); }}\n",
-                f"void cell_forward(const cell_call *c) {{ cell_forward_all(c, {n}); }}\n",
-                f"void cell_backward(const cell_call *c) {{ cell_backward_all(c, {n}); }}\n",
             ]
         )
 
@@ -72,7 +68,7 @@ def _functions(code: Code, way: str, stages: Sequence[Sequence[Loop]], rows: dic
             yield _text(code, loop, rows)
         yield "}\n\n"
     given = ", int keep" if way == "forward" else ""
-    yield f"static void {way}_stage(int stage{given}, const frame *f) {{\n"
+    yield f"void {way}_stage(int stage{given}, const frame *f) {{\n"
     if way == "forward":
         yield "    if (keep) switch (stage) {\n"
         yield "".join(f"        case {k}: forward_{k}(f, 1); return;\n" for k in range(len(stages)))

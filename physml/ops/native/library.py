@@ -51,9 +51,9 @@ def load(source: Path, dtype: torch.dtype, bf16: bool = False) -> ctypes.CDLL:
     return _found(source, source.stem, dtype, bf16)
 
 
-def load_text(name: str, text: str, dtype: torch.dtype, bf16: bool = False) -> ctypes.CDLL:
+def load_text(name: str, text: str, dtype: torch.dtype) -> ctypes.CDLL:
     """The library made from C that was generated; `name` begins the name of its file. Else as `load`."""
-    return _found(text, name, dtype, bf16)
+    return _found(text, name, dtype, bf16=False)
 
 
 def _found(source: Path | str, name: str, dtype: torch.dtype, bf16: bool) -> ctypes.CDLL:

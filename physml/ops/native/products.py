@@ -11,15 +11,7 @@ from physml.ops.native import library
 
 def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
     """As `library.load`."""
-    return _noted(library.load(source, dtype, backend.bf16_products()))
-
-
-def load_text(name: str, text: str, dtype: torch.dtype) -> ctypes.CDLL:
-    """As `library.load_text`."""
-    return _noted(library.load_text(name, text, dtype, backend.bf16_products()))
-
-
-def _noted(made: ctypes.CDLL) -> ctypes.CDLL:
+    made = library.load(source, dtype, backend.bf16_products())
     if backend.bf16_products():
         backend.note_bf16_products(bool(made.bf16_instructions()))
     return made
