@@ -29,7 +29,9 @@ _MODULES = {
     "physml.models.rnn": ("SequenceModel",),
     "physml.ops.cell": ("recurrence", "recurrent"),
     "physml.models.diffusion": ("Diffusion",),
-    "physml.models.gnn": ("GCNII", "GNN", "GraphModel", "PairNorm"),
+    "physml.models.gcnii": ("GCNII",),
+    "physml.models.gnn": ("GNN", "PairNorm"),
+    "physml.models.graph_net": ("GraphModel",),
     "physml.models.graph_layers": (
         "GraphAttention",
         "GraphConvolution",

@@ -12,15 +12,15 @@ from physml.models.g2 import GradientGating as GradientGating
 from physml.models.gated import GRU as GRU
 from physml.models.gated import LSTM as LSTM
 from physml.models.gated import TanhRNN as TanhRNN
-from physml.models.gnn import GCNII as GCNII
+from physml.models.gcnii import GCNII as GCNII
 from physml.models.gnn import GNN as GNN
-from physml.models.gnn import GraphModel as GraphModel
 from physml.models.gnn import PairNorm as PairNorm
 from physml.models.graph_layers import GraphAttention as GraphAttention
 from physml.models.graph_layers import GraphConvolution as GraphConvolution
 from physml.models.graph_layers import MeanConvolution as MeanConvolution
 from physml.models.graph_layers import TransformerAttention as TransformerAttention
 from physml.models.graphcon import GraphCON as GraphCON
+from physml.models.graph_net import GraphModel as GraphModel
 from physml.models.indrnn import IndRNN as IndRNN
 from physml.models.lem import LEM as LEM
 from physml.models.lipschitz import LipschitzRNN as LipschitzRNN

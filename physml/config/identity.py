@@ -26,6 +26,9 @@ FIRST_NAMES = {
     "physml.training.averaging.": "physml.average.",
     "physml.training.schedules.": "physml.schedules.",
     "physml.models.diffusion.Diffusion": "physml.models.gnn.Diffusion",
+    "physml.models.gcnii.GCNII": "physml.models.gnn.GCNII",
+    "physml.models.graph_net.GraphModel": "physml.models.gnn.GraphModel",
+    "physml.models.graph_net.GraphNet": "physml.models.gnn.GraphNet",
 }
 
 MOVING = ("model", "net", "task", "trainer", "optim", "precision", "profile")

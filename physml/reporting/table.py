@@ -73,6 +73,11 @@ class Table:
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
 
+    @property
+    def own(self) -> bool:
+        """Whether no paper printed any of its numbers."""
+        return all(cell.published is None for cell in self.cells)
+
 
 def collect(
     spec: TableSpec,

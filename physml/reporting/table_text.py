@@ -50,8 +50,7 @@ def document(table: Table) -> Document:
     reasons = Reasons()
     grids = tuple(_grid(table, column, reasons) for column in spec.columns)
     titles = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in spec.columns)
-    own = all(cell.published is None for cell in table.cells)  # no paper printed any of its numbers
-    overview = (_overview(table, titles),) if own and len(titles) > 1 else ()
+    overview = (_overview(table, titles),) if table.own and len(titles) > 1 else ()
     made = Document(
         id=spec.id,
         title=spec.title,
@@ -68,7 +67,7 @@ def document(table: Table) -> Document:
         references=References(titles, tuple(_reference_lines(table))),
         sections=(*overview, *ranks_text.sections(table.ranking)),
     )
-    return made.without("published", "difference") if own else made
+    return made.without("published", "difference") if table.own else made
 
 
 def _overview(table: Table, titles: tuple[str, ...]) -> Section:

@@ -127,6 +127,7 @@ def table_context(results: Results) -> dict[str, Any]:
     return {
         "spec": spec,
         "document": results.document,
+        "own": results.table.own,
         "claim": claim[0] if claim else None,
         "parts_of_claim": claim[1:],
         "claim_text": spec.claim.text if isinstance(spec.claim, Claim) else spec.claim,

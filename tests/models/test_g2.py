@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from physml.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
 from physml.models.g2 import GradientGating
-from physml.models.gnn import GNN, GraphNet
+from physml.models.gnn import GNN
 from physml.models.graph_layers import (
     GraphAttention,
     GraphConvolution,
     MeanConvolution,
     TransformerAttention,
 )
+from physml.models.graph_net import GraphNet
 from physml.models.graph_parts import merge_heads
 
 with warnings.catch_warnings():

@@ -19,7 +19,8 @@ from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
 from physml.models.diffusion import Diffusion, LateDiffusion
 from physml.models.g2 import GradientGating
-from physml.models.gnn import GCNII, GNN, GraphModel, GraphNet, PairNorm, drop_edges, pooled
+from physml.models.gcnii import GCNII
+from physml.models.gnn import GNN, PairNorm, drop_edges
 from physml.models.graph_features import dropped, linear
 from physml.models.graph_layers import (
     GraphAttention,
@@ -28,6 +29,7 @@ from physml.models.graph_layers import (
     NodeLinear,
     TransformerAttention,
 )
+from physml.models.graph_net import GraphModel, GraphNet, pooled
 from physml.models.graphcon import CitationGraphCON, GraphCON
 from physml.task.batch import Batch
 from physml.training.evaluate import apply

@@ -17,7 +17,6 @@ from physml.models.fagcn import FAGCN
 from physml.models.g2 import GradientGating
 from physml.models.ggcn import GGCN, SignedConvolution
 from physml.models.glognn import GloGNN
-from physml.models.gnn import GraphNet
 from physml.models.gprgnn import GPRGNN
 from physml.models.graph_convolutions import (
     GatedConvolution,
@@ -26,6 +25,7 @@ from physml.models.graph_convolutions import (
     PrincipalConvolution,
 )
 from physml.models.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph_net import GraphNet
 from physml.models.graph_transformer import GraphTransformer
 from physml.models.h2gcn import H2GCN
 from physml.models.linkx import LINKX

@@ -16,9 +16,10 @@ from physml.models.directional import DirectionalConvolution
 from physml.models.f2gnn import F2GNN
 from physml.models.geniepath import GeniePath
 from physml.models.geom_gcn import GeometricConvolution, GeomGCN
-from physml.models.gnn import GNN, GraphNet
+from physml.models.gnn import GNN
 from physml.models.graph_fusion import Fusion
 from physml.models.graph_layers import GraphAttention, GraphConvolution
+from physml.models.graph_net import GraphNet
 from physml.models.jknet import JKNet
 from physml.models.link import LINK, LinkRegression
 from physml.models.pagerank_gnn import PageRankGNN

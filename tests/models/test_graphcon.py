@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from physml.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
-from physml.models.gnn import GNN, GraphNet
+from physml.models.gnn import GNN
 from physml.models.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -19,6 +19,7 @@ from physml.models.graph_layers import (
     NodeLinear,
     TransformerAttention,
 )
+from physml.models.graph_net import GraphNet
 from physml.models.graph_parts import merge_heads, times
 from physml.models.graphcon import (
     CitationGraphCON,

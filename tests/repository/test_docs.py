@@ -147,7 +147,7 @@ def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     assert config["plugins"] == [str(tmp_path / "my_rnn.py")]
     on_texas = compose.compose([f"experiment={tmp_path / 'mine_on_texas.yaml'}"]).config
     assert on_texas["model"]["coupling"] == {"_target_": "my_gnn.MyGNN", "d_in": 32, "d_hidden": 32}
-    assert on_texas["net"]["_target_"] == "physml.models.gnn.GraphNet"
+    assert on_texas["net"]["_target_"] == "physml.models.graph_net.GraphNet"
 
 
 def test_the_layers_of_the_how_to_run() -> None:

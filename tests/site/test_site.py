@@ -86,6 +86,19 @@ def test_numbers_of_a_page_are_those_of_the_csv(site, few):
     assert cells == lines(few.tables["lem-4"].document)
 
 
+def test_a_table_of_our_own_has_no_published_numbers(site):
+    pages = [site / "table" / "own-rates" / "index.html", *(site / "cell" / "own-rates").rglob("*.html")]
+    assert len(pages) > 1
+    for page in pages:
+        assert not re.search(
+            r"<th[^>]*>(<button[^>]*>)?(published|difference)<|<dt>published<", page.read_text()
+        )
+    rows = re.findall(
+        r"<tr[ >].*?</tr>", pages[0].read_text().partition("<section>")[2].partition("</table>")[0], re.DOTALL
+    )
+    assert len({len(re.findall(r"<t[hd][ >]", row)) for row in rows}) == 1  # also the row of the axis
+
+
 def test_a_page_is_small_and_asks_for_nothing_outside(site):
     for page in site.rglob("*.html"):
         text = page.read_text()

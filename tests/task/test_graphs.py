@@ -15,8 +15,8 @@ from physml.data.readers.zinc import ZINC
 from physml.data.store import Store
 from physml.errors import DataError, InputError
 from physml.models.g2 import GradientGating
-from physml.models.gnn import GraphNet
 from physml.models.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph_net import GraphNet
 from physml.models.graphcon import GraphCON
 from physml.task.base import Part
 from physml.task.batch import Batch
