@@ -19,8 +19,8 @@ from physml.models.graph_layers import GraphAttention as GraphAttention
 from physml.models.graph_layers import GraphConvolution as GraphConvolution
 from physml.models.graph_layers import MeanConvolution as MeanConvolution
 from physml.models.graph_layers import TransformerAttention as TransformerAttention
-from physml.models.graphcon import GraphCON as GraphCON
 from physml.models.graph_net import GraphModel as GraphModel
+from physml.models.graphcon import GraphCON as GraphCON
 from physml.models.indrnn import IndRNN as IndRNN
 from physml.models.lem import LEM as LEM
 from physml.models.lipschitz import LipschitzRNN as LipschitzRNN

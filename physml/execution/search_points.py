@@ -104,12 +104,15 @@ def _direction(better: str) -> str:
 
 
 def _asked(study: Any, space: Space, number: int) -> list[Point]:
-    return [rounded(study.ask(distributions(space)).params) for _ in range(number)]
+    return [rounded(study.ask(distributions(space)).params, space) for _ in range(number)]
 
 
-def rounded(point: Point) -> Point:
-    """With three significant digits: what a study can state."""
-    return {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in point.items()}
+def rounded(point: Point, space: Space) -> Point:
+    """With three significant digits what was drawn from a range; choices as they are written."""
+    return {
+        key: float(f"{v:.3g}") if isinstance(v, float) and range_of(space, key) else v
+        for key, v in point.items()
+    }
 
 
 def _trial(one: Tried) -> Any:

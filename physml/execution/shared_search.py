@@ -96,7 +96,7 @@ class SharedSearch:
         return replace(one, place=replace(one.place, folder=folder))
 
     def run_of(self, trial: Any) -> RunSpec:
-        return self._run(trial.number, rounded(trial.params))
+        return self._run(trial.number, rounded(trial.params, self.spec.space))
 
     def _due(self, what: str) -> bool:
         if time.monotonic() - self.looked_at[what] < LOOK:
@@ -225,7 +225,7 @@ class SharedSearch:
         status = trial.user_attrs.get(END) if trial.state.is_finished() else "running"
         return {
             "trial": trial.number,
-            "point": rounded(trial.params),
+            "point": rounded(trial.params, self.spec.space),
             "value": trial.value if status == "finished" else None,
             "status": status,
             "epochs": max(trial.intermediate_values, default=None),

@@ -35,7 +35,9 @@ class Step(nn.Module):
 
 
 class Loop(nn.Module):
-    """A recurrent layer whose loop over time stays a loop when it is traced. It starts at rest.
+    """A recurrent layer whose loop over time stays a loop when it is traced.
+
+    It starts at its `first_state`, a method that takes B, or else at zero.
 
     Args:
         layer: called as layer(u, state) -> outputs, state; in evaluation mode.
@@ -52,7 +54,11 @@ class Loop(nn.Module):
         one = like.new_zeros(2, d_in)  # more than one sequence: torch.export takes 1 for a fixed size
         state = self._state_of(layer, one)
         leaves, self.state = pytree.tree_flatten(state)
-        self.widths = [h.shape[1] for h in leaves]
+        if callable(given := getattr(layer, "first_state", None)):
+            first = given(1)
+        else:
+            first = [torch.zeros_like(h[:1]) for h in leaves]
+        self.first = nn.ParameterList(nn.Parameter(h.clone(), requires_grad=False) for h in first)
         any_size = {0: Dim.DYNAMIC}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.nn.LSTM lists its weights twice
@@ -85,14 +91,14 @@ class Loop(nn.Module):
 
     def forward(self, u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         if state is not None:
-            raise InputError("a network that is exported starts at rest; got a state.")
-        rest = tuple(u.new_zeros(u.shape[0], width) for width in self.widths)
+            raise InputError("a network that is exported starts at its own first state; got a state.")
+        first = tuple(h.expand(u.shape[0], -1).clone() for h in self.first)
 
         def step(state: tuple[Tensor, ...], x: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
             y, *new = self.step(x, *state)
             return tuple(new), y
 
-        last, path = scan(step, rest, u.transpose(0, 1), dim=0)
+        last, path = scan(step, first, u.transpose(0, 1), dim=0)
         return path.transpose(0, 1), pytree.tree_unflatten(list(last), self.state)
 
 

@@ -114,8 +114,9 @@ def greatest_difference(net: nn.Module, run: Callable[[Inputs], Tensor], *, leng
         if not difference <= TOLERANCE * (1 + float(want.abs().max())):
             raise InputError(
                 f"the exported network answers {difference:.2g} away from the trained one, for an input of "
-                f"shape {tuple(inputs[0].shape)}. A layer of one's own must start at zero where its state is "
-                "None, and give the same in two halves as in one pass. Export it with --to safetensors."
+                f"shape {tuple(inputs[0].shape)}. A layer of one's own must start at its first_state(B), or "
+                "else at zero, where its state is None, and give the same in two halves as in one pass. "
+                "Export it with --to safetensors."
             )
         found = max(found, difference)
     return found

@@ -43,14 +43,17 @@ class ComplexRNN(nn.Module):
         re, im = self.V.chunk(2)
         return {"W": self.matrix(), "V": torch.complex(re, im), "b": self.b}
 
+    def first_state(self, n_batch: int) -> tuple[Tensor, ...]:
+        """The state before the first step, each part (B, H)."""
+        parts = self.V.new_zeros(2, self.d_hidden) if self.h0 is None else self.h0
+        return tuple(part.expand(n_batch, -1) for part in parts)
+
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.V)
-        if state is None and self.h0 is not None:
-            before = tuple(part.expand(u.shape[0], -1) for part in self.h0)
-        else:
-            before = initial_state(state, ("re", "im"), u, self.d_hidden)
+        given = self.first_state(u.shape[0]) if state is None else state
+        before = initial_state(given, ("re", "im"), u, self.d_hidden)
         with no_autocast(u):
             W = self.matrix()
             turn = torch.cat([torch.cat([W.real, -W.imag], 1), torch.cat([W.imag, W.real], 1)])

@@ -13,7 +13,7 @@ from search_conf import without_studies, write_study
 from physml.cli import main
 from physml.config import compose, studies
 from physml.errors import ConfigError, RunFailed
-from physml.execution import scheduler, search
+from physml.execution import scheduler, search, search_points
 from physml.records import record
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lstm"
@@ -106,6 +106,21 @@ def test_the_points_depend_on_the_seed_alone(conf):
     assert search.draw(search.load_search(EXPERIMENT)) != points
     write(conf, seed=7, trials=5)
     assert search.draw(search.load_search(EXPERIMENT))[:3] == points
+
+
+def test_draws_from_a_range_are_short_and_choices_stay_as_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RUNS", str(tmp_path))
+    space = {
+        "optim.lr": {"low": 1e-3, "high": 1e-1, "log": True},
+        "model.bound": [1.00354, 6.283185307179586],
+    }
+    points = search_points.random_points(space, 8, seed=0)
+    assert {point["model.bound"] for point in points} == {1.00354, 6.283185307179586}
+    assert all(float(f"{point['optim.lr']:.3g}") == point["optim.lr"] for point in points)
+    tried = [search_points.Tried(point, space, "finished", float(i)) for i, point in enumerate(points)]
+    assert search_points.keep("x", "lower", tried).is_file()  # Optuna refuses what is not among the choices
+    guided = search_points.guided_points(space, [(one.point, one.value) for one in tried], 3, 0, "lower")
+    assert all(point["model.bound"] in space["model.bound"] for point in guided)
 
 
 def test_a_trial_that_fails_is_kept_and_not_chosen(conf, tmp_path, forked):
