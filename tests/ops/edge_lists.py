@@ -1,13 +1,9 @@
 """Small edge lists, and what tests of sums over edges share."""
 
-from pathlib import Path
-
-import pytest
 import torch
 from torch import Tensor
 
 from physml.graph.edges import Edges
-from physml.ops.native.library import Unavailable, load
 
 N = 6
 ODD = torch.tensor([[0, 0, 1, 1, 2, 3, 3, 0], [1, 1, 0, 2, 2, 4, 0, 3]])  # twice the same, a loop, 5 alone
@@ -23,11 +19,3 @@ def edges(edge_index: Tensor, n: int = N) -> Edges:
 
 def many(n: int = 40, n_edges: int = 300) -> Edges:
     return edges(torch.randint(0, n, (2, n_edges), generator=torch.Generator().manual_seed(0)), n)
-
-
-def needs_compiler(source: Path) -> None:
-    """Skip, saying why, where C can't be compiled."""
-    try:
-        load(source, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))

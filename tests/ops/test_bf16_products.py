@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from c_compiler import needs_compiler
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,7 +20,7 @@ from physml.models.lem import LEM
 from physml.models.unicornn import UnICORNN
 from physml.ops import backend
 from physml.ops.cell import recurrence
-from physml.ops.native.library import Unavailable, load
+from physml.ops.native.library import load
 
 SOURCE = Path(__file__).with_name("gemm_check.c")
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -39,10 +40,7 @@ SIZES = [
 
 @pytest.fixture(autouse=True)
 def compiler() -> None:
-    try:
-        load(SOURCE, torch.float32, bf16=True)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler()
 
 
 @pytest.fixture

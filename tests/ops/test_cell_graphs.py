@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from edge_lists import needs_compiler
+from c_compiler import needs_compiler
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
@@ -26,7 +26,6 @@ from physml.models.orthogonal import ExpRNN
 from physml.models.truncated import TruncatedLSTM
 from physml.ops import backend as backends
 from physml.ops.cell import OPERATOR, recurrence
-from physml.ops.lem.native import SOURCE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # dynamo looks
@@ -76,7 +75,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.fixture(autouse=True)
 def fresh():
-    needs_compiler(SOURCE)
+    needs_compiler()
     torch._dynamo.reset()
     with backends.running("auto"):
         yield

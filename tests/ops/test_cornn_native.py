@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from c_compiler import needs_compiler
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from vectors import WIDTHS
@@ -12,7 +13,6 @@ from vectors import WIDTHS
 from physml.errors import InputError
 from physml.models.cornn import CoRNN
 from physml.ops.cornn import native, reference
-from physml.ops.native.library import Unavailable, load
 
 CONSTANTS = {"dt": 0.3, "gamma": 1.7, "epsilon": 0.6}
 NAMES = ("u", "y", "z", "W", "Wcal", "V", "b")
@@ -24,10 +24,7 @@ SIZES = [(T, H, *next(OTHERS)) for T, H in itertools.product(LENGTHS, UNITS)]
 
 @pytest.fixture(autouse=True)
 def compiler() -> None:
-    try:
-        load(native.SOURCE, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler()
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:

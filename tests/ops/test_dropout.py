@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from edge_lists import draw, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import draw
 from torch.nn import functional as F
 
 from physml.errors import InputError
@@ -12,7 +13,7 @@ from physml.ops.dropout import dropout, native
 
 @pytest.fixture
 def compiler() -> None:
-    needs_compiler(native.SOURCE)
+    needs_compiler()
 
 
 @pytest.mark.usefixtures("compiler")

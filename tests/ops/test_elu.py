@@ -2,21 +2,18 @@
 
 import pytest
 import torch
+from c_compiler import needs_compiler
 from torch.nn import functional as F
 
 from physml.errors import InputError
 from physml.ops import backend
 from physml.ops.elu import _elu, autograd, elu, native
-from physml.ops.native.library import Unavailable, load
 
 
 @pytest.fixture(params=["reference", "torch", "native"])
 def name(request) -> str:
     if request.param == "native":
-        try:
-            load(native.SOURCE, torch.float32)
-        except Unavailable as reason:
-            pytest.skip(str(reason))
+        needs_compiler()
     return request.param
 
 

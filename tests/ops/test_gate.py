@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import ODD, N, draw, edges, many, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import ODD, N, draw, edges, many
 from torch import Tensor
 from variants import variants
 from vectors import WIDTHS
@@ -19,7 +20,7 @@ KINDS = [*((torch.float32, 1e-5, flags) for flags in WIDTHS), (torch.float64, 1e
 
 @pytest.fixture
 def compiler() -> None:
-    needs_compiler(native.SOURCE)
+    needs_compiler()
 
 
 def given(n: int, h: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import ODD, N, draw, edges, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import ODD, N, draw, edges
 from torch import Tensor
 from variants import variants
 from vectors import WIDTHS
@@ -26,7 +27,7 @@ def by_loop(q: Tensor, edge_index: Tensor, p: float) -> np.ndarray:
 
 @pytest.fixture
 def compiler() -> None:
-    needs_compiler(native.SOURCE)
+    needs_compiler()
 
 
 @pytest.mark.parametrize("p", variants(FEW, [*HALVES, *OTHERS]))

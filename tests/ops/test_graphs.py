@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from edge_lists import needs_compiler
+from c_compiler import needs_compiler
 from torch import Tensor, distributed, nn
 from torch.export import Dim, ExportedProgram
 from torch.utils.checkpoint import checkpoint
@@ -26,7 +26,6 @@ from physml.models.unicornn import UnICORNN
 from physml.ops import backend as backends
 from physml.ops.cornn import OP as CORNN
 from physml.ops.lem import OP as LEM_OP
-from physml.ops.lem.native import SOURCE
 from physml.ops.unicornn import OP as UNICORNN
 
 pytestmark = [
@@ -90,7 +89,7 @@ def close(found: list[Tensor], want: list[Tensor]) -> None:
     variants([("lem", "native")], [(name, backend) for name in ARGUMENTS for backend in ("native", "torch")]),
 )
 def test_operators_keep_what_their_schemas_promise(name: str, backend: str) -> None:
-    needs_compiler(SOURCE)
+    needs_compiler()
     op, shapes, constants = ARGUMENTS[name]
     tensors = [draw(*shape).double().requires_grad_() for shape in shapes]
     torch.library.opcheck(op.operator.whole, (*tensors, *constants, backend))
@@ -123,7 +122,7 @@ def test_the_operator_of_projections_equals_torch(masked: bool, needs_x: bool) -
     variants([("UnICORNN", "auto")], [("LEM", "auto"), ("CoRNN", "auto"), ("LEM", "torch")]),
 )
 def test_one_graph_of_a_network_equals_eager(name: str, backend: str) -> None:
-    needs_compiler(SOURCE)
+    needs_compiler()
     model = net(name, backend=backend)
     whole = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=True)
     for shape in ((B, T, D), (50, 300, D), (1, 9, D)):
@@ -212,7 +211,7 @@ def test_an_operator_refuses_what_it_has_no_derivative_for() -> None:
 
 
 def test_the_backward_knows_how_many_threads_the_forward_had() -> None:
-    needs_compiler(SOURCE)
+    needs_compiler()
     torch.manual_seed(0)
     model, u, threads = LEM(8, 64), draw(96, 300, 8), torch.get_num_threads()
     want = outputs_and_gradients(model, model, u)

@@ -2,10 +2,10 @@
 
 import itertools
 import threading
-from collections.abc import Iterator
 
 import pytest
 import torch
+from c_compiler import needs_compiler
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from vectors import WIDTHS
@@ -13,7 +13,6 @@ from vectors import WIDTHS
 from physml.errors import InputError
 from physml.models.lem import LEM
 from physml.ops.lem import native, reference
-from physml.ops.native.library import Unavailable, load
 
 NAMES = ("u", "y", "z", "W", "Wy", "V", "b")
 KINDS = {
@@ -29,16 +28,8 @@ SIZES = [(T, H, *next(OTHERS)) for T, H in itertools.product(LENGTHS, UNITS)]
 
 
 @pytest.fixture(autouse=True)
-def compiler() -> Iterator[None]:
-    """One thread in the plain loops: more only wait for each other where the machine is busy."""
-    try:
-        load(native.SOURCE, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def compiler() -> None:
+    needs_compiler()
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:

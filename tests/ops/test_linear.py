@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from edge_lists import draw, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import draw
 from torch import Tensor
 from vectors import WIDTHS
 
@@ -14,7 +15,7 @@ from physml.ops.linear import linear, native
 
 @pytest.fixture
 def compiler() -> None:
-    needs_compiler(native.SOURCE)
+    needs_compiler()
 
 
 def given(n: int, d: int, h: int, bias: str) -> list[Tensor]:

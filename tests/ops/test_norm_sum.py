@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import ODD, N, draw, edges, many, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import ODD, N, draw, edges, many
 from torch import Tensor
 from variants import variants
 from vectors import WIDTHS
@@ -27,7 +28,7 @@ def by_loop(q: Tensor, of: Edges, p: float) -> np.ndarray:
 
 @pytest.fixture
 def compiler() -> None:
-    needs_compiler(native.SOURCE)
+    needs_compiler()
 
 
 @pytest.mark.parametrize("p", [*HALVES, *OTHERS])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import draw, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import draw
 from torch import Tensor
 from vectors import WIDTHS
 
@@ -16,7 +17,7 @@ BACKENDS = ("reference", "torch", "native")
 
 @pytest.fixture
 def compiler() -> None:
-    needs_compiler(native.SOURCE)
+    needs_compiler()
 
 
 def some(n: int, d: int) -> Tensor:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from c_compiler import needs_compiler
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from variants import variants
@@ -20,9 +21,7 @@ from physml.models.lem import LEM
 from physml.models.rnn import SequenceModel
 from physml.models.unicornn import UnICORNN
 from physml.ops import backend
-from physml.ops.lem import steps
 from physml.ops.native import stepping
-from physml.ops.native.library import Unavailable, load
 
 B, T = 3, 4
 KINDS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -49,10 +48,7 @@ every_layer = pytest.mark.parametrize("kind", PLAIN)
 
 @pytest.fixture(autouse=True)
 def compiler() -> Iterator[None]:
-    try:
-        load(steps.SOURCE, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler()
     stepping.kept_function.cache_clear()
     yield
     stepping.kept_function.cache_clear()

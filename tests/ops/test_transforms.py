@@ -5,7 +5,8 @@ from functools import partial
 
 import pytest
 import torch
-from edge_lists import ODD, N, draw, edges, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import ODD, N, draw, edges
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
@@ -30,7 +31,6 @@ from physml.ops.elu import elu
 from physml.ops.gate import gate
 from physml.ops.gradient_sum import gradient_sum
 from physml.ops.lem import lem
-from physml.ops.lem.native import SOURCE
 from physml.ops.linear import linear
 from physml.ops.norm_sum import norm_sum
 from physml.ops.rows_linear import rows_linear
@@ -130,7 +130,7 @@ def difference(f: Callable[[Tensor], Tensor], x: Tensor, step: float) -> Tensor:
 @pytest.mark.parametrize("preferred", ["auto", "native"])
 @pytest.mark.parametrize("name", OPS)
 def test_ops_have_tangents_of_all_arguments(name: str, preferred: str) -> None:
-    needs_compiler(SOURCE)
+    needs_compiler()
     op, shapes = OPS[name]
     given = arguments(name, shapes)
     step, tolerance = (1e-6, 1e-6) if given[0].dtype == torch.float64 else (1e-2, 1e-2)
@@ -157,7 +157,7 @@ def test_ops_have_tangents_of_all_arguments(name: str, preferred: str) -> None:
     "name", [name for name in OPS if name not in ("linear", "dropout") and "," not in name]
 )
 def test_a_required_fast_backend_refuses_tangents_and_transforms(name: str, backend: str) -> None:
-    needs_compiler(SOURCE)
+    needs_compiler()
     op, shapes = OPS[name]
     given = arguments(name, shapes)
     for k, x in enumerate(given):
@@ -186,7 +186,7 @@ def test_powers_with_floored_slopes_refuse_them() -> None:
 
 
 def test_without_tangents_a_dual_level_leaves_the_choice_as_it_is() -> None:
-    needs_compiler(SOURCE)
+    needs_compiler()
     op, shapes = OPS["lem"]
     with backends.running("auto"), forward_ad.dual_level():
         op(*arguments("lem", shapes), backend="auto")

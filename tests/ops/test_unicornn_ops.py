@@ -8,13 +8,13 @@ import weakref
 
 import pytest
 import torch
+from c_compiler import needs_compiler
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from physml.errors import InputError
 from physml.models.unicornn import UnICORNN
-from physml.ops.native.library import Unavailable, load
 from physml.ops.unicornn import autograd, native, project, projection, unicornn
 
 FAST = ("torch", "native")
@@ -30,10 +30,7 @@ WIDTHS = ["", "-mno-avx512f", "-march=x86-64"] if platform.machine() in ("x86_64
 def compiler(request: pytest.FixtureRequest) -> None:
     if "backend" in request.fixturenames and request.getfixturevalue("backend") != "native":
         return
-    try:
-        load(native.SOURCE, torch.float64)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler()
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:

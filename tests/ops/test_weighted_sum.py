@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from edge_lists import ODD, N, draw, edges, many, needs_compiler
+from c_compiler import needs_compiler
+from edge_lists import ODD, N, draw, edges, many
 from torch import Tensor
 from vectors import WIDTHS
 
@@ -24,7 +25,7 @@ def by_loop(x: Tensor, weight: Tensor, of: Edges) -> np.ndarray:
 
 @pytest.fixture
 def compiler() -> None:
-    needs_compiler(native.SOURCE)
+    needs_compiler()
 
 
 @pytest.mark.usefixtures("compiler")

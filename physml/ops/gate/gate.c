@@ -11,7 +11,6 @@
 
 typedef struct {
     length n_nodes, n_channels;
-    int twice_p;
     Ends sent, received;
     const real *x, *new, *q, *share; /* (N, H); share (N) or NULL for 1 */
     real *out, *rate;                /* (N, H) */
@@ -27,10 +26,10 @@ INLINE vec between(vec x, vec new, vec tau) {
     return pick(tau < (real)0.5, x + tau * d, new - (1 - tau) * d);
 }
 
-INLINE void step_of_node(const Work *w, length i, int twice) {
+INLINE void step_of_node(const Work *w, length i) {
     const length H = w->n_channels, at = i * H;
     const real s = w->share ? w->share[i] : 1;
-    powers_of_node(w->rate + at, w->q, w->sent, i, H, twice);
+    powers_of_node(w->rate + at, w->q, w->sent, i, H);
     for (length h = 0; h < H; h += VL) {
         const vec tau = vec_tanh(s * load_end(w->rate + at, h, H));
         store_end(w->rate + at, h, H, tau);
@@ -38,19 +37,15 @@ INLINE void step_of_node(const Work *w, length i, int twice) {
     }
 }
 
-INLINE void slope_of_node(const Work *w, length i, int twice) {
+INLINE void slope_of_node(const Work *w, length i) {
     const length H = w->n_channels, at = i * H;
-    slopes_of_node(w->to_q + at, w->q, w->to_sum, w->sent, w->received, i, H, twice);
+    slopes_of_node(w->to_q + at, w->q, w->to_sum, w->sent, w->received, i, H);
     if (w->q_is_new)
         for (length h = 0; h < H; h++) w->to_new[at + h] += w->to_q[at + h];
 }
 
-#define EACH step_of_node
-SHARE(steps)
-#undef EACH
-#define EACH slope_of_node
-SHARE(slopes)
-#undef EACH
+SHARE(steps, step_of_node)
+SHARE(slopes, slope_of_node)
 
 /* All but the gradient of q, which needs that of the sums of all nodes. */
 static void back(void *shared, int share, int n_shares) {
@@ -70,25 +65,24 @@ static void back(void *shared, int share, int n_shares) {
     }
 }
 
-/* sizes: N, H, 2p. sent, received: starts and other ends of the edges that each node sends, and receives. */
-void gate_forward(int n_threads, const long long sizes[3], const long long *sent_start,
+/* sizes: N, H. sent, received: starts and other ends of the edges that each node sends, and receives. */
+void gate_forward(int n_threads, const long long sizes[2], const long long *sent_start,
                   const long long *sent_other, const real *x, const real *new, const real *q, const real *share,
                   real *out, real *rate) {
-    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .twice_p = (int)sizes[2],
-              .sent = {sent_start, sent_other}, .x = x, .new = new, .q = q, .share = share, .out = out,
-              .rate = rate};
+    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .sent = {sent_start, sent_other}, .x = x, .new = new,
+              .q = q, .share = share, .out = out, .rate = rate};
     in_threads(steps, &w, n_threads);
 }
 
-/* sizes: N, H, 2p, and whether q is new: then to_new is of both, and to_q is room, as to_sum always is. */
-void gate_backward(int n_threads, const long long sizes[4], const long long *sent_start,
+/* sizes: N, H, and whether q is new: then to_new is of both, and to_q is room, as to_sum always is. */
+void gate_backward(int n_threads, const long long sizes[3], const long long *sent_start,
                    const long long *sent_other, const long long *received_start, const long long *received_other,
                    const real *x, const real *new, const real *q, const real *share, const real *rate,
                    const real *grad, const real *to_rate, real *to_x, real *to_new, real *to_q, real *to_sum) {
-    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .twice_p = (int)sizes[2],
-              .sent = {sent_start, sent_other}, .received = {received_start, received_other}, .x = x, .new = new,
-              .q = q, .share = share, .rate = (real *)rate, .grad = grad, .to_rate = to_rate, .to_x = to_x,
-              .to_new = to_new, .to_q = to_q, .to_sum = to_sum, .q_is_new = (int)sizes[3]};
+    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .sent = {sent_start, sent_other},
+              .received = {received_start, received_other}, .x = x, .new = new, .q = q, .share = share,
+              .rate = (real *)rate, .grad = grad, .to_rate = to_rate, .to_x = to_x, .to_new = to_new, .to_q = to_q,
+              .to_sum = to_sum, .q_is_new = (int)sizes[2]};
     in_threads(back, &w, n_threads);
     in_threads(slopes, &w, n_threads);
 }

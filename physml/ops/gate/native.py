@@ -16,8 +16,8 @@ PARALLEL = 1e6  # numbers (N + E, H) above which threads are worth being started
 
 
 def refusal(x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None) -> str | None:
-    """The reason why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, x, new, q, *([] if share is None else [share]))
+    """The reason why native code can't compute this case, told by p = 2; None if it can."""
+    return call.refusal(SOURCE, x, new, q, *([] if share is None else [share]), TWICE_P=4)
 
 
 def gate(
@@ -39,9 +39,9 @@ class GateNative(torch.autograd.Function):
         q = new if q is None else q.contiguous()
         share = None if share is None else share.contiguous()
         out, rate = torch.empty_like(x), torch.empty_like(x)
-        ctx.edges, ctx.sizes = edges, call.integers(*x.shape, int(2 * p), q_is_new)
+        ctx.edges, ctx.p, ctx.sizes = edges, p, call.integers(*x.shape, q_is_new)
         ctx.n_threads = call.threads(edges.n, float(edges.n + len(edges.sender)) * x.shape[1], PARALLEL)
-        load(SOURCE, x.dtype).gate_forward(
+        load(SOURCE, x.dtype, TWICE_P=int(2 * p)).gate_forward(
             ctx.n_threads,
             ctx.sizes,
             *map(call.pointer, (*edges.rows("sender")[:2], x, new, q, share, out, rate)),
@@ -60,7 +60,7 @@ class GateNative(torch.autograd.Function):
         to_rate = None if to_rate is None else to_rate.contiguous()
         to_x, to_new, to_q, to_sum = (torch.empty_like(x) for _ in range(4))
         ends = *edges.rows("sender")[:2], *edges.rows("receiver")[:2]
-        load(SOURCE, x.dtype).gate_backward(
+        load(SOURCE, x.dtype, TWICE_P=int(2 * ctx.p)).gate_backward(
             ctx.n_threads,
             ctx.sizes,
             *map(call.pointer, (*ends, x, new, q, share, rate, grad, to_rate, to_x, to_new, to_q, to_sum)),

@@ -8,42 +8,37 @@
 
 typedef struct {
     length n_nodes, n_channels;
-    int twice_p;
     Ends sent, received;
     const real *q, *grad; /* (N, H) */
     real *to;             /* (N, H) */
 } Work;
 
-INLINE void sum_of_node(const Work *w, length i, int twice) {
-    powers_of_node(w->to + i * w->n_channels, w->q, w->sent, i, w->n_channels, twice);
+INLINE void sum_of_node(const Work *w, length i) {
+    powers_of_node(w->to + i * w->n_channels, w->q, w->sent, i, w->n_channels);
 }
 
-INLINE void slope_of_node(const Work *w, length i, int twice) {
+INLINE void slope_of_node(const Work *w, length i) {
     const length H = w->n_channels;
-    slopes_of_node(w->to + i * H, w->q, w->grad, w->sent, w->received, i, H, twice);
+    slopes_of_node(w->to + i * H, w->q, w->grad, w->sent, w->received, i, H);
 }
 
-#define EACH sum_of_node
-SHARE(sums)
-#undef EACH
-#define EACH slope_of_node
-SHARE(slopes)
-#undef EACH
+SHARE(sums, sum_of_node)
+SHARE(slopes, slope_of_node)
 
-static Work work_of(const long long sizes[3], const real *q, const long long *sent[2]) {
-    return (Work){.n_nodes = sizes[0], .n_channels = sizes[1], .twice_p = (int)sizes[2], .q = q,
+static Work work_of(const long long sizes[2], const real *q, const long long *sent[2]) {
+    return (Work){.n_nodes = sizes[0], .n_channels = sizes[1], .q = q,
                   .sent = {sent[0], sent[1]}};
 }
 
-/* sizes: N, H, 2p. sent, received: starts and other ends of the edges that each node sends, and receives. */
-void gradient_sum_forward(int n_threads, const long long sizes[3], const long long *sent_start,
+/* sizes: N, H. sent, received: starts and other ends of the edges that each node sends, and receives. */
+void gradient_sum_forward(int n_threads, const long long sizes[2], const long long *sent_start,
                           const long long *sent_other, const real *q, real *total) {
     Work w = work_of(sizes, q, (const long long *[2]){sent_start, sent_other});
     w.to = total;
     in_threads(sums, &w, n_threads);
 }
 
-void gradient_sum_backward(int n_threads, const long long sizes[3], const long long *sent_start,
+void gradient_sum_backward(int n_threads, const long long sizes[2], const long long *sent_start,
                            const long long *sent_other, const long long *received_start,
                            const long long *received_other, const real *q, const real *grad, real *to_q) {
     Work w = work_of(sizes, q, (const long long *[2]){sent_start, sent_other});

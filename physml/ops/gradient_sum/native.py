@@ -16,8 +16,8 @@ PARALLEL = 2e6  # numbers (E, H) above which threads are worth being started
 
 
 def refusal(q: Tensor) -> str | None:
-    """The reason why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, q)
+    """The reason why native code can't compute this case, told by p = 2; None if it can."""
+    return call.refusal(SOURCE, q, TWICE_P=4)
 
 
 def gradient_sum(q: Tensor, edges: Edges, p: float) -> Tensor:
@@ -30,10 +30,10 @@ class GradientSumNative(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, edges: Edges, p: float) -> Tensor:
         q = q.contiguous()
         ctx.save_for_backward(q)
-        ctx.edges, ctx.sizes = edges, call.integers(*q.shape, int(2 * p))
+        ctx.edges, ctx.p, ctx.sizes = edges, p, call.integers(*q.shape)
         ctx.n_threads = call.threads(len(q), float(len(edges.sender)) * q.shape[1], PARALLEL)
         total = torch.empty_like(q)
-        load(SOURCE, q.dtype).gradient_sum_forward(
+        load(SOURCE, q.dtype, TWICE_P=int(2 * p)).gradient_sum_forward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*edges.rows("sender")[:2], q, total))
         )
         return total
@@ -44,7 +44,7 @@ class GradientSumNative(torch.autograd.Function):
         (q,), edges = ctx.saved_tensors, ctx.edges
         grad, to_q = grad.contiguous(), torch.empty_like(q)
         ends = *edges.rows("sender")[:2], *edges.rows("receiver")[:2]
-        load(SOURCE, q.dtype).gradient_sum_backward(
+        load(SOURCE, q.dtype, TWICE_P=int(2 * ctx.p)).gradient_sum_backward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*ends, q, grad, to_q))
         )
         return to_q, None, None

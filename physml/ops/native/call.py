@@ -18,9 +18,13 @@ MOST_THREADS = 256  # as in threads.h
 def refusal(
     source: Path,
     *tensors: Tensor,
-    load: Callable[[Path, torch.dtype], ctypes.CDLL] = library.load,
+    load: Callable[..., ctypes.CDLL] = library.load,
+    **macros: int,
 ) -> str | None:
-    """The reason why C from `source`, made a library by `load`, can't take these tensors; None if it can."""
+    """The reason why C from `source`, made a library by `load`, can't take these tensors; None if it can.
+
+    `macros`: for `load`.
+    """
     dtype = tensors[0].dtype
     for x in tensors:
         if not x.is_cpu:
@@ -30,7 +34,7 @@ def refusal(
         if not x.numel():
             return f"backend native can't work on empty tensors; got one of shape {tuple(x.shape)}"
     try:
-        load(source, dtype)
+        load(source, dtype, **macros)
     except Unavailable as reason:
         return str(reason)
     return None

@@ -1,13 +1,17 @@
 /* What sums of powers of differences along edges share.
  *
- * The power is a half of a whole number, from 1 to 8: a few products and at most one root. Where the compiler
- * knows it, loops over channels are vectors, so EACH(w, i, twice) is compiled for every one, twice being 2p.
+ * The power p is a half of a whole number, from 1 to 8: a few products and at most one root. Where the compiler
+ * knows it, loops over channels are vectors, so a library is made for each: -DTWICE_P= is 2p.
  */
 #ifndef PHYSML_EDGES_H
 #define PHYSML_EDGES_H
 
 #include "rows.h"
 #include "threads.h"
+
+#ifndef TWICE_P
+#error "compile with -DTWICE_P=2 to 16, which is 2p"
+#endif
 
 typedef struct {
     const long long *start, *other; /* (N + 1): where the edges of a node begin; (E): their other ends */
@@ -22,20 +26,20 @@ INLINE real power(real d, int twice) {
 }
 
 /* Of |d|^p / p: sign(d) |d|^(p - 1). */
-INLINE real slope(real d, int twice) {
-    const real size = power(d < 0 ? -d : d, twice - 2);
+INLINE real slope(real d) {
+    const real size = power(d < 0 ? -d : d, TWICE_P - 2);
     return d > 0 ? size : d < 0 ? -size : 0;
 }
 
 /* Row i of S: sums over the edges i -> j of |q_j - q_i|^p, channel by channel. */
-INLINE void powers_of_node(real *restrict to, const real *q, Ends sent, length i, length H, int twice) {
+INLINE void powers_of_node(real *restrict to, const real *q, Ends sent, length i, length H) {
     const real *restrict own = q + i * H;
     clear(to, H);
     for (long long e = sent.start[i]; e < sent.start[i + 1]; e++) {
         const real *restrict other = q + sent.other[e] * H;
         for (length h = 0; h < H; h++) {
             const real d = other[h] - own[h];
-            to[h] += power(d < 0 ? -d : d, twice);
+            to[h] += power(d < 0 ? -d : d, TWICE_P);
         }
     }
 }
@@ -47,37 +51,28 @@ INLINE void powers_of_node(real *restrict to, const real *q, Ends sent, length i
  * It gathers from both ends, where a scatter would let threads meet.
  */
 INLINE void slopes_of_node(real *restrict to, const real *q, const real *grad, Ends sent, Ends received, length i,
-                           length H, int twice) {
+                           length H) {
     const real *restrict own = q + i * H, *restrict g = grad + i * H;
     clear(to, H);
     for (long long e = sent.start[i]; e < sent.start[i + 1]; e++) {
         const real *restrict other = q + sent.other[e] * H;
-        for (length h = 0; h < H; h++) to[h] += slope(own[h] - other[h], twice);
+        for (length h = 0; h < H; h++) to[h] += slope(own[h] - other[h]);
     }
     for (length h = 0; h < H; h++) to[h] *= g[h];
     for (long long e = received.start[i]; e < received.start[i + 1]; e++) {
         const length k = received.other[e] * H;
         const real *restrict other = q + k, *restrict theirs = grad + k;
-        for (length h = 0; h < H; h++) to[h] += theirs[h] * slope(own[h] - other[h], twice);
+        for (length h = 0; h < H; h++) to[h] += theirs[h] * slope(own[h] - other[h]);
     }
-    for (length h = 0; h < H; h++) to[h] *= (real)0.5 * twice;
+    for (length h = 0; h < H; h++) to[h] *= (real)0.5 * TWICE_P;
 }
 
-#define ONE(twice)                                            \
-    case twice:                                               \
-        for (; i < end; i++) EACH(w, i, twice);               \
-        break;
-#define ALL                                                                                              \
-    ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7) ONE(8) ONE(9) ONE(10) ONE(11) ONE(12) ONE(13) ONE(14)     \
-    ONE(15) ONE(16)
-
-/* A share of the nodes, each by EACH; a Work has n_nodes and twice_p. */
-#define SHARE(name)                                                                      \
-    static void name(void *shared, int share, int n_shares) {                            \
-        const Work *w = shared;                                                          \
-        length i = first_row((int)w->n_nodes, share, n_shares);                          \
-        const length end = first_row((int)w->n_nodes, share + 1, n_shares);              \
-        switch (w->twice_p) { ALL }                                                      \
+/* A share of the nodes, each by `of_node`; a Work has n_nodes. */
+#define SHARE(name, of_node)                                                                      \
+    static void name(void *shared, int share, int n_shares) {                                     \
+        const Work *w = shared;                                                                   \
+        const length end = first_row((int)w->n_nodes, share + 1, n_shares);                       \
+        for (length i = first_row((int)w->n_nodes, share, n_shares); i < end; i++) of_node(w, i); \
     }
 
 #endif

@@ -28,7 +28,7 @@ FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-sha
 REAL = {torch.float32: "float", torch.float64: "double"}
 PATIENCE_S = 300  # for one compilation
 
-Key = tuple[Path | str, torch.dtype, bool, str | None, str, str | None]
+Key = tuple[Path | str, torch.dtype, tuple[str, ...], str | None, str, str | None]
 
 _made: dict[Key, "ctypes.CDLL | Unavailable"] = {}
 _lock = Lock()
@@ -38,36 +38,38 @@ class Unavailable(Exception):
     """There is no library here; the message is the reason, in one line."""
 
 
-def load(source: Path, dtype: torch.dtype, bf16: bool = False) -> ctypes.CDLL:
+def load(source: Path, dtype: torch.dtype, bf16: bool = False, **macros: int) -> ctypes.CDLL:
     """The library made from the file `source`, its `real` being `dtype`.
 
     `bf16`: its products with weights round their operands to bfloat16 (bf16.h).
+    `macros`: numbers that the compiler is to know, such as TWICE_P=4; each choice is a library of its own.
 
     Headers lie in this folder or beside the source. What was found once, a library or a reason, holds for the
     process.
     Environment: CC, the compiler; PHYSML_NATIVE_FLAGS, flags that are added; PHYSML_CACHE.
     Errors: Unavailable.
     """
-    return _found(source, source.stem, dtype, bf16)
+    if bf16 and dtype is not torch.float32:
+        raise Unavailable(f"products of bfloat16 are summed in float32; got {dtype}")
+    defined = [f"-D{macro}={value}" for macro, value in macros.items()]
+    return _found(source, source.stem, dtype, (*defined, *["-DBF16_PRODUCTS"] * bf16))
 
 
 def load_text(name: str, text: str, dtype: torch.dtype) -> ctypes.CDLL:
     """The library made from C that was generated; `name` begins the name of its file. Else as `load`."""
-    return _found(text, name, dtype, bf16=False)
+    return _found(text, name, dtype)
 
 
-def _found(source: Path | str, name: str, dtype: torch.dtype, bf16: bool) -> ctypes.CDLL:
+def _found(source: Path | str, name: str, dtype: torch.dtype, defined: tuple[str, ...] = ()) -> ctypes.CDLL:
     if dtype not in REAL:
         raise Unavailable(f"native code computes in float32 or float64; got {dtype}")
-    if bf16 and dtype is not torch.float32:
-        raise Unavailable(f"products of bfloat16 are summed in float32; got {dtype}")
     more_flags = os.environ.get("PHYSML_NATIVE_FLAGS", "")
-    key = (source, dtype, bf16, os.environ.get("CC"), more_flags, os.environ.get("PHYSML_CACHE"))
+    key = (source, dtype, defined, os.environ.get("CC"), more_flags, os.environ.get("PHYSML_CACHE"))
     if (made := _made.get(key)) is None:
         with _lock:
             if (made := _made.get(key)) is None:
                 try:
-                    made = _loaded(source, name, dtype, bf16, more_flags)
+                    made = _loaded(source, name, dtype, defined, more_flags)
                 except Unavailable as reason:
                     made = reason
                 _made[key] = made
@@ -76,9 +78,11 @@ def _found(source: Path | str, name: str, dtype: torch.dtype, bf16: bool) -> cty
     return made
 
 
-def _loaded(source: Path | str, name: str, dtype: torch.dtype, bf16: bool, more_flags: str) -> ctypes.CDLL:
+def _loaded(
+    source: Path | str, name: str, dtype: torch.dtype, defined: tuple[str, ...], more_flags: str
+) -> ctypes.CDLL:
     compiler = _compiler(os.environ.get("CC"))
-    flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *(["-DBF16_PRODUCTS"] if bf16 else [])]
+    flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *defined]
     flags += _words("PHYSML_NATIVE_FLAGS", more_flags)
     path = cache_root() / "native" / f"{name}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
     try:

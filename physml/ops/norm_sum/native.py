@@ -16,8 +16,8 @@ PARALLEL = 1e6  # numbers (E, H) above which threads are worth being started
 
 
 def refusal(q: Tensor) -> str | None:
-    """The reason why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, q)
+    """The reason why native code can't compute this case, told by p = 2; None if it can."""
+    return call.refusal(SOURCE, q, TWICE_P=4)
 
 
 def norm_sum(q: Tensor, edges: Edges, p: float) -> Tensor:
@@ -31,9 +31,9 @@ class NormSumNative(torch.autograd.Function):
         q = q.contiguous()
         norm, total = q.new_empty(len(edges.sender)), q.new_empty(len(q), 1)
         ctx.save_for_backward(q, norm)
-        ctx.edges, ctx.sizes = edges, call.integers(*q.shape, int(2 * p))
+        ctx.edges, ctx.p, ctx.sizes = edges, p, call.integers(*q.shape)
         ctx.n_threads = call.threads(len(q), float(len(edges.sender)) * q.shape[1], PARALLEL)
-        load(SOURCE, q.dtype).norm_sum_forward(
+        load(SOURCE, q.dtype, TWICE_P=int(2 * p)).norm_sum_forward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*edges.rows("sender")[:2], q, norm, total))
         )
         return total
@@ -44,7 +44,7 @@ class NormSumNative(torch.autograd.Function):
         (q, norm), edges = ctx.saved_tensors, ctx.edges
         grad, to_q = grad.contiguous(), torch.empty_like(q)
         ends = *edges.rows("sender")[:2], *edges.rows("receiver")[:2], edges.received_order()
-        load(SOURCE, q.dtype).norm_sum_backward(
+        load(SOURCE, q.dtype, TWICE_P=int(2 * ctx.p)).norm_sum_backward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*ends, q, norm, grad, to_q))
         )
         return to_q, None, None

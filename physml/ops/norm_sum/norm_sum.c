@@ -16,7 +16,6 @@
 
 typedef struct {
     length n_nodes, n_channels;
-    int twice_p;
     Ends sent, received;
     const long long *received_order; /* (E): which of the edges, in the order of those sent, is received */
     const real *q, *grad;            /* (N, H); (N) */
@@ -45,7 +44,7 @@ INLINE real largest(const real *a, const real *b, length n) {
     return most(top);
 }
 
-INLINE real norm_of(const real *a, const real *b, length n, int twice) {
+INLINE real norm_of(const real *a, const real *b, length n) {
     const real top = largest(a, b, n), share = inverse(top);
     vec total = {0};
     for (length h = 0; h < n; h += BLOCK) {
@@ -53,58 +52,54 @@ INLINE real norm_of(const real *a, const real *b, length n, int twice) {
         const length end = least(BLOCK, n - h);
         for (length k = 0; k < end; k++) {
             const real d = (a[h + k] - b[h + k]) * share;
-            powers[k] = power(d < 0 ? -d : d, twice);
+            powers[k] = power(d < 0 ? -d : d, TWICE_P);
         }
         for (length k = 0; k < BLOCK; k += VL) total += load(powers + k);
     }
-    return top * (real)pow((double)sum(total), 2.0 / twice);
+    return top * (real)pow((double)sum(total), 2.0 / TWICE_P);
 }
 
-INLINE void sum_of_node(const Work *w, length i, int twice) {
+INLINE void sum_of_node(const Work *w, length i) {
     const length H = w->n_channels;
     real total = 0;
     for (long long e = w->sent.start[i]; e < w->sent.start[i + 1]; e++)
-        total += w->norm[e] = norm_of(w->q + i * H, w->q + w->sent.other[e] * H, H, twice);
+        total += w->norm[e] = norm_of(w->q + i * H, w->q + w->sent.other[e] * H, H);
     w->to[i] = total;
 }
 
 INLINE void add_slopes(real *restrict to, const real *restrict own, const real *restrict other, real norm, real grad,
-                       length n, int twice) {
+                       length n) {
     const real share = inverse(norm);
-    for (length h = 0; h < n; h++) to[h] += grad * slope((own[h] - other[h]) * share, twice);
+    for (length h = 0; h < n; h++) to[h] += grad * slope((own[h] - other[h]) * share);
 }
 
-INLINE void slope_of_node(const Work *w, length i, int twice) {
+INLINE void slope_of_node(const Work *w, length i) {
     const length H = w->n_channels;
     real *to = w->to + i * H;
     clear(to, H);
     for (long long e = w->sent.start[i]; e < w->sent.start[i + 1]; e++)
-        add_slopes(to, w->q + i * H, w->q + w->sent.other[e] * H, w->norm[e], w->grad[i], H, twice);
+        add_slopes(to, w->q + i * H, w->q + w->sent.other[e] * H, w->norm[e], w->grad[i], H);
     for (long long e = w->received.start[i]; e < w->received.start[i + 1]; e++) {
         const length k = w->received.other[e];
-        add_slopes(to, w->q + i * H, w->q + k * H, w->norm[w->received_order[e]], w->grad[k], H, twice);
+        add_slopes(to, w->q + i * H, w->q + k * H, w->norm[w->received_order[e]], w->grad[k], H);
     }
 }
 
-#define EACH sum_of_node
-SHARE(sums)
-#undef EACH
-#define EACH slope_of_node
-SHARE(slopes)
-#undef EACH
+SHARE(sums, sum_of_node)
+SHARE(slopes, slope_of_node)
 
-/* sizes: N, H, 2p. sent, received: starts and other ends of the edges that each node sends, and receives. */
-void norm_sum_forward(int n_threads, const long long sizes[3], const long long *sent_start,
+/* sizes: N, H. sent, received: starts and other ends of the edges that each node sends, and receives. */
+void norm_sum_forward(int n_threads, const long long sizes[2], const long long *sent_start,
                       const long long *sent_other, const real *q, real *norm, real *total) {
-    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .twice_p = (int)sizes[2], .sent = {sent_start, sent_other},
+    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .sent = {sent_start, sent_other},
               .q = q, .norm = norm, .to = total};
     in_threads(sums, &w, n_threads);
 }
 
-void norm_sum_backward(int n_threads, const long long sizes[3], const long long *sent_start,
+void norm_sum_backward(int n_threads, const long long sizes[2], const long long *sent_start,
                        const long long *sent_other, const long long *received_start, const long long *received_other,
                        const long long *received_order, const real *q, real *norm, const real *grad, real *to_q) {
-    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .twice_p = (int)sizes[2], .sent = {sent_start, sent_other},
+    Work w = {.n_nodes = sizes[0], .n_channels = sizes[1], .sent = {sent_start, sent_other},
               .received = {received_start, received_other}, .received_order = received_order, .q = q, .grad = grad,
               .norm = norm, .to = to_q};
     in_threads(slopes, &w, n_threads);
