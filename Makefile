@@ -54,7 +54,7 @@ setup: $(READY) ## make .venv with the tested versions; nothing to do when up to
 
 # Made anew when its Python does not run or an earlier installation was killed; else brought up to date in place.
 # Of two at once the second waits, and finds it ready. The kernel drops the lock of a process that was killed.
-# Where there is no flock (macOS), nothing is locked.
+# Where there is no flock (macOS), nothing is locked. pip would compile files to bytecode on one core.
 $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 	@exec 9> .venv.lock; \
 	if command -v flock >/dev/null 2>&1 && ! flock -n 9; then \
@@ -83,11 +83,12 @@ $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 	echo "Installing the packages of constraints.txt into $(VENV); the first time this takes a minute or two ..."; \
 	touch $(VENV)/.installing; code=0; \
 	{ $(PY) -m pip install --quiet --upgrade pip && \
-		PYTHONWARNINGS=ignore $(PY) -m pip install --quiet -c constraints.txt -e '.[all,dev]'; } || code=$$?; \
+		PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --no-compile -c constraints.txt -e '.[all,dev]'; } || code=$$?; \
 	if [ $$code -ge 128 ]; then exit $$code; fi; rm -f $(VENV)/.installing; \
 	if [ $$code -ne 0 ]; then \
 		echo "pip could not install the packages (above: why). When that is mended: make setup" >&2; exit 2; \
 	fi; \
+	$(PY) -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true; \
 	pwd -P > $(READY)
 
 demo: $(READY) ## train LEM on FitzHugh-Nagumo with a fresh seed and print Table lem-4 with it

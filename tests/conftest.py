@@ -75,7 +75,7 @@ def _is_wanted(item: pytest.Item, slow: bool, config: pytest.Config) -> bool:
 def seeded() -> None:
     """Draws of a test are those of no other test, in whatever order they run.
 
-    One thread: at these sizes threads only wait for each other. Tests about threads set their number themselves.
+    One thread: at these sizes threads only wait for each other. Tests about threads set their own number.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
