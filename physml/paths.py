@@ -1,5 +1,6 @@
 """Folders. Every root can be moved by an environment variable."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -73,3 +74,18 @@ def display_path(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def own_folders(folder: Path) -> dict[str, str]:
+    """The variables that put results, work folders and caches below `folder`, where compiled C is shared."""
+    share_compiled(folder / "cache")
+    return {f"PHYSML_{name.upper()}": str(folder / name) for name in ("results", "runs", "cache")}
+
+
+def share_compiled(cache: Path) -> None:
+    """Give the folder `cache` the compiled C of the usual one. Call it before PHYSML_CACHE is set to it."""
+    usual = cache_root() / "native"
+    with contextlib.suppress(OSError):  # then C is compiled anew
+        usual.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        (cache / "native").symlink_to(usual)

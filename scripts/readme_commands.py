@@ -6,7 +6,7 @@ What counts, in any Markdown file:
 - a block opened by ```python NAME or ```yaml NAME is written to the outside folder as the file NAME;
 - a block right below `<!-- not run: reason -->` is not run.
 Commands that would train for long get the tiny sizes: `profile=smoke`, `--smoke` or `SMOKE=1` is added.
-Nothing is written into the checkout: results, work folders and data caches are temporary.
+Nothing is written into the checkout: results, work folders and caches are temporary, compiled C is shared.
 """
 
 import argparse
@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from physml.paths import own_folders
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 600
@@ -110,10 +112,8 @@ def environment(scratch: Path) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
     return kept | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PHYSML_RESULTS": str(scratch / "results"),
-        "PHYSML_RUNS": str(scratch / "work"),
-        "PHYSML_CACHE": str(scratch / "cache"),
         "WANDB_MODE": "offline",
+        **own_folders(scratch),
     }
 
 

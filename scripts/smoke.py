@@ -14,6 +14,7 @@ from typing import Any
 from physml.config.build import passes_messages
 from physml.config.resolve import resolve
 from physml.execution import inventory
+from physml.paths import own_folders
 
 TASK = "adding"  # for every model of sequences
 GRAPH = "texas"  # for every model of graphs
@@ -40,13 +41,9 @@ def main() -> int:
     told += [f"{GRAPH_MODEL} on {len(of_graphs)} of graphs"]
     print(f"{len(models)} models on {TASK} or {GRAPH}, {', '.join(told)}, tiny sizes", flush=True)
     with tempfile.TemporaryDirectory(prefix="physml-smoke-") as folder:
-        os.environ |= {
-            "PHYSML_RESULTS": folder,
-            "PHYSML_RUNS": str(Path(folder) / "work"),
-            "PHYSML_CACHE": str(Path(folder) / "cache"),
-        }
+        os.environ |= own_folders(Path(folder))
         codes = [run(one, two, rest) for one, two, rest in grids.values() if two]
-        found = len(list(Path(folder).glob("runs/**/*-seed0.json")))
+        found = len(list(Path(folder).glob("results/runs/**/*-seed0.json")))
     wanted = sum(len(one) * len(two) for one, two, _ in grids.values())
     if not any(codes) and found != wanted:
         print(f"{wanted} records were expected; {found} were written.", file=sys.stderr)

@@ -7,10 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from own_folders import own_folders
 
 from physml.errors import EXTRAS, MissingExtra, needed_by
-from physml.paths import ROOT
+from physml.paths import ROOT, own_folders
 
 # A Python that finds nothing but what the base installs.
 BLOCKED = """

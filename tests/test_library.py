@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from own_folders import own_folders
 
 import physml
 from physml.cli.console import describe
@@ -23,7 +22,7 @@ from physml.errors import DataError, RecordError
 from physml.execution.progress import LineReporter
 from physml.execution.run import perform
 from physml.execution.run_spec import RunSpec, checked_specs
-from physml.paths import PACKAGE
+from physml.paths import PACKAGE, own_folders
 from physml.task.base import Metrics, Task
 from physml.training.evaluate import apply
 

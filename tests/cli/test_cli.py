@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from own_folders import own_folders
 
 from physml.cli import console, main
 from physml.config.compose import names
@@ -22,7 +21,7 @@ from physml.data.datasets import dataset_names
 from physml.data.store import Store
 from physml.errors import DataError
 from physml.execution import processes, worker
-from physml.paths import ROOT
+from physml.paths import ROOT, own_folders
 from physml.records import record
 from physml.reporting.table_spec import experiments_of, find_table, load_table
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 import run_child
 import run_harness
-from own_folders import own_folders
 
 from physml.cli import main
 from physml.config.compose import Composed, compose
 from physml.execution import requested_runs
 from physml.execution.run_spec import spec_of
-from physml.paths import ROOT
+from physml.paths import ROOT, own_folders
 from physml.records import record
 from physml.records.schema import Record
 from physml.reporting.table_spec import experiments_of, find_table, load_table

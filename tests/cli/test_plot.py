@@ -7,11 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from own_folders import own_folders
 
 from physml.cli import main, plot
 from physml.cli.console import describe, show_outcomes
-from physml.paths import work_root
+from physml.paths import own_folders, work_root
 from physml.records import record
 from physml.reporting.run_curves import metrics_of, run_curves
 

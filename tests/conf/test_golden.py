@@ -129,7 +129,7 @@ def written(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def own_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    from own_folders import own_folders  # which `python tests/conf/test_golden.py` does not find
+    from physml.paths import own_folders  # which `python tests/conf/test_golden.py` does not find
 
     with pytest.MonkeyPatch.context() as patch:
         for key, value in own_folders(tmp_path_factory.mktemp("golden")).items():

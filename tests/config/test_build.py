@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from own_folders import own_folders
 from torch import nn
 
 from physml.config import build
@@ -20,7 +19,7 @@ from physml.config.load import coerce
 from physml.config.resolve import refuse_foreign, resolve
 from physml.config.schema import checked
 from physml.errors import ConfigError
-from physml.paths import ROOT, TASKS
+from physml.paths import ROOT, TASKS, own_folders
 
 FOREIGN = [
     "os.system",

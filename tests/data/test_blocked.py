@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from own_folders import own_folders
 
 from physml.cli import main
 from physml.config.compose import compose
@@ -18,7 +17,7 @@ from physml.data.store import Store
 from physml.errors import DataError
 from physml.execution import planning
 from physml.execution.run_spec import spec_of
-from physml.paths import ROOT
+from physml.paths import ROOT, own_folders
 from physml.records import record
 from physml.records.schema import Record
 

@@ -6,14 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from own_folders import own_folders
 
 from physml import files
 from physml.config import composed_cache
 from physml.execution import requested_runs, table_index
 from physml.execution.requested_runs import RequestedRuns, RunOptions
 from physml.execution.table_index import Listed, TableIndex, read
-from physml.paths import CONF, OWN_RESULTS, cache_root, results_root, work_root
+from physml.paths import CONF, OWN_RESULTS, cache_root, own_folders, results_root, work_root
 from physml.reporting import table
 from physml.reporting.table import collect
 from physml.reporting.table_spec import find_table, load_table

@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from own_folders import own_folders
 
 from physml.cli import main
 from physml.data.readers.har import UCI_HAR
 from physml.errors import DataError
 from physml.execution import inventory, task_facts
-from physml.paths import ROOT
+from physml.paths import ROOT, own_folders
 
 
 @pytest.fixture(autouse=True)

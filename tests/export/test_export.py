@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from own_folders import own_folders
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -26,6 +25,7 @@ from physml.execution.run_spec import RunSpec, checked_specs
 from physml.export import hub
 from physml.export.export import export
 from physml.models.linkx import LINKX
+from physml.paths import own_folders
 
 NAME = "adding-cornn"
 

@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from own_folders import own_folders
+
+from physml.paths import own_folders
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_folders import share_compiled
 from PIL import Image
 from variants import variants
 
 from physml.config import studies
 from physml.config.load import structure
 from physml.errors import ConfigError, DataError, RecordError
-from physml.paths import CONF
+from physml.paths import CONF, share_compiled
 from physml.records.schema import SCHEMA
 from physml.reporting import figure as figures
 from physml.reporting import simulated_figure as simulated_figures

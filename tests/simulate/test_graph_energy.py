@@ -8,11 +8,10 @@ import networkx
 import numpy as np
 import pytest
 import torch
-from own_folders import share_compiled
 
 from physml.errors import InputError
 from physml.models.graph_layers import GraphConvolution
-from physml.paths import CONF
+from physml.paths import CONF, share_compiled
 from physml.reporting import figure as figures
 from physml.reporting.figure_spec import load_figure
 from physml.simulate.graphs import energy, molecule, moving, traffic

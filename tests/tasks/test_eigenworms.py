@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from own_folders import own_folders
 from torch import Generator
 
 from physml.cli import main
@@ -17,6 +16,7 @@ from physml.data.store import Store
 from physml.errors import InputError
 from physml.execution import planning
 from physml.execution.run_spec import spec_of
+from physml.paths import own_folders
 from physml.records import record
 from physml.reporting.table_spec import experiments_of, find_table, load_table
 from physml.task.base import Part

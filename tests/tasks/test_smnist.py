@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from own_folders import own_folders
 
 from physml.cli import main
 from physml.data import splits
 from physml.data.readers.mnist import name as file_name
 from physml.data.store import Store
 from physml.errors import DataError, InputError
+from physml.paths import own_folders
 from physml.records.record import read
 from physml.seeding import stream
 from tasks.smnist import PERTURBATIONS, SequentialMNIST

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 import run_harness as h
-from own_folders import share_compiled
 
 from physml.errors import Preempted
+from physml.paths import share_compiled
 from physml.training import checkpoint
 from physml.training.trainer import Trainer
 
