@@ -1,6 +1,7 @@
 """The lines below a table: rules, margins, protocol, code, machine and data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from physml.reporting.comparison import BEST_OF, LEVELS, Margin
 from physml.reporting.facts import Facts
@@ -9,9 +10,10 @@ from physml.reporting.stats import LEVEL, N_FOR_VERDICT
 from physml.reporting.table import Table
 from physml.reporting.table_spec import TableSpec
 
+OURS = f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run."
 RULE = (
-    f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run. Difference: ours - "
-    f"published, with its {LEVEL:.0%} interval (Welch; where no sd is printed, the spread of ours). "
+    f"{OURS} Difference: ours - published, with its {LEVEL:.0%} interval (Welch; where no sd is printed, "
+    "the spread of ours). "
     f"`agrees`: the {LEVELS[1]:.0%} interval lies within ± margin, give or take half the last printed digit "
     f"(two one-sided tests at {(1 - LEVELS[1]) / 2:.0%}); `differs`: it does not, and the {LEVEL:.0%} "
     "interval leaves out 0; else `cannot be told apart`. Where "
@@ -58,7 +60,8 @@ def fact_lines(table: Table) -> list[str]:
     )
     splits = f"; splits {', '.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
     spread = "sd over splits of the mean over seeds" if spec.spread == "splits" else "sd over runs"
-    lines = [f"Source: {spec.source}", f"Runs: seeds {seeds}{splits}; {spread}", f"Verdicts: {RULE}"]
+    lines = [f"Source: {spec.source}", f"Runs: seeds {seeds}{splits}; {spread}"]
+    lines.append(OURS if table.own else f"Verdicts: {RULE}")
     if table.claim:
         lines.append(CLAIM_RULE)
     lines += [
@@ -89,12 +92,19 @@ def fact_lines(table: Table) -> list[str]:
         lines.append(f"Device: {device}" + (f" ({', '.join(extra)})" if extra else ""))
     if facts.dates:
         lines.append(f"Trained: {' to '.join(facts.dates)}, {hours_text(facts)}")
-    searched = [e for e, kind in facts.provenance.items() if kind == "searched-here"]
-    if searched:
+    if searched := list(searched_here(facts.provenance)):
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]
     lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
     return lines
+
+
+def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:
+    """Experiments with settings that were searched or chosen here; `g2/film-*` where all are, three or more."""
+    for study, group in groupby(sorted(provenance), key=lambda name: name.partition("-")[0]):
+        names = list(group)
+        searched = [name for name in names if provenance[name] == "searched-here"]
+        yield from [f"{study}-*"] if len(names) > 2 and searched == names else searched
 
 
 def margin_text(margin: Margin, unit: str) -> str:

@@ -78,8 +78,11 @@ def _middle(found: Middle | None, places: int) -> tuple[str, str]:
 
 
 def _left_out(ranking: Ranking) -> Iterator[str]:
-    if ranking.left_out:
-        rows = "; ".join(f"{row} ({reason})" for row, reason in ranking.left_out.items())
+    by_reason: dict[str, list[str]] = {}
+    for row, reason in ranking.left_out.items():
+        by_reason.setdefault(reason, []).append(row)
+    if by_reason:
+        rows = "; ".join(f"{', '.join(found)} ({reason})" for reason, found in by_reason.items())
         yield f"Without a rank: {rows}"
 
 

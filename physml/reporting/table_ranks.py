@@ -9,6 +9,9 @@ from physml.reporting.stats import Spread, by_split, summarise_runs
 from physml.reporting.table_spec import Column, Row, TableSpec
 
 FEWEST_ROWS = 3
+SAME_CONTENT = (
+    "content-verified"  # a doubt beside a paper's number; between rows that read the same it is none
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
         reason = None
         if done < wanted:
             reason = f"{done}/{wanted} runs on" if done else "not run on"
-        elif runs is not None and (why := incomparable(column, cell, runs)):
+        elif runs is not None and (why := incomparable(column, cell, runs)) not in (None, SAME_CONTENT):
             reason = f"{why} on"
         if reason:
             reasons.setdefault(reason, []).append(column.title)

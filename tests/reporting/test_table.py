@@ -23,7 +23,7 @@ from physml.records.schema import SCHEMA
 from physml.reporting import table_spec as tables
 from physml.reporting import table_values
 from physml.reporting.document import FORMS, write
-from physml.reporting.fact_text import fact_lines
+from physml.reporting.fact_text import fact_lines, searched_here
 from physml.reporting.screen import Screen
 from physml.reporting.table import Table, collect, table_state
 from physml.reporting.table_spec import TableSpec
@@ -623,6 +623,20 @@ def test_a_row_may_have_more_seeds_than_the_table() -> None:
     assert made.with_seeds((7,)).seeds_of("t/agrees") == (7,)
     with pytest.raises(ConfigError, match="row agrees: seeds must be different whole numbers"):
         dataclasses.replace(made, rows=(dataclasses.replace(own, seeds=(1, 1)), *made.rows[1:]))
+
+
+def test_searched_experiments_of_a_study_are_named_together() -> None:
+    kinds = {
+        "g2/texas-gcn": 1,
+        "g2/texas-gat": 1,
+        "g2/texas-mlp": 1,
+        "g2/film-a": 1,
+        "g2/film-b": 1,
+        "g2/film-c": 0,
+        "x/y": 1,
+    }
+    provenance = {name: "searched-here" if found else "official-code" for name, found in kinds.items()}
+    assert list(searched_here(provenance)) == ["g2/film-a", "g2/film-b", "g2/texas-*", "x/y"]
 
 
 def test_memory_and_energy_are_medians_over_the_runs_that_have_them() -> None:

@@ -117,6 +117,22 @@ def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
     assert ranking(records(("A", "B", "C"))).left_out == {"D": "not run on P, Q, R, S, T"}
 
 
+def test_other_bytes_of_the_same_content_are_ranked_and_substitutes_are_not() -> None:
+    for kind, left_out in (
+        ("content-verified", {}),
+        ("substitute data", dict.fromkeys(ROWS, "substitute data on P")),
+    ):
+        found = [r | {"data": {"kind": kind}} if r["experiment"].endswith("-p") else r for r in records()]
+        assert ranking(found).left_out == left_out
+
+
+def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
+    few = [r for r in records() if r["experiment"] not in ("t/A-q", "t/C-q", "t/D-r")]
+    below = document(made(few)).sections
+    (line,) = [text for section in below for text in section.below if text.startswith("Without a rank")]
+    assert line == "Without a rank: A, C (not run on Q); D (not run on R)"
+
+
 def test_columns_of_several_units_have_no_common_mean() -> None:
     columns = [dataclasses.replace(c, unit="1" if c.key == "p" else "%") for c in spec().columns]
     other = dataclasses.replace(spec(), columns=tuple(columns))
