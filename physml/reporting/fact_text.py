@@ -100,7 +100,7 @@ def fact_lines(table: Table) -> list[str]:
 
 
 def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:
-    """Experiments with settings that were searched or chosen here; `g2/film-*` where all are, three or more."""
+    """Those with settings that were searched or chosen here; `g2/film-*` where all of three or more are."""
     for study, group in groupby(sorted(provenance), key=lambda name: name.partition("-")[0]):
         names = list(group)
         searched = [name for name in names if provenance[name] == "searched-here"]
