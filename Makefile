@@ -23,9 +23,9 @@ ON ?=
 # Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml.bench, physml table and figure.
 ARGS ?=
 
-# Tests wait a third of their time, for processes, servers and locks: three workers for two cores.
+# Tests wait a third of their time, for processes, servers and locks: two workers more than cores.
 CORES = $(shell getconf _NPROCESSORS_ONLN)
-WORKERS = -n $(shell expr $(CORES) + $(CORES) / 2) --dist worksteal
+WORKERS = -n $(shell expr $(CORES) + 2) --dist worksteal
 
 is_on = $(filter-out 0 no false off,$(strip $(1)))
 is_off = $(filter 0 no false off,$(strip $(1)))
