@@ -37,8 +37,19 @@ def main(arguments: list[str]) -> int:
     return 0 if made["status"] == "finished" else 1
 
 
+def keep_niceness() -> None:
+    """Give this session the nice value of its process, as Linux may weigh sessions, not processes.
+
+    Runs of `nice physml ...` have sessions of their own, and would compete as if they were not nice.
+    """
+    if (nice := os.nice(0)) > 0:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text(f"{nice}\n", encoding="ascii")
+
+
 def as_process(arguments: list[str]) -> NoReturn:
     """`main` as a whole process, which ends without taking torch apart: that would last a second."""
+    keep_niceness()
     code = 1
     try:
         code = main(arguments)

@@ -23,7 +23,8 @@ class ADGN(nn.Module):
     Source: Gravina et al., ICLR 2023, https://arxiv.org/abs/2210.09789, equation 5.
     Init: W and b uniform on [-k, k], k = H^(-1/2).
     Args:
-        coupling: F, from H to H channels; ours or a convolution of PyG.
+        coupling: F, from H to H channels; ours or a convolution of PyG. The paper has `SumConvolution` and
+            `GraphConvolution`.
         n_layers: number of steps.
         epsilon: step size.
         gamma: damping.

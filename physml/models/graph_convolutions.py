@@ -8,6 +8,38 @@ from torch import Tensor, nn
 from physml.check import count, positive
 from physml.graph.edges import Edges, gather, sorted_edges
 from physml.models.graph_parts import check_input
+from physml.models.graph_propagation import link_spread
+
+
+class SumConvolution(nn.Module):
+    r"""A plain sum over neighbours, :math:`X_i \mapsto W \sum_{j \in N_i} X_j`.
+
+    Each neighbour counts once, a loop does not. The simple coupling of A-DGN.
+
+    Source: Gravina et al., ICLR 2023, https://arxiv.org/abs/2210.09789, and its code.
+    Init: W uniform on [-k, k], k = d_in^(-1/2), as in the code.
+    Args:
+        d_in: channels in.
+        d_out: channels out.
+    Shapes: x (N, d_in), edge_index (2, E) -> (N, d_out).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        count("d_in", d_in)
+        count("d_out", d_out)
+        self.d_in, self.d_out = d_in, d_out
+        self.lin = nn.Linear(d_in, d_out, bias=False)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        check_input(x, edge_index, None, self.d_in)
+        return link_spread(x, edge_index)(self.lin(x))
+
+    def symbols(self) -> dict[str, Tensor]:
+        return {"W": self.lin.weight}
 
 
 class IsomorphismConvolution(nn.Module):

@@ -90,8 +90,8 @@ class GraphNet(GraphModel):
         hidden: H of the encoder; None: no encoder, the stack starts from the features.
         encoder_activation: after the encoder.
         input_dropout: on the features.
-        decoder: "linear"; "layer", one more layer as those of the stack, which must have a `head`, as `GNN`
-            has.
+        decoder: "linear"; "perceptron", Linear to H // 2, LeakyReLU, Linear to O; "layer", one more layer as
+            those of the stack, which must have a `head`, as `GNN` has.
         decoder_activation: before the decoder.
         dropout: before the decoder, after its activation.
         output_activation: after the decoder.
@@ -110,7 +110,7 @@ class GraphNet(GraphModel):
         hidden: int | None,
         encoder_activation: str = "identity",
         input_dropout: float = 0.0,
-        decoder: Literal["linear", "layer"] = "linear",
+        decoder: Literal["linear", "perceptron", "layer"] = "linear",
         decoder_activation: str = "identity",
         dropout: float = 0.0,
         output_activation: str = "identity",
@@ -120,7 +120,7 @@ class GraphNet(GraphModel):
         count("d_in", d_in)
         count("d_out", d_out)
         one_of("readout", readout, ("node", "graph"))
-        one_of("decoder", decoder, ("linear", "layer"))
+        one_of("decoder", decoder, ("linear", "perceptron", "layer"))
         one_of("init", init, ("default", "official-heterophilic"))
         within("input_dropout", input_dropout, 0.0, 1.0)
         within("dropout", dropout, 0.0, 1.0)
@@ -150,15 +150,21 @@ class GraphNet(GraphModel):
                 f"{type(stack).__name__} takes {taken} channels per node; got {given}, the width of {whose}. "
                 "Give its coupling the same width."
             )
-        if width is None and (decoder == "linear" or init != "default"):
+        if width is None and (decoder != "layer" or init != "default"):
             raise InputError(f"{type(stack).__name__} has no d_out: the decoder can't know its width.")
         if decoder == "layer" and not hasattr(stack, "head"):
             raise InputError(
                 f"decoder='layer' needs a stack of plain layers; {type(stack).__name__} has no head(). "
                 "Set decoder to linear."
             )
-        with_head = decoder == "layer" or width is None
-        last = stack.head(d_out) if with_head else nn.Linear(width, d_out)  # type: ignore[operator, arg-type]
+        last: nn.Module
+        if decoder == "layer" or width is None:
+            last = stack.head(d_out)  # type: ignore[operator]
+        elif decoder == "perceptron":
+            count("hidden // 2", width // 2)
+            last = nn.Sequential(nn.Linear(width, width // 2), nn.LeakyReLU(), nn.Linear(width // 2, d_out))
+        else:
+            last = nn.Linear(width, d_out)
         super().__init__(encoder, stack, last, pool)
         self.d_in, self.d_out, self.message_decoder = d_in, d_out, decoder == "layer"
         self.input_dropout, self.dropout = input_dropout, dropout

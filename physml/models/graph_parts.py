@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from physml.check import has_shape, one_of
 from physml.errors import InputError
@@ -20,6 +21,7 @@ Heads = Literal["mean", "official"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
+    "leaky_relu": F.leaky_relu,
     "tanh": torch.tanh,
     "elu": elu,
     "sigmoid": torch.sigmoid,

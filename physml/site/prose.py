@@ -50,9 +50,12 @@ def without_title(text: str) -> str:
 
 
 def _anchor(text: str, seen: set[str]) -> str:
-    made = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "part"
+    """The id of a heading, as GitHub makes it, so that a link to it holds in both places."""
+    plain = re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", "-") or "part"
+    made, n = plain, 0
     while made in seen:
-        made += "-"
+        n += 1
+        made = f"{plain}-{n}"
     seen.add(made)
     return made
 

@@ -6,6 +6,7 @@ Signals, kills and exit codes of forks are tested with those of fresh processes,
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -242,3 +243,16 @@ def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch: py
     assert int(processes.environment(2)["GOMP_SPINCOUNT"]) > 0
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     assert "GOMP_SPINCOUNT" not in processes.environment(2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel weighs no sessions")
+@pytest.mark.parametrize("nice", [0, 5])
+def test_the_session_of_a_run_is_as_nice_as_its_process(nice):
+    code = (
+        "import os; from pathlib import Path; from physml.execution.worker import keep_niceness; "
+        f"os.nice({nice}); keep_niceness(); print(Path('/proc/self/autogroup').read_text())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
+    )
+    assert done.stdout.split()[1:] == ["nice", str(nice)], done.stderr

@@ -23,6 +23,7 @@ from physml.models.graph_convolutions import (
     IsomorphismConvolution,
     MixtureConvolution,
     PrincipalConvolution,
+    SumConvolution,
 )
 from physml.models.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
 from physml.models.graph_net import GraphNet
@@ -62,6 +63,7 @@ MADE = {
     "linkx": lambda: LINKX(H, N, d_hidden=3, n_layers=2),
     "ggcn": lambda: GGCN(H, 3, 2, decay=0.7, exponent=2.0),
     "glognn": lambda: GloGNN(H, N, d_hidden=3, n_layers=2, alpha=0.3, beta=0.7, gamma=0.4, delta=0.2),
+    "sum": lambda: SumConvolution(H, 3),
     "gin": lambda: IsomorphismConvolution(H, 3),
     "gated": lambda: GatedConvolution(H, 3),
     "res-gated": lambda: GatedConvolution(H, 3, normalized=False),
@@ -114,6 +116,12 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 # --------------------------------------------------------------------------------- models of whole graphs
+
+
+@pytest.mark.parametrize("edge_index", [ODD, BOTH], ids=["odd", "both"])
+def test_a_sum_takes_each_neighbour_once(edge_index: Tensor):
+    layer, x = make("sum"), draw(N, H)
+    close(layer(x, edge_index), adjacency(edge_index) @ x.numpy() @ weights(layer)["W"].T)
 
 
 @pytest.mark.parametrize("edge_index", [ODD, BOTH], ids=["odd", "both"])

@@ -76,6 +76,8 @@ def test_markdown_lets_no_html_through(text):
 def test_links_go_where_they_are_sent():
     made = prose.markdown("# A b\n[x](lem.md#c) and [y](gone.md)", {"lem.md#c": "../lem/#c"}.get)
     assert '<h1 id="a-b">' in made and '<a href="../lem/#c">x</a>' in made
+    twice = prose.markdown("## Step (2.16), and 3\n## Step (2.16), and 3", {}.get)
+    assert 'id="step-216-and-3"' in twice and 'id="step-216-and-3-1"' in twice  # as GitHub has them
     assert "gone" not in made and " y" in made
 
 
