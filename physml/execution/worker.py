@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def keep_niceness() -> None:
-    """Give this session the nice value of its process, as Linux may weigh sessions, not processes.
+    """Give the worker's session the nice value of its process: Linux may weigh sessions, not processes.
 
     Runs of `nice physml ...` have sessions of their own, and would compete as if they were not nice.
     """
