@@ -25,7 +25,7 @@ def test_a_searched_row_has_the_best_point_of_its_search(name: str) -> None:
     assert len(trials) == sum(one["trials"] for one in results(name).get("rounds", [search]))
     values = {t["trial"]: t["value"] for t in trials if t["status"] == "finished" and t["value"] is not None}
     best = (max if search["better"] == "higher" else min)(values, key=lambda trial: values[trial])
-    assert (FOUND[name].trial, FOUND[name].set) == (best, trials[best]["point"])
+    assert (FOUND[name].trial, FOUND[name].set) == (best, search.get("set", {}) | trials[best]["point"])
     assert studies.experiment(name).settings["provenance"]["kind"] == "searched-here"
 
 
