@@ -112,12 +112,12 @@ class WaveRNN(nn.Module):
         return recurrence(step, u, before)
 
     def _convolved(self, u: Tensor, h: Tensor) -> tuple[Tensor, tuple[Tensor]]:
-        """The same without a matrix: of each step C² F products for a unit of a ring, not H."""
+        """The same without a matrix: C F products for each unit at each step, not H."""
         sigma, reach = ACTIVATIONS[self.activation], self.k.shape[2] // 2
         rings, path = (len(u), self.channels, -1), []
         with no_autocast(u):
             for drive in F.linear(u, self.V, self.b).unbind(1):
-                around = F.pad(h.view(rings), (reach, reach), mode="circular")
+                around = F.pad(h.reshape(rings), (reach, reach), mode="circular")
                 h = sigma(F.conv1d(around, self.k).flatten(1) + drive)
                 path.append(h)
         return torch.stack(path, 1), (h,)

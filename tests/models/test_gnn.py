@@ -403,6 +403,15 @@ def test_a_network_made_for_a_task_is_what_its_docstring_says():
     torch.testing.assert_close(net(x, ODD), wanted)
 
 
+def test_a_perceptron_reads_out():
+    net, x = network("gcn", decoder="perceptron", output_activation="leaky_relu"), draw(N, D)
+    first, _, second = net.decoder
+    width = net.stack.d_out
+    assert (first.in_features, first.out_features, second.out_features) == (width, width // 2, C)
+    hidden = nn.functional.leaky_relu(first(net.stack(net.encoder(x), ODD)), 0.01)
+    torch.testing.assert_close(net(x, ODD), nn.functional.leaky_relu(second(hidden), 0.01))
+
+
 def test_the_classical_two_layer_convolution_network():
     """Without an encoder and with a last layer that passes messages: F to H to C channels."""
     net = GraphNet(lambda d: GNN(d, 16, 1, kind="gcn"), D, C, "node", hidden=None, decoder="layer").double()
