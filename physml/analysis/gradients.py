@@ -69,8 +69,8 @@ def squared_error(target: Tensor) -> Loss:
 def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
     """The gradient of `loss`, of the output at the last step, by the steps it comes from.
 
-    The network starts as it does without a state, from rest or its own `first_state`, whose gradient counts as
-    one of step 1; in eval mode: dropout would differ between the steps here and in training.
+    The network starts as it does without a state, from rest or its own `first_state`, whose gradient counts
+    as one of step 1; in eval mode: dropout would differ between the steps here and in training.
 
     Args:
         network: a layer, or a `SequenceModel` with its read-out.
