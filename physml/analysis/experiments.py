@@ -96,8 +96,8 @@ def beside_bound(experiment: str, *, seed: int, sequences: int, length: int | No
 
     entry: the greatest entry of :math:`\partial E_n^{(k)}/\partial\theta`, (n,); bound: what is printed for
     it, (n,); long_term: what is printed for small k, (n,), NaN where nothing is. total, total_bound: entry
-    and bound for :math:`\partial E_n/\partial\theta`, (1,). holds: (1,), 1 where what the bound assumes holds,
-    else 0.
+    and bound for :math:`\partial E_n/\partial\theta`, (1,). holds: (1,), 1 where what the bound assumes
+    holds, else 0.
 
     Errors: ConfigError for a layer of which no paper has a bound.
     """
