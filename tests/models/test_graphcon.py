@@ -272,7 +272,7 @@ def test_features_keep_below_the_bound_of_proposition_7_2_7():
 
 @pytest.mark.parametrize(("dt", "gamma", "alpha"), [(2.2, 0.1, 1.0), (1.6, 1.0, 0.5)])
 def test_7_2_7_is_broken_by_a_step_that_is_too_large(dt: float, gamma: float, alpha: float):
-    """The first is above 1 / alpha alone, the second above alpha / gamma alone: features grow exponentially."""
+    """Features grow exponentially; one step is above 1 / alpha alone, the other above alpha / gamma."""
     assert (dt > 1 / alpha) != (dt > alpha / gamma)
     layer = GraphCON(couplings()["gcn"], 200, dt=dt, gamma=gamma, alpha=alpha, activation="tanh")
     x = draw(N, H)
