@@ -156,6 +156,18 @@ def test_a_reason_stands_in_its_cells_alone(few):
         dataclasses.replace(spec, reasons=(table_spec.Reason("x", rows=("LSTN",)),))
 
 
+def test_seeds_that_are_paired_with_splits_have_a_command_each():
+    spec = load_table(find_table("own-heterophily"))
+    results = results_of(dataclasses.replace(spec, rows=spec.rows[:1], ranks=(), reasons=()))
+    from physml.site.table_pages import Pictures, cell_context
+
+    *runs, table = cell_context(results, results.cells[0], Pictures())["commands"]
+    name = "heterophily/chameleon_filtered-mlp"
+    assert runs == [f"physml run experiment={name} split={k} seed={k}" for k in range(5)]
+    assert table == "physml table own-heterophily"
+    assert len(results.counted(results.cells[0])) == 5
+
+
 @pytest.mark.parametrize("ident", table_spec.table_ids(kind="runs"))
 def test_no_two_cells_share_a_page(ident):
     spec = load_table(find_table(ident))
