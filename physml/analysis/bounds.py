@@ -114,6 +114,8 @@ class Unicornn:
         \bar V = \prod_q \max\{1, \|V^q\|_\infty\} \\
         F &= \sqrt{\tfrac2\alpha (1 + 2\beta T)}, \quad \beta = \max\{1 + 2\alpha, 4\alpha^2\}, \qquad
         \Delta = 2 + \sqrt{1 + 2\beta T} + (2 + \alpha) F
+
+    The proof, (3.43), has :math:`\sqrt{2 (1 + 2\beta T)}` in Delta, the bound (3.11) on z.
     """
 
     gamma: float
@@ -282,8 +284,9 @@ class Graphcon:
 def one_step(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
     """The printed bound on an entry of dE_n^(k)/dtheta for a layer as it is; None where no paper has one.
 
-    coRNN: (2.29) with implicit damping, which is printed for gamma = epsilon = 1; with explicit damping the
-    same step of the proof of 2.2.10, 3 C dt (m + sqrt(m) Y) / gamma.
+    coRNN: (2.29) with implicit damping, which is printed for gamma = epsilon = 1; with explicit damping
+    3 C dt (m + sqrt(m) Y) / gamma, which is inferred from (2.52): its proof, "completely analogous", is not
+    printed.
     UnICORNN: (3.46) for the last layer, whose bound is the greatest. LEM: (5.34).
     """
     if isinstance(layer, CoRNN) and not layer.trainable:
@@ -298,11 +301,24 @@ def one_step(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
     return None
 
 
+def long_term(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
+    """What the papers say of dE_n^(k)/dtheta for k much smaller than n; None where no paper does.
+
+    coRNN with implicit damping and gamma = epsilon = 1: the leading order (2.36), with the constant 1. LEM:
+    (5.37), the upper side of the order (5.45).
+    """
+    if isinstance(layer, CoRNN) and not layer.trainable and layer.damping == "implicit":
+        return cornn_2_36(k, layer.dt) if layer.gamma == layer.epsilon == 1 else None
+    if isinstance(layer, LEM) and layer.multiscale:
+        return Lem.of(layer).one_step_5_37(Y, k, n)
+    return None
+
+
 def total(layer: nn.Module, Y: float, n: int) -> float | None:
     """The printed bound on an entry of dE_n/dtheta for a layer as it is; None where no paper has one.
 
-    coRNN: (2.30), 3 delta t_n (m + sqrt(m) Y), the step of the proof before the mean over n; with explicit
-    damping 3 C t_n (m + sqrt(m) Y) / gamma. UnICORNN: (3.47). LEM: (5.18).
+    coRNN: (2.30), 3 delta t_n (m + sqrt(m) Y), the step of the proof before the mean over n, whose mean for
+    N dt = 1 is (2.17); with explicit damping 3 C t_n (m + sqrt(m) Y) / gamma. UnICORNN: (3.47). LEM: (5.18).
     """
     if isinstance(layer, CoRNN):
         found = one_step(layer, Y, n, n)

@@ -95,8 +95,9 @@ def beside_bound(experiment: str, *, seed: int, sequences: int, length: int | No
     r"""The loss of the papers, :math:`\tfrac12\|y_n - 1\|^2`, and their bounds, by lag 0 to n - 1.
 
     entry: the greatest entry of :math:`\partial E_n^{(k)}/\partial\theta`, (n,); bound: what is printed for
-    it, (n,). total, total_bound: the same for :math:`\partial E_n/\partial\theta`, (1,). holds: (1,), 1
-    where what the bound assumes holds, else 0.
+    it, (n,); long_term: what is printed for small k, (n,), NaN where nothing is. total, total_bound: entry
+    and bound for :math:`\partial E_n/\partial\theta`, (1,). holds: (1,), 1 where what the bound assumes
+    holds, else 0.
 
     Errors: ConfigError for a layer of which no paper has a bound.
     """
@@ -113,6 +114,7 @@ def beside_bound(experiment: str, *, seed: int, sequences: int, length: int | No
     return {
         "entry": own.greatest.flip(0).numpy(),
         "bound": np.array([bounds.one_step(layer, TARGET, k, n) for k in range(n, 0, -1)], float),
+        "long_term": np.array([bounds.long_term(layer, TARGET, k, n) for k in range(n, 0, -1)], float),
         "total": np.array([max(float(g.abs().max()) for g in own.total.values())]),
         "total_bound": np.array([total]),
         "holds": np.array([float(bool(bounds.holds(layer, n)))]),

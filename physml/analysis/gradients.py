@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from physml.check import has_shape
 from physml.errors import InputError
+from physml.models.rnn import SequenceModel
 from physml.ops.backend import running
 
 Loss = Callable[[Tensor], Tensor]  # of the output at the last step
@@ -68,7 +69,8 @@ def squared_error(target: Tensor) -> Loss:
 def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
     """The gradient of `loss`, of the output at the last step, by the steps it comes from.
 
-    The network starts from rest, in eval mode: dropout would differ between the steps here and in training.
+    The network starts as it does without a state, from rest or its own `first_state`, whose gradient counts
+    as one of step 1; in eval mode: dropout would differ between the steps here and in training.
 
     Args:
         network: a layer, or a `SequenceModel` with its read-out.
@@ -99,10 +101,14 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
             else:
                 got = torch.autograd.grad(after, wanted, cotangent, allow_unused=True)
         gradients = _zeros_for_none(got, wanted)
-        for (name, sum_), g in zip(total.items(), gradients, strict=False):
+        cotangent = gradients[len(parameters) : len(parameters) + len(before)]
+        of_parameters = gradients[: len(parameters)]
+        if k == 1:
+            through = _through_first_state(network, like, parameters, cotangent)
+            of_parameters = [g + h for g, h in zip(of_parameters, through, strict=True)]
+        for (name, sum_), g in zip(total.items(), of_parameters, strict=True):
             sum_ += g
             euclidean[name][k - 1], largest[name][k - 1] = g.norm(), g.abs().max()
-        cotangent = gradients[len(parameters) : len(parameters) + len(before)]
         of_states[k - 1] = torch.stack([g.norm() for g in cotangent]).norm()
         if numbers:
             of_inputs[k - 1] = gradients[-1].norm()
@@ -137,7 +143,7 @@ def jacobian_products(network: nn.Module, u: Tensor) -> Iterator[tuple[int, Tens
 
 
 def _path(network: nn.Module, u: Tensor) -> tuple[list[list[Tensor]], Any]:
-    """The flat states X_0 = 0 to X_n, and a state as the network gives it."""
+    """The flat states X_0 to X_n, and a state as the network gives it."""
     if network.training:
         raise InputError(
             "gradients are taken in eval mode, where nothing is drawn. Call network.eval() first."
@@ -146,11 +152,41 @@ def _path(network: nn.Module, u: Tensor) -> tuple[list[list[Tensor]], Any]:
         raise InputError(f"u must have at least one step, (B, T, ...); got {tuple(u.shape)}.")
     with torch.no_grad(), running("reference"):
         _, state = network(u[:, :1])
-        path = [[torch.zeros_like(x) for x in _flat(state)], _flat(state)]
+        path = [_first_state(network, state), _flat(state)]
+        _, again = _step(network, u[:, :1], path[0], state)
+        if not all(torch.allclose(x, y) for x, y in zip(again, path[1], strict=True)):
+            raise InputError(
+                f"{type(network).__name__} does not start from zero. Name its start: first_state(B) -> state."
+            )
         for k in range(1, u.shape[1]):
             _, state = network(u[:, k : k + 1], state=state)
             path.append(_flat(state))
     return path, state
+
+
+def _first_state(network: nn.Module, like: Any) -> list[Tensor]:
+    """The flat X_0: the network's `first_state`, those of the layers of a stack, or zeros, as `like`."""
+    if callable(given := getattr(network, "first_state", None)):
+        return _flat(given(_flat(like)[0].shape[0]))
+    if isinstance(network, SequenceModel):
+        parts = zip(network.layers, like, strict=True)
+        return [x for layer, part in parts for x in _first_state(layer, part)]
+    return [torch.zeros_like(x) for x in _flat(like)]
+
+
+def _through_first_state(
+    network: nn.Module, like: Any, parameters: list[nn.Parameter], cotangent: list[Tensor]
+) -> list[Tensor]:
+    """What the parameters get through X_0, from its `cotangent`: zeros unless the first state is trained."""
+    with torch.enable_grad():
+        pairs = zip(_first_state(network, like), cotangent, strict=True)
+        trained = [(x, g) for x, g in pairs if x.requires_grad]
+    if not trained:
+        return [torch.zeros_like(p) for p in parameters]
+    found = torch.autograd.grad(
+        [x for x, _ in trained], parameters, [g for _, g in trained], allow_unused=True
+    )
+    return _zeros_for_none(found, parameters)
 
 
 def _step(network: nn.Module, u: Tensor, before: list[Tensor], like: Any) -> tuple[Tensor, list[Tensor]]:

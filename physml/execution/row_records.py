@@ -68,7 +68,7 @@ def rows_of_table(
     def side(row: Row, cell: Cell) -> Side:
         name = cell.experiment or ""
         identity = requested.identities.get(name)
-        return Side(row.label, Runs.find(name, identity, records, spec.seeds_of(name), spec.splits))
+        return Side(row.label, Runs.find(name, identity, records, spec.places_of(name)))
 
     cells = {column.key: (spec.cell(rows[0], column), spec.cell(rows[1], column)) for column in columns}
     sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
@@ -140,8 +140,7 @@ def _of_folder(name: str) -> Side:
 
 def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> Runs:
     records = list(records)
-    seeds, splits = {one["seed"] for one in records}, {one["split"] for one in records}
-    return Runs.find(experiment, identity, records, seeds, splits)
+    return Runs.find(experiment, identity, records, {(one["split"], one["seed"]) for one in records})
 
 
 def _labelled(made: Record) -> str:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from physml.check import count, non_negative, positive, within
 from physml.graph.edges import gather
+from physml.models.graph_features import Features, linear
 from physml.models.graph_parts import check_input
 from physml.models.graph_propagation import simple_edges
 from physml.ops.dropout import dropout
@@ -54,10 +55,10 @@ class SignedConvolution(nn.Module):
             self.s.fill_(2)
             self.c[0], self.c[1] = 0.5, 0.0
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        edges, Z = simple_edges(edge_index, len(x)), self.lin(x)
-        d = 1 + torch.bincount(edges.receiver, minlength=len(x)).to(x.dtype)
+        edges, Z = simple_edges(edge_index, len(x)), linear(x, self.lin.weight, self.lin.bias)
+        d = 1 + torch.bincount(edges.receiver, minlength=len(x)).to(Z.dtype)
         own, other = d[edges.receiver], d[edges.sender]
         length = Z.norm(dim=1)
         dot = (gather(Z, edges.receiver) * gather(Z, edges.sender)).sum(1)
@@ -93,7 +94,8 @@ class GGCN(nn.Module):
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    takes_rows: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -121,9 +123,10 @@ class GGCN(nn.Module):
         """One more layer of the same kind, for a read-out that passes messages; no activation follows it."""
         return SignedConvolution(self.d_out, d_out)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        total, given = elu(self.own(x)), x
+        given: Features = x
+        total = elu(linear(x, self.own.weight, self.own.bias))
         for n, layer in enumerate(self.layers, 1):
             new = dropout(elu(layer(given, edge_index)), self.dropout, self.training)
             share = 1.0 if n == 1 else math.log(self.decay / n**self.exponent + 1)

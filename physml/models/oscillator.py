@@ -11,12 +11,24 @@ from physml.check import count, one_of, positive
 from physml.ops.cell import recurrence, recurrent
 from physml.ops.sequence import initial_state, no_autocast, one_step, sequence
 
-Activation = Literal["tanh", "sin", "identity"]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+Activation = Literal["tanh", "sin", "identity", "relu", "sigmoid", "softplus"]
+Function = Callable[[Tensor], Tensor]  # of each number
+ACTIVATIONS: dict[str, Function] = {
     "tanh": torch.tanh,
     "sin": torch.sin,
     "identity": lambda x: x,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "softplus": F.softplus,
 }
+
+
+def activation_of(activation: Activation | Function) -> Function:
+    """The function of this name, or the function itself. Errors: InputError for an unknown name."""
+    if callable(activation):
+        return activation
+    one_of("activation", activation, ACTIVATIONS)
+    return ACTIVATIONS[activation]
 
 
 @recurrent("y", "z")
@@ -43,7 +55,8 @@ class NeuralOscillator(nn.Module):
         d_in: D.
         d_hidden: H.
         dt: step size.
-        activation: sigma: "tanh", "sin" or "identity".
+        activation: sigma: "tanh", "sin", "identity", "relu", "sigmoid", "softplus", or a function of each
+            number.
     Shapes: u (B, T, D) -> y (B, T, H). The state is (y, z), each (B, H).
 
     Example:
@@ -53,11 +66,13 @@ class NeuralOscillator(nn.Module):
 
     version: ClassVar[int] = 1
 
-    def __init__(self, d_in: int, d_hidden: int, *, dt: float, activation: Activation = "tanh") -> None:
+    def __init__(
+        self, d_in: int, d_hidden: int, *, dt: float, activation: Activation | Function = "tanh"
+    ) -> None:
         super().__init__()
         for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
             positive(name, value)
-        one_of("activation", activation, ACTIVATIONS)
+        activation_of(activation)
         self.d_in, self.d_out, self.dt, self.activation = d_in, d_hidden, float(dt), activation
         self.W = nn.Parameter(torch.empty(d_hidden, d_hidden))
         self.V = nn.Parameter(torch.empty(d_hidden, d_in))
@@ -76,7 +91,7 @@ class NeuralOscillator(nn.Module):
 
     def step(self, u: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         y, z = state
-        z = z + self.dt * ACTIVATIONS[self.activation](F.linear(y, self.W) + F.linear(u, self.V, self.b))
+        z = z + self.dt * activation_of(self.activation)(F.linear(y, self.W) + F.linear(u, self.V, self.b))
         y = y + self.dt * z
         return y, (y, z)
 
@@ -99,7 +114,8 @@ class MultilayerOscillator(nn.Module):
         d_hidden: H.
         n_layers: L.
         dt: step size.
-        activation: sigma: "tanh", "sin" or "identity".
+        activation: sigma: "tanh", "sin", "identity", "relu", "sigmoid", "softplus", or a function of each
+            number.
     Shapes: u (B, T, D) -> y^L (B, T, H). The state is (y^1, ..., y^L, z^1, ..., z^L), each (B, H).
 
     Example:
@@ -111,13 +127,19 @@ class MultilayerOscillator(nn.Module):
     version: ClassVar[int] = 1
 
     def __init__(
-        self, d_in: int, d_hidden: int, *, n_layers: int, dt: float, activation: Activation = "tanh"
+        self,
+        d_in: int,
+        d_hidden: int,
+        *,
+        n_layers: int,
+        dt: float,
+        activation: Activation | Function = "tanh",
     ) -> None:
         super().__init__()
         for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
             positive(name, value)
         count("n_layers", n_layers)
-        one_of("activation", activation, ACTIVATIONS)
+        activation_of(activation)
         self.d_in, self.d_out, self.n_layers = d_in, d_hidden, n_layers
         self.dt, self.activation = float(dt), activation
         widths = [d_in, *[d_hidden] * (n_layers - 1)]
@@ -151,7 +173,7 @@ class MultilayerOscillator(nn.Module):
 
     def _step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         ys, zs = state[: self.n_layers], state[self.n_layers :]
-        sigma, below = ACTIVATIONS[self.activation], (u, *ys)
+        sigma, below = activation_of(self.activation), (u, *ys)
         layers = zip(ys, zs, below[:-1], self.w, self.V, self.b, strict=True)
         zs = tuple(z + self.dt * sigma(w * y + F.linear(x, V, b)) for y, z, x, w, V, b in layers)
         ys = tuple(y + self.dt * z for y, z in zip(ys, zs, strict=True))

@@ -59,6 +59,7 @@ def fact_lines(table: Table) -> list[str]:
         ]
     )
     splits = f"; splits {', '.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
+    splits += ", each with one of the seeds" if spec.paired else ""
     spread = "sd over splits of the mean over seeds" if spec.spread == "splits" else "sd over runs"
     lines = [f"Source: {spec.source}", f"Runs: seeds {seeds}{splits}; {spread}"]
     lines.append(OURS if table.own else f"Verdicts: {RULE}")

@@ -70,7 +70,7 @@ def collect(
     if spec.table is not None:
         table = spec.ranked_table()
         found = {
-            name: Runs.find(name, identities.get(name), records, table.seeds, table.splits)
+            name: Runs.find(name, identities.get(name), records, table.places_of(name))
             for name in experiments_of(table)
         }
         return Figure(spec, (), ranked(table, found))
@@ -83,7 +83,7 @@ def collect(
                 continue
             parts = []
             for of, metric in _scores(spec, series):
-                runs = Runs.find(of, identities.get(of), records, spec.seeds_of(series), spec.splits)
+                runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
                 parts.append(_measured(spec, series, metric, runs, running, (blocked or {}).get(of)))
             curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
         panels.append((panel, tuple(curves)))
@@ -118,7 +118,7 @@ def _measured(
     running: Collection[Run],
     blocked: str | None,
 ) -> Curve:
-    wanted = [(split, seed) for split in spec.splits for seed in spec.seeds_of(series)]
+    wanted = spec.places_of(series)
     done = len(runs.finished)
     found = list(runs.finished.values())
     shorts = tuple(sorted({short for record in found if (short := record.get("short"))}))

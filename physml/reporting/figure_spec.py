@@ -11,6 +11,7 @@ or physml/simulate/ returns, see `simulated_figure`; `measurement` what one read
 
 import dataclasses
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,24 +184,27 @@ class FigureSpec:
         if self.table is not None:
             return self.ranked_table().runs
         found = [
-            (experiment, j, k)
+            (experiment, *place)
             for panel in self.panels
             for series in panel.series
             for experiment in series.experiments
-            for j in self.splits
-            for k in self.seeds_of(series)
+            for place in self.places_of(series)
         ]
         return list(dict.fromkeys(found))
 
     def seeds_of(self, series: Series) -> tuple[int, ...]:
         return series.seeds or self.seeds
 
+    def places_of(self, series: Series) -> list[tuple[int, int]]:
+        """Split and seed of every run of an experiment of a series."""
+        return list(product(self.splits, self.seeds_of(series)))
+
     def ranked_table(self) -> TableSpec:
         """Of ranks: the part of the table that is ranked, with the figure's seeds if it has some."""
         found = load_table(find_table(self.table or ""))
         if not found.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
-        return only_ranked(dataclasses.replace(found, seeds=self.seeds or found.seeds))
+        return only_ranked(found.with_seeds(self.seeds) if self.seeds else found)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
         """The same figure with these seeds for every curve that has some: not all simulations do."""

@@ -28,15 +28,15 @@ class Runs:
         experiment: str,
         identity: str | None,
         records: Iterable[Record],
-        seeds: Collection[int],
-        splits: Collection[int],
+        places: Collection[tuple[int, int]],
     ) -> "Runs":
+        """Those of the `places`, which are a split and a seed each."""
         finished: dict[tuple[int, int], Record] = {}
         ended: dict[tuple[int, int], Record] = {}
         stale = 0
         for record in records:
             at = (record["split"], record["seed"])
-            if at[0] not in splits or at[1] not in seeds:
+            if at not in places:
                 continue
             fresh = identity is not None and record["identity"] == identity
             if not fresh or record.get("schema", SCHEMA) != SCHEMA:

@@ -102,10 +102,7 @@ def collect(
     """
     records = list(records)
     blocked = blocked or {}
-    of = {
-        e: Runs.find(e, identities.get(e), records, spec.seeds_of(e), spec.splits)
-        for e in experiments_of(spec)
-    }
+    of = {e: Runs.find(e, identities.get(e), records, spec.places_of(e)) for e in experiments_of(spec)}
     cells = []
     for row in spec.rows:
         for column in spec.columns:
@@ -152,7 +149,7 @@ def _cell(
         empty,
         summary=summary,
         done=len(values),
-        wanted=len(spec.seeds_of(runs.experiment)) * len(spec.splits),
+        wanted=len(spec.places_of(runs.experiment)),
         state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
         settings=settings,
         comparison=comparison,
@@ -185,7 +182,7 @@ def _state(
     settings: Settings | None,
 ) -> State:
     """The state of a cell. What says most comes first."""
-    wanted = [(split, seed) for split in spec.splits for seed in spec.seeds_of(runs.experiment)]
+    wanted = spec.places_of(runs.experiment)
     done = len(runs.values(column))
     if summary is not None and (reason := incomparable(column, cell, runs)):
         return State("not comparable", reason)

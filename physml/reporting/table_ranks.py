@@ -75,7 +75,7 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
     for column in columns:
         cell = spec.cell(row, column)
         runs = of.get(cell.experiment or "")
-        wanted = len(spec.seeds_of(cell.experiment) if cell.experiment else spec.seeds) * len(spec.splits)
+        wanted = len(spec.places_of(cell.experiment))
         done = 0 if runs is None else len(runs.values(column))
         reason = None
         if done < wanted:

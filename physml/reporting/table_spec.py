@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -143,6 +144,7 @@ class TableSpec:
     rows: tuple[Row, ...]
     seeds: tuple[int, ...]
     splits: tuple[int, ...] = (0,)
+    paired: bool = False  # each split with the seed at its place alone; else every split with every seed
     spread: Literal["runs", "splits"] = "runs"
     claim: Claim | str | None = None
     reasons: tuple[Reason, ...] = ()
@@ -161,6 +163,11 @@ class TableSpec:
         for what, numbers in (("seeds", self.seeds), ("splits", self.splits), *own):
             if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
                 raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
+        if self.paired and (own or len(self.seeds) != len(self.splits)):
+            raise ConfigError(
+                "paired wants as many seeds as splits, and no seeds of rows; "
+                f"got {len(self.seeds)} seeds and {len(self.splits)} splits."
+            )
         for row in self.rows:
             for key in row.cells:
                 if key not in keys:
@@ -195,7 +202,13 @@ class TableSpec:
     @property
     def runs(self) -> list[Run]:
         """Every run that the table wants, each once, in the order of the rows."""
-        return [(e, j, k) for e in experiments_of(self) for j in self.splits for k in self.seeds_of(e)]
+        return [(e, *place) for e in experiments_of(self) for place in self.places_of(e)]
+
+    def places_of(self, experiment: str | None) -> list[tuple[int, int]]:
+        """Split and seed of every run of an experiment; None: as for a row without seeds of its own."""
+        seeds = self.seeds_of(experiment) if experiment else self.seeds
+        pairs = zip(self.splits, seeds, strict=True) if self.paired and seeds else product(self.splits, seeds)
+        return list(pairs)
 
     def seeds_of(self, experiment: str) -> tuple[int, ...]:
         """Of an experiment: those of its rows together."""
@@ -211,9 +224,9 @@ class TableSpec:
         return {experiment: tuple(sorted(seeds)) for experiment, seeds in found.items()}
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "TableSpec":
-        """The same table with these seeds for every row."""
+        """The same table with these seeds for every row, and every split."""
         rows = tuple(dataclasses.replace(row, seeds=()) for row in self.rows)
-        return dataclasses.replace(self, rows=rows, seeds=seeds)
+        return dataclasses.replace(self, rows=rows, seeds=seeds, paired=False)
 
 
 def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from physml.models.graph_parts import Force
 from physml.models.graphcon import GraphCON
 
 Arrays = dict[str, np.ndarray]
-OF_LAG = ("gradient", "inputs", "states", "entry", "bound")
+OF_LAG = ("gradient", "inputs", "states", "entry", "bound", "long_term")
 OF_LENGTH = ("gradient", "early", "total", "total_bound")
 
 
@@ -28,11 +28,11 @@ def _positive(y: np.ndarray) -> np.ndarray:
 def by_lag(*, experiment: str, of: str, seed: int, sequences: int = 8, length: int | None = None) -> Arrays:
     """A measure of the gradient of E_n against the lag n - k; `physml.analysis.experiments` has them.
 
-    of: gradient, inputs, states, entry or bound.
+    of: gradient, inputs, states, entry, bound or long_term.
     Shapes: x (n,) the lags from 0, y (n,).
     """
     one_of("of", of, OF_LAG)
-    measured = experiments.beside_bound if of in ("entry", "bound") else experiments.by_lag
+    measured = experiments.beside_bound if of in ("entry", "bound", "long_term") else experiments.by_lag
     y = measured(experiment, seed=seed, sequences=sequences, length=length)[of]
     return {"x": np.arange(float(len(y))), "y": _positive(y)}
 

@@ -74,7 +74,7 @@ class Results:
         experiment = one.cell.experiment
         if experiment is None:
             return []
-        wanted = {(split, seed) for split in self.spec.splits for seed in self.spec.seeds_of(experiment)}
+        wanted = set(self.spec.places_of(experiment))
         found = {
             (record["split"], record["seed"]): record
             for record in self.records.get(experiment, ())

@@ -213,6 +213,10 @@ def _commands(results: Results, one: One) -> list[str]:
     if experiment is None:
         return []
     spec = results.spec
+    if spec.paired:
+        run = f"physml run experiment={experiment}"
+        runs = [f"{run} split={split} seed={seed}" for split, seed in spec.places_of(experiment)]
+        return [*runs, f"physml table {spec.id}"]
     seeds = ",".join(map(str, spec.seeds_of(experiment)))
     splits = f" split={','.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
     return [f"physml run -m experiment={experiment}{splits} seed={seeds}", f"physml table {spec.id}"]

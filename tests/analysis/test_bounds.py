@@ -278,6 +278,27 @@ def test_5_2_5_the_order_of_long_term_gradients_from_rest() -> None:
     assert orders(LEM, 3, "b") == pytest.approx(1, abs=0.2)
 
 
+@given(alpha=st.floats(0.1, 5), share=st.floats(0.0, 1.0))
+def test_3_19_lacks_the_root_of_two_of_3_43(alpha: float, share: float) -> None:
+    """The entry of d+X_k/d(theta): 2 + max|z| + (2 + alpha) max|y|, with the bounds (3.11) on states."""
+    beta = max(1 + 2 * alpha, 4 * alpha**2)
+    n, T = 10, share * 1.25 / beta + 1e-6
+    found = bounds.Unicornn.of(UnICORNN(1, 2, n_layers=1, dt=T / n, alpha=alpha), n)
+    y, z = math.sqrt(2 / alpha * (1 + 2 * beta * T)), math.sqrt(2 * (1 + 2 * beta * T))
+    proved = 2 + z + (2 + alpha) * y
+    assert found.Delta == pytest.approx(proved - z + z / math.sqrt(2))
+    assert 1.0 < proved / found.Delta < 1.1
+
+
+def test_what_is_printed_for_small_k() -> None:
+    unit = CoRNN(2, 3, dt=0.02, gamma=1, epsilon=1, damping="implicit")
+    assert bounds.long_term(unit, 1.0, 4, 50) == bounds.cornn_2_36(4, 0.02)
+    lem = LEM(2, 3, dt=0.02)
+    assert bounds.long_term(lem, 1.0, 4, 50) == bounds.Lem.of(lem).one_step_5_37(1.0, 4, 50)
+    for other in (CoRNN(2, 3, dt=0.02, gamma=1, epsilon=1), UnICORNN(2, 3, n_layers=1, dt=0.1, alpha=1.0)):
+        assert bounds.long_term(other, 1.0, 4, 50) is None
+
+
 @pytest.mark.parametrize("sign, order", [(-1, 3), (+1, 2)])
 def test_5_2_4_needs_a_minus_before_its_last_term(sign: int, order: int) -> None:
     """(5.39) has a plus there, its proof (5.42) a minus; only the minus leaves a rest of order dt^3."""

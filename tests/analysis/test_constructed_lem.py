@@ -171,13 +171,15 @@ def test_5_2_8_for_a_slow_variable_needs_tau_in_b2_alone(tau: float) -> None:
 # ---------------------------------------------------------------------------- 5.2.9: r scales
 
 
+MIX = np.array([[0.2, 0.5, -0.9], [0.7, -0.3, 0.4], [-0.5, 0.6, 0.5]])
+
+
 @pytest.mark.parametrize("least", [1e-1, 1e-3, 1e-6])
 def test_5_2_9_three_scales(least: float) -> None:
     tau = np.array([least, least**0.5, 1.0])
-    mix = np.array([[0.2, 0.5, -0.9], [0.7, -0.3, 0.4], [-0.5, 0.6, 0.5]])
 
     def scales(x: np.ndarray) -> np.ndarray:
-        return np.sin(x[:, :3] @ mix + 0.3) + 0.3 * x[:, 3:]
+        return np.sin(x[:, :3] @ MIX + 0.3) + 0.3 * x[:, 3:]
 
     def times_tau(x: np.ndarray) -> np.ndarray:
         return tau * scales(x)
@@ -192,6 +194,26 @@ def test_5_2_9_three_scales(least: float) -> None:
     assert layer.layer.d_out == 203
     assert (np.abs(found["phi"] - phi).max(0) < 0.03 * tau).all()
     assert np.abs(found["o"] - phi @ [[1.0], [-2.0], [0.5]]).max() < 0.06
+
+
+def test_5_2_9_is_broken_where_states_leave_the_region() -> None:
+    """The variable of scale 1 grows out of the box in which f is approximated; more units do not help."""
+    tau = np.array([1e-3, 1e-3**0.5, 1.0])
+
+    def scales(x: np.ndarray) -> np.ndarray:
+        bounded = np.sin(x[:, :3] @ MIX[:, :2] + 0.3) + 0.3 * x[:, 3:]
+        return np.hstack([bounded, 1.3 * x[:, 2:3] + 0.3 * x[:, 3:]])
+
+    u = np.ones((20, 1))
+    phi = states_of(lambda x: tau * scales(x), u, d=3)
+    inside = np.abs(phi).max(1) < 1.4
+    assert inside.tolist() == [True] * 3 + [False] * 17
+    for width in (100, 400):
+        near = fitted(scales, -1.4 * np.ones(4), 1.4 * np.ones(4), width=width)
+        layer = built.many_scales(near, affine(np.eye(3), np.zeros(3), 1e-4), identity(3, 1e-4), tau)
+        errors = np.linalg.norm(layer.run(u)["o"] - phi, axis=1)
+        assert errors[inside].max() < 0.02
+        assert errors[-1] > 0.5 * np.linalg.norm(phi[-1])
 
 
 # ---------------------------------------------------------------------------- 5.2.10: the multiscale method

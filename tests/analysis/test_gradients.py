@@ -19,6 +19,7 @@ from physml.models.lipschitz import LipschitzRNN
 from physml.models.orthogonal import ExpRNN
 from physml.models.rnn import SequenceModel
 from physml.models.unicornn import UnICORNN
+from physml.models.unitary import FullCapacityURNN, UnitaryRNN
 from physml.ops.backend import running
 
 D, H, T, B = 2, 3, 7, 2
@@ -57,9 +58,14 @@ def layers() -> dict[str, nn.Module]:
         "tanh_rnn": TanhRNN(D, H),
         "exprnn": ExpRNN(D, H),
         "lipschitz": LipschitzRNN(D, H, dt=0.2, method="rk2"),
+        "urnn": UnitaryRNN(D, H),
+        "full_urnn": FullCapacityURNN(D, H),
         "own": Leaky(),
         "stack": SequenceModel(
             lambda d: LEM(d, H), d_in=D, d_out=1, readout="last", tokens=False, n_layers=2
+        ),
+        "stack-urnn": SequenceModel(
+            lambda d: UnitaryRNN(d, H), d_in=D, d_out=1, readout="last", tokens=False, n_layers=2
         ),
     }
     return {name: layer.double().eval() for name, layer in made.items()}
@@ -93,7 +99,7 @@ def unrolled(layer: nn.Module, u: Tensor, loss: Any) -> tuple[list[dict[str, Ten
 @pytest.mark.parametrize("name", NAMES)
 def test_every_step_is_that_of_a_network_with_parameters_of_its_own_at_each(name: str) -> None:
     layer, u = layers()[name], draw(B, T, D)
-    loss = squared_error(draw(B, 1 if name == "stack" else H, seed=2))
+    loss = squared_error(draw(B, layer.d_out, seed=2))
     found = gradient_by_step(layer, u, loss)
     by_step, of_u = unrolled(layer, u, loss)
     for key in found.total:
@@ -157,3 +163,12 @@ def test_training_mode_and_empty_inputs_are_refused() -> None:
         gradient_by_step(layer.eval(), draw(B, 0, D), loss)
     with pytest.raises(InputError, match="of one sequence"):
         next(jacobian_products(layer, draw(2, T, D)))
+
+
+def test_a_start_that_is_not_named_is_refused() -> None:
+    class Elsewhere(Leaky):
+        def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
+            return super().forward(u, (torch.ones(u.shape[0], H).to(u),) if state is None else state)
+
+    with pytest.raises(InputError, match="does not start from zero"):
+        gradient_by_step(Elsewhere().double().eval(), draw(B, T, D), squared_error(draw(B, H)))

@@ -13,6 +13,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from torch import Tensor
 
+from physml.models.neural_ode import GeneralisedHeavyBallNODE, HeavyBallNODE, NeuralODE
 from physml.models.ode import stepped
 
 T, GAMMA = 1.5, 0.4
@@ -112,6 +113,36 @@ def block(F: np.ndarray, damping: np.ndarray) -> np.ndarray:
 
 def linear(A: np.ndarray):
     return lambda h: A @ h, lambda h: A
+
+
+SYSTEMS = {
+    "node": (node, lambda: NeuralODE(1, N, width=N, span=T, n_steps=400)),
+    "heavy ball": (heavy, lambda: HeavyBallNODE(1, N, width=N, gamma=GAMMA, span=T, n_steps=400)),
+    "generalised": (  # the lecture has no spring
+        generalised,
+        lambda: GeneralisedHeavyBallNODE(1, N, width=N, gamma=GAMMA, xi=1e-300, span=T, n_steps=400),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_odes_are_those_of_the_layers(name: str) -> None:
+    """Right side and Jacobian, the flow, and the gradient that goes back through it to t = 0."""
+    made, layer = SYSTEMS[name][0](), SYSTEMS[name][1]().double()
+    with torch.no_grad():
+        given = {"theta1": THETA1, "b1": B1, "theta2": THETA2, "b2": np.zeros(N)}
+        for symbol, value in given.items():
+            layer.symbols()[symbol].copy_(torch.from_numpy(value))
+    x = torch.from_numpy(made.start)[None].requires_grad_()
+    slope = layer.field.slope(x)
+    jacobian = torch.stack([torch.autograd.grad(part, x, retain_graph=True)[0][0] for part in slope[0]])
+    np.testing.assert_allclose(slope[0].detach(), made.slope(made.start), atol=1e-13)
+    np.testing.assert_allclose(jacobian, made.jacobian(made.start), atol=1e-13)
+    flow = layer.solver(layer.field, x, layer.span)
+    np.testing.assert_allclose(flow[0].detach(), made.flow(0.0, T, made.start), atol=1e-8)
+    (gradient,) = torch.autograd.grad(flow[0] @ torch.from_numpy(made.end), x)
+    backwards = equation_14 if name == "heavy ball" else lambda a, x: -a @ made.jacobian(x)
+    np.testing.assert_allclose(gradient[0], made.backwards(0.0, backwards), atol=1e-8)
 
 
 # ---------------------------------------------------------------------------- Theorem 1: the adjoint state
@@ -268,9 +299,15 @@ def test_proposition_1_is_broken_by_units_of_different_damping() -> None:
 
 
 def test_20_has_a_minus_too_many() -> None:
-    F, x = rng.normal(size=(3, 3)), 0.9
-    whole = np.linalg.det(x * np.eye(6) - block(F, GAMMA * np.eye(3)))
-    assert whole == pytest.approx(np.linalg.det(x * (x + GAMMA) * np.eye(3) - F))
+    """For an even and an odd number of units; ch_F is the product in (21)."""
+    x = 0.9
+    for n in (2, 3):
+        F = np.random.default_rng(0).normal(size=(n, n))
+        whole = np.linalg.det(x * np.eye(2 * n) - block(F, GAMMA * np.eye(n)))
+        ch_F = np.prod(x * (x + GAMMA) - np.linalg.eigvals(F)).real
+        assert whole == pytest.approx(ch_F)
+        assert whole != pytest.approx(-ch_F)
+        assert abs(whole) > 0.1  # x is no root, so the sign shows
 
 
 @pytest.mark.parametrize(("a", "holds"), [(GAMMA / 2, True), (GAMMA / 4, False)])

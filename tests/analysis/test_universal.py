@@ -213,12 +213,16 @@ def test_4_2_1_is_broken_by_an_operator_that_is_not_causal() -> None:
     assert np.abs(later[0, :99] - later[1, :99]).max() / 2 > 0.9
 
 
-def test_4_21_functions_are_operators_on_t_xi() -> None:
-    """z(T) of a three-layer oscillator for the input t xi is near F(xi), section 4.3."""
+def smooth(xi: np.ndarray) -> np.ndarray:
+    return np.sin(2 * xi[:, :1]) * xi[:, 1:]
 
-    def F(xi: np.ndarray) -> np.ndarray:
-        return np.sin(2 * xi[:, :1]) * xi[:, 1:]
 
+def jumps(xi: np.ndarray) -> np.ndarray:
+    return np.where(xi[:, :1] > 0, 1.0, -1.0)
+
+
+def function_errors(F: Any, width: int, fresh: np.ndarray) -> np.ndarray:
+    """|z(T) - F(xi)| at some xi (n, 2), for the network that is built for (4.22) with xi in [-1, 1]^2."""
     dt, omega, xi = 2e-3, universality.frequencies(2), np.random.default_rng(0).uniform(-1, 1, (300, 2))
     t = times(dt)
     fitted_at = np.arange(49, 1000, 50)
@@ -233,29 +237,53 @@ def test_4_21_functions_are_operators_on_t_xi() -> None:
         return np.concatenate([*found, clock], -1).reshape(-1, 5)
 
     low, high = beta(xi).min(0), beta(xi).max(0)
-    fresh = np.random.default_rng(1).uniform(-1, 1, (5, 2))
-    errors = []
-    for width in (4, 80):
-        near = fitted(lambda _: wanted.reshape(-1, 1), low, high, width=width, points=beta(xi), ridge=1e-10)
-        built = universal.three_layers(
-            near, omega, universal.inversion(T_END, 0.08, 200), p=2, delta=0.04, dt=dt
-        )
-        errors.append(float(np.abs(built.run(inputs(fresh))[:, -1] - F(fresh)).max()))
-    assert errors[1] < 0.25
-    assert errors[0] > 2 * errors[1]
+    near = fitted(lambda _: wanted.reshape(-1, 1), low, high, width=width, points=beta(xi), ridge=1e-10)
+    built = universal.three_layers(near, omega, universal.inversion(T_END, 0.08, 200), p=2, delta=0.04, dt=dt)
+    return np.abs(built.run(inputs(fresh))[:, -1] - F(fresh))[:, 0]
+
+
+FRESH = np.random.default_rng(1).uniform(-1, 1, (5, 2))
+
+
+def test_4_21_functions_are_operators_on_t_xi() -> None:
+    """z(T) of a three-layer oscillator for the input t xi is near F(xi), section 4.3."""
+    coarse, fine = (function_errors(smooth, width, FRESH).max() for width in (4, 80))
+    assert fine < 0.25
+    assert coarse > 2 * fine
+
+
+def test_4_21_is_broken_by_a_function_that_jumps() -> None:
+    """z(T) is continuous in xi, whatever the weights: errors on both sides of a jump add up to it."""
+    xi = np.array([[1e-3, 0.5], [-1e-3, 0.5], [0.8, 0.5], [-0.8, 0.5]])
+    for width in (20, 80):
+        errors = function_errors(jumps, width, xi)
+        assert errors[0] + errors[1] > 0.95 * 2
+        assert errors[2:].max() < 0.4
+
+
+def test_4_21_is_broken_outside_of_the_compact_set() -> None:
+    inside, outside = (function_errors(smooth, 80, scale * FRESH).max() for scale in (1, 3))
+    assert inside < 0.25 < 1 < outside
 
 
 # ---------------------------------------------------------------------------- (4.5): the Hamiltonian
 
 
-def hamiltonian(dt: float, steps: int) -> tuple[float, float]:
-    """The greatest and the last change of H of (4.5) for a layer without input, sigma = sin, w < 0."""
-    w, b = np.array([-1.0, -2.5, -0.3]), np.array([0.4, -0.8, 0.2])
-    y, z, path = np.zeros(3), np.zeros(3), []
+SPRINGS, PUSH = np.array([-1.0, -2.5, -0.3]), np.array([0.4, -0.8, 0.2])
+
+
+def swinging(dt: float, steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """y and z of a layer without input before each step, sigma = sin, w < 0."""
+    y, z = np.zeros(3), np.zeros(3)
     for _ in range(steps):
-        path.append(0.5 * (z @ z) - (-np.cos(w * y + b) / w).sum())
-        z = z + dt * np.sin(w * y + b)
+        yield y, z
+        z = z + dt * np.sin(SPRINGS * y + PUSH)
         y = y + dt * z
+
+
+def hamiltonian(dt: float, steps: int) -> tuple[float, float]:
+    """The greatest and the last change of H of (4.5)."""
+    path = [0.5 * (z @ z) + (np.cos(SPRINGS * y + PUSH) / SPRINGS).sum() for y, z in swinging(dt, steps)]
     change = np.abs(np.array(path) - path[0])
     return float(change.max()), float(change[-steps // 10 :].max())
 
@@ -265,6 +293,24 @@ def test_4_5_the_energy_of_a_layer_is_kept() -> None:
     coarse, fine = hamiltonian(0.05, 2000)[0], hamiltonian(0.025, 4000)[0]
     assert coarse / fine == pytest.approx(2, rel=0.15)
     assert hamiltonian(0.05, 20_000)[1] < 1.2 * coarse < 0.1
+
+
+@pytest.mark.parametrize("multilayer", [True, False])
+def test_4_5_its_steps_are_those_of_the_oscillators(multilayer: bool) -> None:
+    """Of one layer of (4.2), and of (4.1) with a diagonal W."""
+    if multilayer:
+        layer: Any = MultilayerOscillator(1, 3, n_layers=1, dt=0.05, activation="sin").double()
+        (symbols,), w = layer.symbols(), SPRINGS
+    else:
+        layer = NeuralOscillator(1, 3, dt=0.05, activation="sin").double()
+        symbols, w = layer.symbols(), np.diag(SPRINGS)
+    state = None
+    with torch.no_grad():
+        for name, value in {"w" if multilayer else "W": w, "V": np.ones((3, 1)), "b": PUSH}.items():
+            symbols[name].copy_(torch.as_tensor(value))
+        for y, z in list(swinging(0.05, 200))[1:]:
+            _, state = layer(torch.zeros(1, 1, 1, dtype=torch.double), state)
+            np.testing.assert_allclose(np.stack([part[0].numpy() for part in state]), [y, z], atol=1e-12)
 
 
 @pytest.mark.parametrize(

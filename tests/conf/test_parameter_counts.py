@@ -314,6 +314,16 @@ class Departure:
 
 
 EXCEPTIONS = {
+    "lem-7: SkipLSTM": Departure(
+        skip_lstm(256),
+        256,
+        1,
+        "weights without biases and read-out",
+        524_544,
+        "524k",
+        "the LSTM of the same size; the gate has 256 weights more",
+        (lstm(256), 256, 1, "weights without biases and read-out"),
+    ),
     "cornn-1: LSTM": Departure(
         lstm(256), 1, 10, "one bias", 266_762, "270k", "printed with two digits; lem-1 prints 267k"
     ),

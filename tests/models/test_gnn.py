@@ -20,6 +20,7 @@ from physml.graph.rows import Rows, sparse_rows
 from physml.models.diffusion import Diffusion, LateDiffusion
 from physml.models.g2 import GradientGating
 from physml.models.gcnii import GCNII
+from physml.models.ggcn import GGCN
 from physml.models.gnn import GNN, PairNorm, drop_edges
 from physml.models.graph_features import dropped, linear
 from physml.models.graph_layers import (
@@ -536,6 +537,22 @@ def test_features_stay_dense_where_that_is_better_or_a_nan_would_be_lost():
     x[2, 2] = torch.nan
     out = dropped_linear(x, 0.0, True, nn.Linear(300, 2).double())
     assert out.isnan().any(1).nonzero().flatten().tolist() == [2]
+
+
+def test_ggcn_has_the_same_numbers_from_sparse_features(monkeypatch):
+    x, edge_index = mostly_zeros(), torch.randint(0, 40, (2, 120), generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(0)
+    net = GraphNet(lambda d: GGCN(d, 5, 2), 300, 3, "node", hidden=None).double()
+    found, entered = [], []
+    net.stack.register_forward_pre_hook(lambda _, args: entered.append(type(args[0])))
+    for width in (10_000, 256):  # dense, then sparse
+        monkeypatch.setattr("physml.graph.rows.SPARSE_WIDTH", width)
+        net.zero_grad()
+        out = net(x, edge_index)
+        out.square().sum().backward()
+        found.append([out.detach(), *(p.grad.clone() for p in net.parameters())])
+    assert entered == [Tensor, Rows]
+    torch.testing.assert_close(found[0], found[1])
 
 
 @pytest.mark.parametrize("residual", [False, True])

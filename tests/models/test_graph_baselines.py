@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -461,25 +462,60 @@ def test_cgnn_is_a_flow_from_its_start_to_its_resolvent():
     torch.testing.assert_close(made(200.0, 400)(x, ODD), rest)
 
 
-def test_a_transformer_block_against_a_loop():
-    net, x = GraphTransformer(H, 1, n_heads=2).double(), draw(N, H)
+def transformer_block(
+    net: GraphTransformer, x: np.ndarray, norm: Callable[[np.ndarray, str], np.ndarray]
+) -> np.ndarray:
+    """On ODD, with two heads; norm makes of features and the name of a norm what is scaled and shifted."""
     w = {name.removeprefix("blocks.0."): p.detach().numpy() for name, p in net.named_parameters()}
 
-    def normed(x: np.ndarray) -> np.ndarray:
-        return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    def normed(x: np.ndarray, name: str) -> np.ndarray:
+        return norm(x, name) * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    q, k, v = ((x.numpy() @ w[f"{name}.weight"].T).reshape(N, 2, 2) for name in "QKV")
+    q, k, v = ((x @ w[f"{name}.weight"].T).reshape(N, 2, 2) for name in "QKV")
     gathered = np.zeros((N, 2, 2))
     for i, js in enumerate(received(ODD)):
         for a in range(2):
             score = np.exp([q[i, a] @ k[j, a] / math.sqrt(2) for j in js])
             for j, s in zip(js, score, strict=True):
                 gathered[i, a] += s / score.sum() * v[j, a]
-    z = normed(x.numpy() + gathered.reshape(N, H) @ w["O.weight"].T + w["O.bias"])
+    z = normed(x + gathered.reshape(N, H) @ w["O.weight"].T + w["O.bias"], "norm_1")
     hidden = relu(z @ w["W_1.weight"].T + w["W_1.bias"])
-    close(net(x, ODD), normed(z + hidden @ w["W_2.weight"].T + w["W_2.bias"]))
+    return normed(z + hidden @ w["W_2.weight"].T + w["W_2.bias"], "norm_2")
+
+
+def test_a_transformer_block_against_a_loop():
+    net, x = make("transformer"), draw(N, H)
+
+    def norm(x: np.ndarray, _: str) -> np.ndarray:
+        return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+
+    close(net(x, ODD), transformer_block(net, x.numpy(), norm))
     with pytest.raises(InputError, match="n_heads must divide the width, 4; got 3"):
         GraphTransformer(H, 1, n_heads=3)
+
+
+def test_a_transformer_block_with_batch_norms_against_a_loop():
+    """In training by mean and variance over the nodes, in evaluation by what two passes have left of them."""
+    torch.manual_seed(0)
+    net = far_from_start(GraphTransformer(H, 1, n_heads=2, norm="batch"))
+    kept = {name: (np.zeros(H), np.ones(H)) for name in ("norm_1", "norm_2")}
+
+    def training(x: np.ndarray, name: str) -> np.ndarray:
+        mean = sum(x[i] for i in range(N)) / N
+        squares = sum((x[i] - mean) ** 2 for i in range(N))
+        before = kept[name]
+        kept[name] = 0.9 * before[0] + 0.1 * mean, 0.9 * before[1] + 0.1 * squares / (N - 1)
+        return (x - mean) / np.sqrt(squares / N + 1e-5)
+
+    def evaluation(x: np.ndarray, name: str) -> np.ndarray:
+        mean, variance = kept[name]
+        return (x - mean) / np.sqrt(variance + 1e-5)
+
+    for seed in (1, 2):
+        x = draw(N, H, seed=seed)
+        close(net(x, ODD), transformer_block(net, x.numpy(), training))
+    x = draw(N, H, seed=3)
+    close(net.eval()(x, ODD), transformer_block(net, x.numpy(), evaluation))
 
 
 # ------------------------------------------------------------------------------------ what holds for all

@@ -9,6 +9,8 @@ import torch
 from small_graphs import ODD, N, adjacency, far_from_start, received, weights
 from torch import Tensor, nn
 
+from physml.config.build import check
+from physml.config.load import read_yaml
 from physml.errors import InputError
 from physml.graph import eigenvectors, latent, pagerank
 from physml.models.acm_gcn import ACMGCN, ChannelMixing
@@ -25,6 +27,7 @@ from physml.models.link import LINK, LinkRegression
 from physml.models.pagerank_gnn import PageRankGNN
 from physml.models.pde_gcn import PDEGCN
 from physml.models.spline import SplineCNN, SplineConvolution
+from physml.paths import CONF
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
@@ -477,6 +480,60 @@ def test_cluster_gcn_adds_to_the_diagonal():
     np.testing.assert_allclose(
         found, wanted + x.numpy() @ w["lin_root.weight"].T, atol=1e-6
     )  # float32 inside
+
+
+def stack_of_conf(name: str) -> nn.Module:
+    """A file of conf/model with a convolution of PyG, of H channels."""
+    node = read_yaml(CONF / "model" / f"{name}.yaml")
+    node["coupling"] |= {"in_channels": H, "out_channels": H}
+    torch.manual_seed(0)
+    return far_from_start(check(node, "model").make())
+
+
+@pytest.mark.parametrize("edge_index", [torch.cat([TAIL, TAIL.flip(0)], 1), ODD], ids=["both ways", "odd"])
+def test_chebnet_is_three_chebyshev_polynomials_of_the_scaled_laplacian(edge_index: Tensor):
+    """Degrees are of senders and an edge that is there twice counts twice; loops are left out.
+
+    L is scaled by the greatest eigenvalue that any graph can have, 2, to 2 L / 2 - I.
+    """
+    net, x = stack_of_conf("chebnet"), draw(N, H)
+    A, sent = np.zeros((N, N)), np.zeros(N)
+    for j, i in edge_index.T.tolist():
+        if i != j:
+            A[i, j] += 1
+            sent[j] += 1
+    L = np.eye(N)
+    for i in range(N):
+        for j in range(N):
+            if A[i, j] and sent[i]:
+                L[i, j] -= A[i, j] / math.sqrt(sent[i] * sent[j])
+    S = 2 * L / 2 - np.eye(N)
+    T = [np.eye(N), S, 2 * S @ S - np.eye(N)]
+    found, X = list(net.steps(x, edge_index)), x.numpy()
+    assert len(found) == 2
+    for n, out in enumerate(found):
+        w = numpy_of(net.layers[n])
+        assert sum(name.startswith("lins.") for name in w) == len(T)
+        X = relu(sum(T[k] @ X @ w[f"lins.{k}.weight"].T for k in range(3)) + w["bias"])
+        assert (X > 0).mean() > 0.3
+        close(out, X)
+
+
+def test_sage_max_takes_the_greatest_of_what_neighbours_send_behind_a_layer():
+    """Channel by channel along the edges as stored, loops with them; nodes 4 and 5 receive nothing: 0."""
+    net, x = stack_of_conf("sage_max"), draw(N, H)
+    assert [i for i, js in enumerate(received(ODD)) if not js] == [4, 5]
+    found, X = list(net.steps(x, ODD)), x.numpy()
+    assert len(found) == 2
+    for n, out in enumerate(found):
+        w, new = numpy_of(net.layers[n]), np.zeros((N, H))
+        sent = relu(X @ w["lin.weight"].T + w["lin.bias"])
+        for i, js in enumerate(received(ODD)):
+            greatest = np.array([max([sent[j, c] for j in js], default=0.0) for c in range(H)])
+            new[i] = w["lin_l.weight"] @ greatest + w["lin_l.bias"] + w["lin_r.weight"] @ X[i]
+        X = relu(new)
+        assert (X > 0).mean() > 0.3
+        close(out, X)
 
 
 # ------------------------------------------------------------------------------------ what holds for all

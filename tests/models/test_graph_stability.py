@@ -7,14 +7,20 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
+from physml.models.g2 import GradientGating
+from physml.models.graphcon import GraphCON
+
+Slope = Callable[[np.ndarray], np.ndarray]
 drawn = settings(derandomize=True, deadline=None, max_examples=10)
 seeds = st.integers(0, 2**31)
 
 
-def solved(slope: Callable[[np.ndarray], np.ndarray], x: np.ndarray, t_end: float, h: float) -> np.ndarray:
+def solved(slope: Slope, x: np.ndarray, t_end: float, h: float) -> np.ndarray:
     """x at t = 0, h, 2h .. t_end, time first."""
     path = [x]
     for _ in range(round(t_end / h)):
@@ -63,7 +69,52 @@ def differences(links: np.ndarray, y: np.ndarray) -> float:
     return float((links * (y[None] - y[:, None]) ** 2).sum())
 
 
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+class Dense(nn.Module):
+    """F(X) = A X, for layers of physml."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        super().__init__()
+        self.A = torch.from_numpy(A)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.A @ x
+
+
+def edges(links: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.argwhere(links).T.copy())
+
+
 # ---------------------------------------------------------------------------- GraphCON
+
+
+def graphcon_slope(A: np.ndarray, alpha: float, sigma: Slope = relu) -> Slope:
+    """Of x = (X, Y) in (7.8); without sigma in (7.17)."""
+
+    def slope(x: np.ndarray) -> np.ndarray:
+        X, Y = np.split(x, 2)
+        return np.concatenate([Y, sigma(A @ X) - X - alpha * Y])
+
+    return slope
+
+
+@pytest.mark.parametrize(("activation", "sigma"), [("relu", relu), ("identity", lambda x: x)])
+def test_the_ode_is_that_of_graphcon(activation: str, sigma: Slope) -> None:
+    """One step of it is an Euler step of Y, and one of X with the new Y."""
+    links, dt, alpha = connected(7, 0), 0.3, 0.8
+    A = row_stochastic(links)
+    slope = graphcon_slope(A, alpha, sigma)
+    X, Y = np.random.default_rng(0).standard_normal((2, 7))
+    new_Y = Y + dt * slope(np.concatenate([X, Y]))[7:]
+    new_X = X + dt * slope(np.concatenate([X, new_Y]))[:7]
+    layer = GraphCON(Dense(A), 1, dt=dt, gamma=1.0, alpha=alpha, activation=activation)
+    x, y = (torch.from_numpy(part)[:, None] for part in (X, Y))
+    found_X, found_Y = next(layer.steps(x, edges(links), y=y))
+    np.testing.assert_allclose(found_Y[:, 0], new_Y, atol=1e-14)
+    np.testing.assert_allclose(found_X[:, 0], new_X, atol=1e-14)
 
 
 def balance(A: np.ndarray, alpha: float, factor: float, seed: int) -> float:
@@ -71,12 +122,7 @@ def balance(A: np.ndarray, alpha: float, factor: float, seed: int) -> float:
     v, h, t_end = len(A), 0.005, 3.0
     rng = np.random.default_rng(seed)
     start = rng.standard_normal(2 * v)
-
-    def slope(x: np.ndarray) -> np.ndarray:
-        X, Y = x[:v], x[v:]
-        return np.concatenate([Y, A @ X - X - alpha * Y])
-
-    path = solved(slope, start, t_end, h)
+    path = solved(graphcon_slope(A, alpha, lambda x: x), start, t_end, h)
     X, Y = path[:, :v], path[:, v:]
     gaps = X[:, None, :] - X[:, :, None]  # [n, i, j]: X_j - X_i
     coupled = ((A + A.T) / 2 * gaps**2).sum((1, 2))
@@ -113,12 +159,7 @@ def graphcon(A: np.ndarray, alpha: float, c: float, seed: int, t_end: float) -> 
     v = len(A)
     start = np.concatenate([np.full(v, c), np.zeros(v)])
     start += 0.1 * np.random.default_rng(seed).standard_normal(2 * v)
-
-    def slope(x: np.ndarray) -> np.ndarray:
-        X, Y = x[:v], x[v:]
-        return np.concatenate([Y, np.maximum(A @ X, 0) - X - alpha * Y])
-
-    path = solved(slope, start, t_end, 0.02)
+    path = solved(graphcon_slope(A, alpha), start, t_end, 0.02)
     return path[:, :v], path[:, v:]
 
 
@@ -131,7 +172,7 @@ def test_7_2_4_a_positive_constant_is_steady_and_not_exponentially_stable() -> N
     links = connected(8, 0)
     A = row_stochastic(links)
     c = np.full(8, 2.0)
-    np.testing.assert_allclose(np.maximum(A @ c, 0) - c, 0, atol=1e-12)
+    np.testing.assert_allclose(graphcon_slope(A, 0.8)(np.append(c, 0 * c)), 0, atol=1e-12)
     X, _ = graphcon(A, 0.8, 2.0, 0, 80.0)
     assert np.ptp(X[-1]) < 1e-3 < 0.01 < abs(X[-1].mean() - 2.0)
 
@@ -192,19 +233,34 @@ def test_8_2_4_needs_a_node_at_zero() -> None:
 # ---------------------------------------------------------------------------- G2
 
 
-def gated(
-    A: np.ndarray, links: np.ndarray, p: float, start: np.ndarray, t_end: float, h: float
-) -> np.ndarray:
-    """X of (8.12) with ReLU, where node 1 stays as it is; p = 0: no gates."""
+def gated_slope(A: np.ndarray, links: np.ndarray, p: float) -> Slope:
+    """(8.12) with ReLU; p = 0: no gates."""
 
     def slope(X: np.ndarray) -> np.ndarray:
         gaps = np.abs(X[None] - X[:, None])
         tau = np.tanh((links * gaps**p).sum(1)) if p else np.ones(len(X))
-        found = tau * (np.maximum(A @ X, 0) - X)
-        found[0] = 0
-        return found
+        return tau * (relu(A @ X) - X)
 
-    return solved(slope, start, t_end, h)
+    return slope
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0])
+def test_the_ode_is_that_of_gradient_gating(p: float) -> None:
+    """A layer is its Euler step of size 1, with hat tau = X; without gates the rates are 1."""
+    links = connected(7, 0)
+    A, X = row_stochastic(links), perturbed(links, 0.9)
+    gates = {"p": p, "gate_coupling": Dense(np.eye(7))} if p else {"rate_exponent": 0.0}
+    layer = GradientGating(Dense(A), 1, activation="relu", **gates)
+    found = layer(torch.from_numpy(X)[:, None], edges(links))[:, 0]
+    np.testing.assert_allclose(found, X + gated_slope(A, links, p)(X), atol=1e-14)
+
+
+def gated(
+    A: np.ndarray, links: np.ndarray, p: float, start: np.ndarray, t_end: float, h: float
+) -> np.ndarray:
+    """X of (8.12), where node 1 stays as it is."""
+    slope, moves = gated_slope(A, links, p), np.arange(len(A)) > 0
+    return solved(lambda X: moves * slope(X), start, t_end, h)
 
 
 def perturbed(links: np.ndarray, size: float, c: float = 1.0) -> np.ndarray:
@@ -243,7 +299,7 @@ def test_8_2_3_is_broken_without_a_node_that_is_held() -> None:
     """
     links = connected(8, 0)
     A = symmetric_stochastic(links)
-    X = solved(lambda x: np.maximum(A @ x, 0) - x, perturbed(links, 0.1) + 0.05, 60.0, 0.1)
+    X = solved(gated_slope(A, links, 0), perturbed(links, 0.1) + 0.05, 60.0, 0.1)
     energy = dirichlet(links, X)
     assert energy[600] < 1e-3 * energy[300] < 1e-6 * energy[0]
     assert abs(X[-1].mean() - 1) > 0.01

@@ -148,6 +148,17 @@ class Fixed(nn.Module):
         return self.A @ x
 
 
+class Constant(nn.Module):
+    """F(X) = c."""
+
+    def __init__(self, c: Tensor) -> None:
+        super().__init__()
+        self.c = c
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.c
+
+
 def energies(edge_index: Tensor, dt: float, factor: float) -> tuple[Tensor, Tensor]:
     r"""sum |Y|^2 + factor sum_i sum_j A_ij |X_i - X_j|^2 along a ring, up to t = 5."""
     n = 8
@@ -257,6 +268,30 @@ def test_features_keep_below_the_bound_of_proposition_7_2_7():
         for n, (X, _) in enumerate(layer.steps(x, ODD), 1):
             bound = (1 + 1 / gamma) * x.square().sum(1) + H * n * dt / (2 * gamma * (alpha - gamma * dt))
             assert (X.square().sum(1) <= bound).all()
+
+
+@pytest.mark.parametrize(("dt", "gamma", "alpha"), [(2.2, 0.1, 1.0), (1.6, 1.0, 0.5)])
+def test_7_2_7_is_broken_by_a_step_that_is_too_large(dt: float, gamma: float, alpha: float):
+    """Features grow exponentially; one step is above 1 / alpha alone, the other above alpha / gamma."""
+    assert (dt > 1 / alpha) != (dt > alpha / gamma)
+    layer = GraphCON(couplings()["gcn"], 200, dt=dt, gamma=gamma, alpha=alpha, activation="tanh")
+    x = draw(N, H)
+    with torch.no_grad():
+        X = layer(x, ODD)
+    bound = (1 + 1 / gamma) * x.square().sum(1) + H * 200 * dt / (2 * gamma * abs(alpha - gamma * dt))
+    assert (X.square().sum(1) > 1e6 * bound).all()
+
+
+def test_7_39_in_the_proof_of_7_2_7_lacks_a_factor_of_two():
+    """(7.38) is of half the energy, so what it adds must be doubled. Without Y, as in (7.36), it holds."""
+    dt, gamma, alpha = 0.9, 0.1, 1.0
+    force = torch.full((1, 1), 30.0, dtype=torch.double)
+    layer = GraphCON(Constant(force), 3, dt=dt, gamma=gamma, alpha=alpha, activation="tanh")
+    at_rest = torch.zeros_like(force)
+    for n, (X, Y) in enumerate(layer.steps(at_rest, torch.zeros(2, 0, dtype=torch.long), y=at_rest), 1):
+        printed, kept = n * dt / (2 * (alpha - gamma * dt)), float(gamma * X.square() + Y.square())
+        assert (kept > 1.5 * printed) == (n == 1)
+        assert kept <= 2 * printed and gamma * X.square() <= printed
 
 
 def first_gradient(depth: int, graphcon: bool) -> float:

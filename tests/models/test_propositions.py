@@ -54,6 +54,12 @@ def energies(layer: CoRNN, u: Tensor, gamma: float = 1.0) -> Tensor:
     return torch.stack([y.square().sum(1) + z.square().sum(1) / gamma for y, z in states(layer, u)])
 
 
+def gaps(layer: CoRNN, one: Tensor, other: Tensor) -> Tensor:
+    """The squared distance of the states (y, z) for two inputs after each step, (T, B)."""
+    pairs = zip(states(layer, one), states(layer, other), strict=True)
+    return torch.stack([sum((a - b).square().sum(1) for a, b in zip(x, y, strict=True)) for x, y in pairs])
+
+
 def times(n_steps: int, dt: float) -> Tensor:
     return dt * torch.arange(1, n_steps + 1, dtype=torch.double)
 
@@ -70,12 +76,15 @@ def test_2_2_4_energy_with_implicit_damping(seed: int, m: int, scale: float, dt:
 @given(seed=seeds, m=widths, scale=scales, dt=shares)
 def test_2_2_5_two_inputs_part_at_most_linearly(seed: int, m: int, scale: float, dt: float) -> None:
     layer = randomise(CoRNN(2, m, dt=dt, gamma=1, epsilon=1, damping="implicit"), scale, seed)
-    one, other = states(layer, signal(40, 2, seed)), states(layer, signal(40, 2, seed + 10))
-    gaps = [
-        sum((a - b).square().sum(1) for a, b in zip(x, y, strict=True))
-        for x, y in zip(one, other, strict=True)
-    ]
-    assert (torch.stack(gaps) <= ROOM * 4 * m * times(40, dt)[:, None]).all()
+    gap = gaps(layer, signal(40, 2, seed), signal(40, 2, seed + 10))
+    assert (gap <= ROOM * 4 * m * times(40, dt)[:, None]).all()
+
+
+def test_2_2_5_is_broken_by_a_step_that_is_too_large() -> None:
+    """States part exponentially beyond dt = 1 + sqrt(5), where the undriven steps no longer are stable."""
+    layer = randomise(CoRNN(2, 4, dt=4, gamma=1, epsilon=1, damping="implicit"), 1.0, 0)
+    gap = gaps(layer, signal(40, 2, 0), signal(40, 2, 10))
+    assert (gap[-1] > 1e3 * 4 * 4 * times(40, 4.0)[-1]).all()
 
 
 def test_2_2_4_is_broken_by_a_step_that_is_too_large() -> None:

@@ -554,6 +554,33 @@ def test_cornn_without_spring_and_damping_is_the_neural_oscillator():
     torch.testing.assert_close(cornn(u)[0], layer(u)[0])
 
 
+@pytest.mark.parametrize(
+    ("activation", "sigma"),
+    [
+        ("tanh", math.tanh),
+        ("sin", math.sin),
+        ("identity", lambda x: x),
+        ("relu", lambda x: max(x, 0.0)),
+        ("sigmoid", lambda x: 1 / (1 + math.exp(-x))),
+        ("softplus", lambda x: math.log1p(math.exp(x))),
+        (torch.atan, math.atan),  # any function of a number
+    ],
+)
+def test_an_oscillator_of_any_activation(activation: Any, sigma: Callable[[float], float]):
+    """Thesis (4.1) and (4.2) in steps, by number."""
+    layer = made(lambda: NeuralOscillator(D, 1, dt=DT, activation=activation))
+    layers = made(lambda: MultilayerOscillator(D, 1, n_layers=1, dt=DT, activation=activation))
+    u = numbers(1, 9, D)
+    for one, weights in ((layer, layer.symbols()), (layers, layers.symbols()[0])):
+        w, *V, b = torch.cat([p.detach().flatten() for p in weights.values()]).tolist()
+        y = z = 0.0
+        for x in u[0].tolist():
+            z += DT * sigma(w * y + sum(v * part for v, part in zip(V, x, strict=True)) + b)
+            y += DT * z
+        with running("native"):
+            assert one(u)[0][0, -1, 0].item() == pytest.approx(y, rel=1e-12)
+
+
 def test_an_oscillator_that_comes_in_live():
     layer, u = made(lambda: MultilayerOscillator(D, H, n_layers=2, dt=DT)), numbers(2, 4, D)
     state = None
@@ -575,7 +602,7 @@ def test_an_oscillator_that_comes_in_live():
         (lambda: MomentumRNN(2, 4, mu=-0.1, s=1.0), "mu must not be negative"),
         (lambda: MomentumLSTM(2, 4, mu=0.1, s=0.0), "s must be positive"),
         (lambda: LeakyRNN(2, 4, alpha=0.5, beta=0.5, theta=-1.0), "theta must not be negative"),
-        (lambda: NeuralOscillator(2, 4, dt=0.1, activation="relu"), "activation must be one of"),
+        (lambda: NeuralOscillator(2, 4, dt=0.1, activation="swish"), "activation must be one of"),
         (lambda: MultilayerOscillator(2, 4, n_layers=0, dt=0.1), "n_layers must be positive"),
         (lambda: UnitaryRNN(2, 0), "d_hidden must be positive"),
         (lambda: KroneckerRNN(2, 6), "d_hidden must be a power of factor, 2; got 6"),

@@ -1,12 +1,17 @@
 """Theorems 1 and 2 of the talk: global stability of Lipschitz networks, noise as a regulariser."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
+from physml.models.leaky import LeakyRNN
 from physml.models.lipschitz import LipschitzRNN
+from physml.models.noisy import NoisyRNN
 from physml.ops.backend import running
 
 drawn = settings(derandomize=True, deadline=None, max_examples=15)
@@ -94,19 +99,20 @@ def test_theorem_1_for_the_lipschitz_rnn(gamma_a: float, forgets: bool) -> None:
 
 D = 0.3  # delta, the step
 M_STEPS = 4
+INPUTS = (0.7, -0.4, 0.5, 0.2)  # U x + b at each step
 
 
 def drift(h: np.ndarray, k: int) -> np.ndarray:
     """f of (14) at step k, whose input differs from step to step; h (.., 1)."""
-    return -0.5 * h + np.tanh(1.3 * h + (0.7, -0.4, 0.5, 0.2)[k])
+    return -0.5 * h + np.tanh(1.3 * h + INPUTS[k])
 
 
 def drift_1(h: float, k: int) -> float:
-    return -0.5 + 1.3 * (1 - np.tanh(1.3 * h + (0.7, -0.4, 0.5, 0.2)[k]) ** 2)
+    return -0.5 + 1.3 * (1 - np.tanh(1.3 * h + INPUTS[k]) ** 2)
 
 
 def drift_2(h: float, k: int) -> float:
-    t = np.tanh(1.3 * h + (0.7, -0.4, 0.5, 0.2)[k])
+    t = np.tanh(1.3 * h + INPUTS[k])
     return -2 * 1.3**2 * t * (1 - t**2)
 
 
@@ -119,7 +125,14 @@ def loss(h: np.ndarray) -> np.ndarray:
     return np.exp(h) + h**2
 
 
-def expected_loss(epsilon: float, delta: float = D, n: int = M_STEPS) -> float:
+def additive(h: np.ndarray, k: int) -> np.ndarray:
+    """The same where sigma_2 = 0."""
+    return np.full_like(h, 0.8)
+
+
+def expected_loss(
+    epsilon: float, delta: float = D, n: int = M_STEPS, noise: Callable[..., np.ndarray] = noise
+) -> float:
     """E l(h_M) of the Euler-Maruyama steps, by Gauss-Hermite quadrature over all noises at once."""
     x, w = np.polynomial.hermite_e.hermegauss(7)
     w = w / w.sum()
@@ -132,7 +145,9 @@ def expected_loss(epsilon: float, delta: float = D, n: int = M_STEPS) -> float:
     return float(weight @ loss(h))
 
 
-def terms(delta: float, *, as_printed: bool = False, n: int = M_STEPS) -> tuple[float, float]:
+def terms(
+    delta: float, *, as_printed: bool = False, n: int = M_STEPS, noise: Callable[..., np.ndarray] = noise
+) -> tuple[float, float]:
     """Q of (17) and R of (18) for one unit.
 
     The noise of step m is carried to step k - 1, where the second derivative of f turns its variance into a
@@ -157,24 +172,66 @@ def terms(delta: float, *, as_printed: bool = False, n: int = M_STEPS) -> tuple[
     return float(slope * Q), float(R)
 
 
-def second_order(delta: float, n: int = M_STEPS) -> float:
+def second_order(expected: Callable[[float], float]) -> float:
     """2 (E l(h_M) - l(h)) / epsilon^2 for epsilon to 0, by extrapolation."""
-    coarse, fine = (
-        2 * (expected_loss(e, delta, n) - expected_loss(0.0, delta, n)) / e**2 for e in (2e-2, 1e-2)
-    )
+    coarse, fine = (2 * (expected(e) - expected(0.0)) / e**2 for e in (2e-2, 1e-2))
     return (4 * fine - coarse) / 3
 
 
 @pytest.mark.parametrize("delta", [0.3, 0.1])
 def test_theorem_2_with_the_step_of_its_own_noise(delta: float) -> None:
-    assert second_order(delta) == pytest.approx(sum(terms(delta)), rel=1e-5)
+    found = second_order(lambda epsilon: expected_loss(epsilon, delta))
+    assert found == pytest.approx(sum(terms(delta)), rel=1e-5)
+
+
+def layer_of_theorem_2(name: str, epsilon: float) -> nn.Module:
+    """A layer whose training steps have the drift f of (14), and its noise where sigma_2 = 0."""
+    theta = epsilon * np.sqrt(D) * 0.8
+    if name == "leaky":
+        layer: nn.Module = LeakyRNN(1, 1, alpha=1 - D / 2, beta=D, theta=theta).double()
+        values = {"W": 1.3, "V": 1.0, "b": 0.0}
+    else:
+        spectrum = {"beta_a": 0.5, "beta_w": 0.5, "gamma_a": 0.5, "gamma_w": 0.0}
+        layer = NoisyRNN(1, 1, dt=D, mult_noise=0.0, add_noise=theta, **spectrum).double()
+        values = {"MA": 0.0, "MW": 1.3, "U": 1.0, "b": 0.0, "d": D}
+    with torch.no_grad():
+        for symbol, value in values.items():
+            layer.symbols()[symbol].fill_(value)
+    return layer.train()
+
+
+@pytest.mark.parametrize("name", ["leaky", "noisy"])
+def test_theorem_2_is_about_the_training_steps_of_the_layers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where noise is additive; that of `NoisyRNN` by factors is not (15), it has a mean and its own draws.
+
+    The batch has a row for each node of the quadrature, which the layer is given in place of its noise.
+    """
+    x, w = np.polynomial.hermite_e.hermegauss(7)
+    xi = torch.from_numpy(np.stack(np.meshgrid(*[x] * M_STEPS, indexing="ij"), -1).reshape(-1, M_STEPS, 1))
+    weight = np.prod(np.meshgrid(*[w / w.sum()] * M_STEPS, indexing="ij"), 0).ravel()
+    monkeypatch.setattr(torch, "randn_like", lambda x: xi if x.shape == xi.shape else xi.transpose(0, 1))
+    u = torch.tensor(INPUTS, dtype=torch.double)[None, :, None].expand(len(xi), -1, -1)
+    start = torch.full((len(xi), 1), 0.4, dtype=torch.double)
+
+    @torch.no_grad()
+    def expected(epsilon: float) -> float:
+        with running("reference"):
+            path, _ = layer_of_theorem_2(name, epsilon)(u, (start,))
+        return float(weight @ loss(path[:, -1, 0].numpy()))
+
+    assert expected(0.3) == pytest.approx(expected_loss(0.3, noise=additive), rel=1e-12)
+    assert abs(expected(0.3) - expected(0.0)) > 0.05
+    assert second_order(expected) == pytest.approx(sum(terms(D, noise=additive)), rel=1e-5)
 
 
 def test_theorem_2_as_printed_is_broken() -> None:
     Q, _ = terms(D)
     printed, R = terms(D, as_printed=True)
     assert abs(printed / Q - 1) > 0.2
-    assert abs(second_order(D) - printed - R) > 1000 * abs(second_order(D) - Q - R)
+    found = second_order(expected_loss)
+    assert abs(found - printed - R) > 1000 * abs(found - Q - R)
 
 
 def test_theorem_2_its_rest_is_of_higher_order() -> None:

@@ -225,8 +225,7 @@ def side(label: str, values: Values, **changes: Any) -> Side:
         }
         for (split, seed), value in values.items()
     ]
-    everything = range(100)
-    return Side(label, Runs.find(label, "0123abcd", records, everything, everything))  # type: ignore[arg-type]
+    return Side(label, Runs.find(label, "0123abcd", records, list(values)))
 
 
 def rows(n: int = 10) -> Rows:

@@ -1,5 +1,6 @@
 """docs/inventory.md names all models, tasks, figures and quoted rows, and no config that is not there."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -33,6 +34,22 @@ def test_every_figure_is_in_the_inventory() -> None:
     ours = {name for name in configs("figure") if name.startswith("own-")}
     several = {f"g2-fig-{n}" for n in range(2, 10)}
     assert configs("figure") - ours - several <= {*CODE}
+
+
+DRAWN = re.findall(r"^\| (.*) \| (drawn|drawn, short) \|$", PAGE, re.MULTILINE)
+FIGURES = [(name, state) for names, state in DRAWN for name in re.findall(r"`([^`]+)`", names)]
+
+
+@pytest.mark.parametrize(("name", "state"), FIGURES)
+def test_a_figure_is_short_where_none_of_its_points_is_of_a_whole_run(name: str, state: str) -> None:
+    path = ROOT / "results" / "figures" / f"{name}.csv"
+    if not path.is_file():
+        assert state == "drawn" and path.with_suffix(".png").is_file()  # a picture without points
+        return
+    with path.open(newline="", encoding="utf-8") as file:
+        found = {row["state"] for row in csv.DictReader(file)}
+    whole = any(one.startswith(("complete", "simulated", "measured")) for one in found)
+    assert state == ("drawn" if whole else "drawn, short") and (whole or "not comparable" in found)
 
 
 def configs(group: str) -> set[str]:
