@@ -206,9 +206,9 @@ class TableSpec:
 
     def places_of(self, experiment: str | None) -> list[tuple[int, int]]:
         """Split and seed of every run of an experiment; None: as for a row without seeds of its own."""
-        seeds = self.seeds_of(experiment) if experiment else self.seeds
-        pairs = zip(self.splits, seeds, strict=True) if self.paired and seeds else product(self.splits, seeds)
-        return list(pairs)
+        if self.paired:
+            return list(zip(self.splits, self.seeds, strict=True))
+        return list(product(self.splits, self.seeds_of(experiment) if experiment else self.seeds))
 
     def seeds_of(self, experiment: str) -> tuple[int, ...]:
         """Of an experiment: those of its rows together."""

@@ -309,14 +309,14 @@ def test_splits_have_their_own_spread() -> None:
 
 
 def test_paired_seeds_and_splits() -> None:
-    made = spec(splits=[0, 1, 2], seeds=[5, 6, 7], spread="splits", paired=True)
-    assert [run[1:] for run in made.runs[:3]] == [(0, 5), (1, 6), (2, 7)]
+    made = spec(splits=[0, 1, 2], seeds=[6, 5, 7], spread="splits", paired=True)
+    assert [run[1:] for run in made.runs[:3]] == [(0, 6), (1, 5), (2, 7)]  # in the order given
     records = [record("t/agrees", k, 0.01 * (1 + j), split=j) for j in range(3) for k in (5, 6, 7)]
     table = collect(made, ids("t/agrees"), records)
     cell = table.column("clean")[0]
     assert cell.summary is not None and cell.summary.mean == pytest.approx(2.0)
     assert (cell.done, cell.wanted, cell.summary.n) == (3, 3, 3)
-    assert "seeds 5, 6, 7; splits 0, 1, 2, each with one of the seeds" in "\n".join(fact_lines(table))
+    assert "seeds 6, 5, 7; splits 0, 1, 2, each with one of the seeds" in "\n".join(fact_lines(table))
     assert made.with_seeds((0,)).runs[:3] == [("t/agrees", j, 0) for j in range(3)]
     with pytest.raises(ConfigError, match="got 2 seeds and 3 splits"):
         spec(splits=[0, 1, 2], seeds=[0, 1], paired=True)
