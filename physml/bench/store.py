@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from physml.bench import cpus
 from physml.errors import RecordError
 from physml.paths import display_path, results_root
+from physml.records import cpus
 from physml.records.provenance import code, cpu_model, now
 
 SCHEMA = 1

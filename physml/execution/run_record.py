@@ -3,10 +3,12 @@
 import platform
 import resource
 import sys
+import time
 from typing import Any
 
 from physml.config.identity import payload
 from physml.execution.run_spec import RunSpec
+from physml.records import cpus
 from physml.records.provenance import code, cpu_model, now, packages
 from physml.records.schema import SCHEMA, data_of
 
@@ -87,11 +89,26 @@ def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
         "cuda": torch.version.cuda if cuda else None,
         "device": torch.cuda.get_device_name(device) if cuda else "cpu",
         "cpu": cpu_model(),
+        "microarchitecture": cpus.facts().get("microarchitecture"),
+        "sgemm_gflops": None if cuda else round(sgemm_gflops(), 1),
         "threads": config["runtime"]["threads"],
         "tf32": config["precision"] == "tf32",
         "deterministic": config["runtime"]["deterministic"],
         "platform": platform.platform(),
     }
+
+
+def sgemm_gflops() -> float:
+    """The best rate of a few products of float32 matrices with the threads of this run, in some milliseconds."""
+    import torch
+
+    n = 384
+    a, best = torch.ones(n, n), float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        torch.mm(a, a)
+        best = min(best, time.perf_counter() - began)
+    return 2e-9 * n**3 / best
 
 
 def peak_memory_mib(device: str) -> float:

@@ -42,6 +42,7 @@ class AntisymmetricRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(
         self,

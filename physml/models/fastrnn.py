@@ -31,6 +31,7 @@ class FastRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
@@ -84,6 +85,7 @@ class FastGRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()

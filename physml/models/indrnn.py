@@ -36,6 +36,7 @@ class IndRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (-1,)
 
     def __init__(self, d_in: int, d_hidden: int, *, n_layers: int, bound: float | None = None) -> None:
         super().__init__()

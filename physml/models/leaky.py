@@ -42,6 +42,7 @@ class LeakyRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int, *, alpha: float, beta: float, theta: float = 0.0) -> None:
         super().__init__()

@@ -33,6 +33,7 @@ class MinGRU(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
@@ -80,6 +81,7 @@ class MinLSTM(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()

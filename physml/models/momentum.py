@@ -37,6 +37,7 @@ class MomentumRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int, *, mu: float, s: float) -> None:
         super().__init__()
@@ -92,6 +93,7 @@ class MomentumLSTM(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int, *, mu: float, s: float) -> None:
         super().__init__()

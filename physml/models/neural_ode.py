@@ -167,6 +167,7 @@ class NeuralODE(_Flowing):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
     names = ("h",)
 
     def __init__(
@@ -228,6 +229,7 @@ class HeavyBallNODE(_Flowing):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
     names = ("h", "m")
 
     def __init__(
@@ -292,6 +294,7 @@ class GeneralisedHeavyBallNODE(_Flowing):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
     names = ("h", "m")
 
     def __init__(

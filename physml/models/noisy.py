@@ -47,6 +47,7 @@ class NoisyRNN(LipschitzRNN):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(
         self,

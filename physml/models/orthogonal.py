@@ -47,6 +47,7 @@ class ExpRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
     n_passes: Tensor
     B0: Tensor | None
 

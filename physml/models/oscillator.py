@@ -65,6 +65,7 @@ class NeuralOscillator(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(
         self, d_in: int, d_hidden: int, *, dt: float, activation: Activation | Function = "tanh"
@@ -154,6 +155,10 @@ class MultilayerOscillator(nn.Module):
             nn.init.uniform_(w, -1.0, 0.0)
             nn.init.uniform_(V, -k, k)
             nn.init.uniform_(b, -k, k)
+
+    @property
+    def output_in_state(self) -> tuple[int, ...]:
+        return (self.n_layers - 1,)
 
     def symbols(self) -> list[dict[str, Tensor]]:
         return [{"w": w, "V": V, "b": b} for w, V, b in zip(self.w, self.V, self.b, strict=True)]

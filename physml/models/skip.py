@@ -69,6 +69,7 @@ class SkipLSTM(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
     n_gates: ClassVar[int] = 1
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
@@ -137,6 +138,7 @@ class SkipGRU(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
     n_gates: ClassVar[int] = 1
 
     def __init__(self, d_in: int, d_hidden: int) -> None:

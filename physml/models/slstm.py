@@ -45,6 +45,7 @@ class SLSTM(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int, *, n_heads: int = 1) -> None:
         super().__init__()

@@ -47,6 +47,7 @@ class SoftOrthogonalRNN(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
     P0: Tensor
     Q0: Tensor
 

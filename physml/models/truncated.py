@@ -39,6 +39,7 @@ class TruncatedLSTM(nn.Module):
     """
 
     version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(self, d_in: int, d_hidden: int, *, last: int) -> None:
         super().__init__()

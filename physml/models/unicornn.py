@@ -156,6 +156,11 @@ class UnICORNN(nn.Module):
         path, mask = paths[-1]
         return path if mask is None else path * mask.unsqueeze(1), tuple(states)
 
+    @property
+    def output_in_state(self) -> tuple[int, ...] | None:
+        """y of the last layer; with dropout the output is a masked copy of it."""
+        return None if self.training and self.dropout else (-1, 0)
+
     def step(self, u: Tensor, state: tuple[State, ...] | None = None) -> tuple[Tensor, tuple[State, ...]]:
         """`forward` for one input, the fastest way along a sequence that comes in live.
 

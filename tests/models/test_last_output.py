@@ -1,0 +1,92 @@
+"""The read-out of the last step takes it from the state, where a layer has it there, with the same bits."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from physml.config import build
+from physml.config.build import passes_messages
+from physml.config.compose import compose, names
+from physml.config.load import read_yaml
+from physml.config.resolve import resolve
+from physml.config.schema import checked
+from physml.models.cornn import CoRNN
+from physml.models.rnn import SequenceModel
+from physml.models.unicornn import UnICORNN
+from physml.paths import CONF
+
+D, H, T = 2, 8, 40
+
+
+def of_sequences() -> list[str]:
+    classes = {
+        name: resolve(read_yaml(CONF / "model" / f"{name}.yaml")["_target_"])
+        for name in names("model")
+        if name != "own"
+    }
+    return sorted(name for name, cls in classes.items() if not passes_messages(cls))
+
+
+def net_of(model: str) -> SequenceModel:
+    config, parts = checked(compose([f"model={model}", "task=adding", "profile=smoke"]).config)
+    torch.manual_seed(0)
+    net = build.build_net(parts, build.build_task(config))
+    assert isinstance(net, SequenceModel)
+    return net
+
+
+def tensors(state: Any) -> Iterator[Tensor]:
+    if isinstance(state, Tensor):
+        yield state
+    else:
+        for part in state:
+            yield from tensors(part)
+
+
+def output_and_gradients(net: SequenceModel, u: Tensor) -> list[Tensor | None]:
+    net.zero_grad()
+    torch.manual_seed(1)  # of layers that draw noise
+    output, _ = net(u)
+    output.pow(2).sum().backward()
+    return [output, *(None if p.grad is None else p.grad.clone() for p in net.parameters())]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("model", of_sequences())
+def test_last_output_and_gradients_keep_their_bits(model: str, monkeypatch: pytest.MonkeyPatch):
+    net = net_of(model)
+    u = torch.randn(4, T, D)
+    outputs, state = net.layers[-1](u)
+    in_state = any(torch.equal(x, outputs[:, -1]) for x in tensors(state))
+    if model == "wave_rnn":  # its outputs lie batch first: the product of the read-out would round otherwise
+        in_state = False
+    assert (getattr(net.layers[-1], "output_in_state", None) is not None) == in_state
+    fast = output_and_gradients(net, u)
+    monkeypatch.setattr("physml.models.rnn._output_in_state", lambda layer: None)
+    for quick, plain in zip(fast, output_and_gradients(net, u), strict=True):
+        assert (quick is None) == (plain is None) and (quick is None or torch.equal(quick, plain))
+
+
+def test_dropout_of_unicornn_reaches_the_last_output():
+    net = SequenceModel(lambda d_in: UnICORNN(d_in, H, dropout=0.5), D, 1, "last", tokens=False)
+    net.readout = nn.Identity()
+    last, _ = net(torch.randn(64, T, D))
+    assert 0.3 < (last == 0).double().mean() < 0.7
+
+
+class Doubled(CoRNN):
+    """A user's subclass, whose output is not in the state of its parent."""
+
+    def forward(self, u: Tensor, state: Any = None) -> Any:
+        y, state = super().forward(u, state)
+        return 2 * y, state
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_read_from_its_outputs():
+    net = SequenceModel(lambda d_in: Doubled(d_in, H), D, 1, "last", tokens=False)
+    net.readout = nn.Identity()
+    u = torch.randn(4, T, D)
+    torch.testing.assert_close(net(u)[0], net.layers[0](u)[0][:, -1])
