@@ -99,7 +99,7 @@ def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def sgemm_gflops() -> float:
-    """The best rate of a few products of float32 matrices with the threads of this run, in some milliseconds."""
+    """The best rate of a few products of float32 matrices with the threads of this run."""
     import torch
 
     n = 384

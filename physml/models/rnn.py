@@ -25,7 +25,7 @@ class SequenceModel(nn.Module):
     Tied softmax: R is the table of embeddings E itself, so the score of id i is E_i y + r_i.
 
     A layer may name the place of its last output in its state, as indices: `output_in_state = (0,)` where
-    h_T is the first tensor. The "last" read-out then takes it from there, which makes the backward pass faster.
+    h_T is the first tensor. The "last" read-out then takes it from there: its backward pass is faster.
 
     With `lengths=True` the "last" read-out of a padded sequence is taken at its own last step, else at the
     padded end. The state that is handed back is always that of the padded end.

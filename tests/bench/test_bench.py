@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from physml import files
 from physml.bench import (
     check_backends,
-    cpus,
     gemm,
     growth,
     keeping,
@@ -35,6 +34,7 @@ from physml.bench.variants import VARIANTS, Step, batch, layer, step_of
 from physml.bench.workloads import WORKLOADS, Workload
 from physml.errors import InputError
 from physml.paths import ROOT
+from physml.records import cpus
 
 SMALL = {"T": 5, "B": 3, "D": 2, "H": 7}
 OFFICIAL = [w for w in WORKLOADS if w.name in ("cornn-psmnist-128", "cornn-ncifar", "lem-fhn")]
