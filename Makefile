@@ -20,7 +20,7 @@ DEVICE ?=
 VERIFY ?=
 # Where the runs are made: local, slurm, slurm/<site>; more in ARGS: ARGS='--workers 8'.
 ON ?=
-# Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), physml.bench, physml table and figure.
+# Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), scripts.bench, physml table and figure.
 ARGS ?=
 
 # Tests wait a third of their time, for processes, servers and locks: two workers more than cores.
@@ -121,19 +121,19 @@ lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter
 	$(VENV)/bin/lint-imports --no-logo
 
 bench: $(READY) ## time the recurrences against plain loops and nn.LSTM (ARGS=--help for more)
-	@$(PY) -m physml.bench $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
+	@$(PY) -m scripts.bench $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 bench-graph: $(READY) ## runs per hour of small graphs against a plain loop of torch_geometric
-	@$(PY) -m physml.bench.graph $(ARGS)
+	@$(PY) -m scripts.bench.graph $(ARGS)
 
 bench-cells: $(READY) ## time compiled cells against loops, kernels by hand, torch's layers and JAX (ARGS=--help for more)
-	@$(PY) -m physml.bench.cells $(ARGS)
+	@$(PY) -m scripts.bench.cells $(ARGS)
 
 bench-bf16: $(READY) ## time products of bfloat16 against those of float32, recurrences in C (ARGS=--help for more)
-	@$(PY) -m physml.bench.bf16 $(ARGS)
+	@$(PY) -m scripts.bench.bf16 $(ARGS)
 
 gpu-check: $(READY) ## compare all backends with float64 on a GPU; exits 2 without one
-	@$(PY) -m physml.bench.check_backends --device cuda $(ARGS)
+	@$(PY) -m scripts.bench.check_backends --device cuda $(ARGS)
 
 smoke: smoke-models smoke-readme ## every model and every task at tiny size, and the commands of README.md
 

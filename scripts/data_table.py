@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from physml.base.paths import ROOT
 from physml.data.catalogue import task_datasets
 from physml.data.datasets import Upstream, dataset_names, upstream
-from physml.paths import ROOT
 
 PAGE = ROOT / "docs" / "data.md"
 BETWEEN = re.compile(r"(?<=<!-- data sets -->\n).*?(?=<!-- end -->)", re.DOTALL)

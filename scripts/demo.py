@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from physml import files
-from physml.paths import display_path, results_root, results_roots, work_root
+from physml.base import files
+from physml.base.paths import display_path, results_root, results_roots, work_root
 from physml.records import record
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"

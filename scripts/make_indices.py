@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from physml import files
+from physml.base import files
 from physml.data.splits import FOLDER, SUMS
 
 PIXELS = 784

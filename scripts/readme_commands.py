@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from physml.paths import own_folders
+from physml.base.paths import own_folders
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 600

@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from physml.base.paths import own_folders
 from physml.config.build import passes_messages
 from physml.config.resolve import resolve
-from physml.execution import inventory
-from physml.paths import own_folders
+from physml.listing import inventory
 
 TASK = "adding"  # for every model of sequences
 GRAPH = "texas"  # for every model of graphs

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive
+from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.readers.bidmc import BIDMC, NUMERICS, RATE
 from physml.data.readers.bidmc_tsr import HEART, RESPIRATORY
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Metrics, Part, Sums
 from physml.task.batch import Batch
 from physml.task.sequences import Valued

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from physml.check import one_of
+from physml.base.check import one_of
 from physml.data.readers import heterophilous
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Sums

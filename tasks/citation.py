@@ -3,11 +3,11 @@
 import numpy as np
 from torch import Tensor
 
-from physml.check import one_of, positive
+from physml.base.check import one_of, positive
+from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers import planetoid, shchur
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Sums
 from physml.task.batch import Batch
 from physml.task.nodes import NodeClasses

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Generator
 
-from physml.check import one_of
+from physml.base.check import one_of
 from physml.data import splits
 from physml.data.readers.ecg5000 import ECG5000, LABELS
 from physml.data.store import Store

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from physml.check import one_of, positive
+from physml.base.check import one_of, positive
+from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.readers.eigenworms import EIGENWORMS, LABELS, D
 from physml.data.store import Arrays, Store
-from physml.errors import InputError
 from physml.task.base import Part
 from physml.task.sequences import Items, Labelled
 

@@ -10,9 +10,9 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Generator, Tensor
 
-from physml.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive
+from physml.base.errors import InputError
 from physml.data.store import Arrays
-from physml.errors import InputError
 from physml.task.base import Better, Metrics, Part, Sums
 from physml.task.batch import Batch
 from physml.task.trajectories import Trajectories

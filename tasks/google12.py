@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.check import one_of
+from physml.base.check import one_of
+from physml.base.errors import DataError, InputError
 from physml.data.readers.speech_commands import COMMANDS, LENGTH, PARTS, RATE, SPEECH_COMMANDS, WORDS
 from physml.data.spectrograms import N_FRAMES, N_MELS, log_mel
 from physml.data.store import Arrays, Store
-from physml.errors import DataError, InputError
 from physml.task.base import Part
 from physml.task.sequences import Items, Labelled
 

@@ -10,11 +10,11 @@ from numpy.random import RandomState
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
-from physml.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive
+from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.cache import Generated
 from physml.data.store import Arrays, Store
-from physml.errors import InputError
 from physml.task.base import Better, Metrics, Readout, Sums
 from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.check import non_negative, one_of
+from physml.base.check import non_negative, one_of
+from physml.base.errors import InputError
 from physml.data.readers.har import ACTIVITIES, UCI_HAR
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Metrics, Part
 from physml.task.batch import Batch
 from physml.task.sequences import Labelled

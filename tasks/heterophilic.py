@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-from physml.check import one_of
+from physml.base.check import one_of
+from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers import heterophilous, webkb
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.nodes import NodeClasses
 
 OFFICIAL = {

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from physml.check import one_of, positive
+from physml.base.check import one_of, positive
+from physml.base.errors import DataError, InputError, needed_by
 from physml.data import hub
 from physml.data.cache import Generated
 from physml.data.datasets import Arrays
 from physml.data.readers.imdb import tokens
 from physml.data.splits import held_out
 from physml.data.store import Store
-from physml.errors import DataError, InputError, needed_by
 from physml.task.base import Part, files_facts
 from physml.task.sequences import Items, Labelled
 

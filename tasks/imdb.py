@@ -9,11 +9,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive
+from physml.base.errors import InputError
 from physml.data.readers.glove import GLOVE, D
 from physml.data.readers.imdb import IMDB as REVIEWS
 from physml.data.store import Arrays, Store
-from physml.errors import InputError
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
 from physml.task.trivial import score_reference

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from physml.check import one_of
+from physml.base.check import one_of
 from physml.data import graphs
 from physml.data.readers import large_graphs
 from physml.data.store import Store

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive
+from physml.base.errors import InputError
 from physml.data.store import Arrays
-from physml.errors import InputError
 from physml.task.base import Better, Metrics, Sums
 from physml.task.batch import Batch
 from physml.task.trajectories import Trajectories

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from physml.check import non_negative, one_of
+from physml.base.check import non_negative, one_of
+from physml.base.errors import InputError
+from physml.base.seeding import derive
 from physml.data.readers.cifar10 import CIFAR10
 from physml.data.splits import divide
 from physml.data.store import Store
-from physml.errors import InputError
-from physml.seeding import derive
 from physml.task.base import Part
 from physml.task.batch import Batch
 from physml.task.sequences import Labelled

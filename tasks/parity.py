@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from physml.check import one_of, positive
+from physml.base.check import one_of, positive
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Part
 from physml.task.sequences import Items, Labelled
 

@@ -12,9 +12,9 @@ from scipy.special import ellipj, ellipk
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.check import count, has_shape, non_negative, one_of, positive
+from physml.base.check import count, has_shape, non_negative, one_of, positive
+from physml.base.errors import InputError
 from physml.data.store import Arrays, Store
-from physml.errors import InputError
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
 from physml.task.trajectories import Trajectories

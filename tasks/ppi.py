@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape, one_of
+from physml.base.check import has_shape, one_of
 from physml.data.readers import ppi
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Readout, Sums

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive
 from physml.data.readers.ptb import PARTS, PTB, vocabulary
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from physml.check import one_of
+from physml.base.check import one_of
+from physml.base.errors import DataError, InputError, needed_by, suggest
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
 from physml.data.splits import held_out
 from physml.data.store import Store
-from physml.errors import DataError, InputError, needed_by, suggest
 from physml.task.nodes import NodeClasses
 
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from physml.check import one_of, positive
+from physml.base.check import one_of, positive
+from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.readers.mnist import MNIST
 from physml.data.splits import divide
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Better, Part
 from physml.task.batch import Batch
 from physml.task.sequences import Items, Labelled

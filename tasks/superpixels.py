@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.check import one_of
+from physml.base.check import one_of
 from physml.data import splits
 from physml.data.readers import superpixels
 from physml.data.store import Store

@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from physml.check import one_of
+from physml.base.check import one_of
+from physml.base.errors import InputError
 from physml.data import graphs, splits
 from physml.data.readers import syn_cora
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.nodes import NodeClasses
 
 SEED = 123_456  # of the order of nodes in the official code

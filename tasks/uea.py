@@ -5,11 +5,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from physml.check import one_of
+from physml.base.check import one_of
+from physml.base.errors import InputError
 from physml.data.readers.uea import data_set
 from physml.data.splits import held_out
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Part
 from physml.task.sequences import Items, Labelled
 

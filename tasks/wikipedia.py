@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from physml.check import one_of
+from physml.base.check import one_of
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.readers import musae, webkb
 from physml.data.store import Store
-from physml.errors import DataError
 from physml.task.nodes import NodeValues
 
 SETS = {

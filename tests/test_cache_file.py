@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from physml.cache_file import CacheFile
-from physml.paths import cache_root
+from physml.base.cache_file import CacheFile
+from physml.base.paths import cache_root
 
 ROWS = [("a", "1", "first"), ("b", "2", "second ü")]
 STATES = [(name, state) for name, state, _ in ROWS]
@@ -108,7 +108,7 @@ def test_without_a_folder_to_write_to_there_are_no_rows(
 
 def test_a_file_that_another_process_writes_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     filled()
-    monkeypatch.setattr("physml.cache_file.PATIENCE_S", 0.01)
+    monkeypatch.setattr("physml.base.cache_file.PATIENCE_S", 0.01)
     with closing(sqlite3.connect(cache_root() / "some.sqlite")) as database:
         database.execute("BEGIN EXCLUSIVE")
         assert filled() == {}

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from physml import check, errors
-from physml.errors import InputError, suggest
+from physml.base import check, errors
+from physml.base.errors import InputError, suggest
 
 
 @pytest.mark.parametrize(

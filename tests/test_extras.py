@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from physml.errors import EXTRAS, MissingExtra, needed_by
-from physml.paths import ROOT, own_folders
+from physml.base.errors import EXTRAS, MissingExtra, needed_by
+from physml.base.paths import ROOT, own_folders
 
 # A Python that finds nothing but what the base installs.
 BLOCKED = """

@@ -13,16 +13,16 @@ import pytest
 import torch
 
 import physml
+from physml.base.errors import DataError, RecordError
+from physml.base.paths import PACKAGE, own_folders
 from physml.cli.console import describe
 from physml.config import build
 from physml.config.compose import compose
 from physml.config.identity import identity
 from physml.data.store import store_of
-from physml.errors import DataError, RecordError
-from physml.execution.progress import LineReporter
-from physml.execution.run import perform
-from physml.execution.run_spec import RunSpec, checked_specs
-from physml.paths import PACKAGE, own_folders
+from physml.run.perform import perform
+from physml.run.progress import LineReporter
+from physml.run.spec import RunSpec, checked_specs
 from physml.task.base import Metrics, Task
 from physml.training.evaluate import apply
 
@@ -55,7 +55,7 @@ def test_a_model_imports_no_config_no_trainer_and_no_tracker() -> None:
     code = "import sys; from physml import LEM, GraphCON, UnICORNN; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "physml.models.lem" in loaded
+    assert "physml.models.sequence.lem" in loaded
     slow = {"hydra", "omegaconf", "wandb", "matplotlib", "torch_geometric", "sktime", "datasets", "rich"}
     assert not loaded & (slow | {"physml.config.compose", "physml.training.trainer"})
 
@@ -144,7 +144,7 @@ def test_other_files_are_refused_in_one_line(spec: RunSpec, tmp_path: Path) -> N
 
 def test_a_kept_network_of_a_plugin_needs_the_plugin_by_name(spec: RunSpec, tmp_path: Path) -> None:
     (tmp_path / "kept_rnn.py").write_text(
-        "from physml.models.lem import LEM\n\n\nclass KeptRNN(LEM):\n    pass\n", encoding="utf-8"
+        "from physml.models.sequence.lem import LEM\n\n\nclass KeptRNN(LEM):\n    pass\n", encoding="utf-8"
     )
     plugin = tmp_path / "kept_rnn.py"
     mine = of(

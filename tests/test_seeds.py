@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from physml.seeding import derive, stream
+from physml.base.seeding import derive, stream
 
 names = st.lists(
     st.one_of(st.integers(0, 10**6), st.sampled_from(["init", "order", "eval", "valid"])), max_size=4

@@ -17,7 +17,7 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.reporting.references import bibtex, cited, of_physml, references
+    from physml.report.references import bibtex, cited, of_physml, references
 
     papers: dict[str, None] = {}
     models: dict[str, None] = {}
@@ -36,7 +36,7 @@ def _add(
 ) -> None:
     """The paper, the models and the data sets of a table."""
     from physml.config.compose import compose
-    from physml.reporting.table_spec import experiments_of, find_table, kind_of, load_table
+    from physml.report.table.spec import experiments_of, find_table, kind_of, load_table
 
     path = find_table(ident, paper)
     papers[path.stem.partition("-")[0]] = None

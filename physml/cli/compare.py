@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.errors import ConfigError, InputError, suggest
-from physml.paths import display_path
+from physml.base.errors import ConfigError, InputError, suggest
+from physml.base.paths import display_path
 
 if TYPE_CHECKING:
-    from physml.reporting.compare_text import Rows
-    from physml.reporting.table_spec import Column, TableSpec
+    from physml.report.compare.text import Rows
+    from physml.report.table.spec import Column, TableSpec
 
 
 def add(commands: Any) -> None:
@@ -41,10 +41,10 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from physml import files
-    from physml.reporting.compare_text import document
-    from physml.reporting.document import FORMS
-    from physml.reporting.screen import Screen
+    from physml.base import files
+    from physml.report.compare.text import document
+    from physml.report.text.document import FORMS
+    from physml.report.text.screen import Screen
 
     out = Path(options.out) if options.out else None
     if out and out.suffix.removeprefix(".") not in FORMS:
@@ -61,9 +61,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _of_table(options: argparse.Namespace) -> "Rows":
-    from physml.execution.requested_runs import RequestedRuns, RunOptions
-    from physml.execution.row_records import experiments_of_rows, row_named, rows_of_table
-    from physml.reporting.table_spec import find_table, load_table, parse_row, with_rows
+    from physml.listing.rows import experiments_of_rows, row_named, rows_of_table
+    from physml.queue.requested import RequestedRuns, RunOptions
+    from physml.report.table.spec import find_table, load_table, parse_row, with_rows
 
     if options.metric or options.better:
         raise ConfigError("--metric and --better are for two experiments: a table's columns say both.")
@@ -91,9 +91,9 @@ def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":
 
 
 def _of_experiments(options: argparse.Namespace) -> "Rows":
-    from physml.execution.row_records import both
-    from physml.reporting.compare_text import compared
-    from physml.reporting.metric_columns import columns_of
+    from physml.listing.rows import both
+    from physml.report.compare.metric_columns import columns_of
+    from physml.report.compare.text import compared
 
     for name in ("column", "row"):
         if getattr(options, name):

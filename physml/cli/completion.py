@@ -21,7 +21,7 @@ def add(commands: Any, parser: Callable[[], argparse.ArgumentParser]) -> None:
 
 
 def _run(parser: Callable[[], argparse.ArgumentParser], options: argparse.Namespace) -> int:
-    from physml.errors import needed_by
+    from physml.base.errors import needed_by
 
     with needed_by("physml completion"):
         import shtab

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.paths import display_path, work_root
+from physml.base.paths import display_path, work_root
 
 if TYPE_CHECKING:
-    from physml.execution.planning import Planned
-    from physml.execution.requested_runs import RequestedRuns
-    from physml.execution.scheduler import Outcome
+    from physml.queue.plan import Planned
+    from physml.queue.requested import RequestedRuns
+    from physml.queue.scheduler import Outcome
     from physml.records.schema import Record
 
 _ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e"}
@@ -148,7 +148,7 @@ def show_plan(planned: "Sequence[Planned]") -> None:
     unknown = len(todo) - len(known)
     more = f", {unknown} of unknown time (--plan --probe measures)" if unknown else ""
     print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{more}")
-    from physml.execution.engines import session
+    from physml.queue.engines import session
 
     if elsewhere := session.current():
         print(f"\n{elsewhere.describe(planned)}")
@@ -176,8 +176,8 @@ def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", typed: "Sequ
 
     Seed and split are in its label.
     """
-    from physml.execution.run import existing
-    from physml.execution.run_state import state_of
+    from physml.run.perform import existing
+    from physml.run.state import state_of
 
     words = {0: "finished", 75: "stopped, start again to go on"}
     shared = set.intersection(*map(set, typed)) if typed else set()

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from physml.base.paths import display_path
 from physml.cli.options import VERIFY, add_options
-from physml.paths import display_path
 
 if TYPE_CHECKING:
     from physml.cli.console import Line

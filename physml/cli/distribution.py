@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from physml.errors import ConfigError
+from physml.base.errors import ConfigError
 
 WITH_VALUE = ("--on", "--workers", "--engine")  # options that a pilot does not get
 ALONE = ("--detach", "--plan")
@@ -39,7 +39,7 @@ def distributed(options: argparse.Namespace, arguments: Sequence[str]) -> Iterat
         if on == "local":
             yield
             return
-        from physml.execution.pilot import Sharing, sharing
+        from physml.queue.pilot import Sharing, sharing
 
         with sharing(Sharing(wait=not options.no_wait)):
             yield
@@ -48,7 +48,7 @@ def distributed(options: argparse.Namespace, arguments: Sequence[str]) -> Iterat
         raise ConfigError("--max-hours is for this machine; --engine hours=N is the limit of a pilot's job.")
     if options.jobs:
         raise ConfigError("--jobs is for this machine; use --workers and --engine cpus=N for pilots.")
-    from physml.execution.engines.session import Session, engine_of
+    from physml.queue.engines.session import Session, engine_of
 
     with Session(engine_of(on, changes), pilot_command(arguments), options.detach).active():
         yield

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import physml
+from physml.base.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, own_conf, results_root, work_root
 from physml.cli.console import Line, aligned
-from physml.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, own_conf, results_root, work_root
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _shared(options: argparse.Namespace) -> int:
     """Exit code 1 where pilots must not share the folder."""
-    from physml.execution.shared_folder import check
+    from physml.queue.shared_folder import check
 
     found = check(options.shared.absolute(), options.nodes, options.wait)
     print(aligned([Line((f"{'  ' if one.ok else '! '}{one.name}", one.text)) for one in found]))
@@ -212,8 +212,8 @@ def _backends() -> Iterator[Row]:
     """Of the recurrences; tried on LEM, for a compiler that is there may still fail."""
     import torch
 
+    from physml.base.paths import cache_root
     from physml.ops import lem
-    from physml.paths import cache_root
 
     u, y, V, b = torch.zeros(1, 1, 1), torch.zeros(1, 1), torch.zeros(4, 1), torch.zeros(4)
     tensors = (u, y, y, torch.zeros(3, 1), y, V, b)
@@ -285,7 +285,7 @@ def _disk() -> Iterator[Row]:
 
 def _tracker() -> Iterator[Row]:
     """The mode of a run's tracker, without the client of W&B: it is slow to import, and may ask."""
-    from physml.execution.trackers.wandb import mode_of
+    from physml.run.trackers.wandb import mode_of
 
     name = "W&B"
     mode = mode_of("auto")

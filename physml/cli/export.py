@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from physml.errors import ConfigError
-from physml.paths import display_path
+from physml.base.errors import ConfigError
+from physml.base.paths import display_path
 
 DESCRIPTION = """Writes the network of a run that kept its weights (runtime.save_model=true) into a folder:
 safetensors: the weights, for physml.load

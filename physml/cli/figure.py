@@ -4,9 +4,9 @@ import argparse
 import dataclasses
 from typing import Any
 
+from physml.base.errors import ConfigError, suggest
+from physml.base.paths import display_path
 from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
-from physml.errors import ConfigError, suggest
-from physml.paths import display_path
 
 
 def add(commands: Any) -> None:
@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
 
 def _forms(text: str | None) -> tuple[str, ...]:
     """The files that `--formats png,pdf` names."""
-    from physml.reporting.picture_files import FORMS, USUAL
+    from physml.report.figure.files import FORMS, USUAL
 
     forms = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else USUAL
     for form in forms:
@@ -39,11 +39,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _figure(name: str, options: argparse.Namespace) -> int:
     from physml.cli.console import show_requested
-    from physml.execution.requested_runs import RequestedRuns
-    from physml.reporting.figure import collect, state_lines
-    from physml.reporting.figure_spec import find_figure, load_figure
-    from physml.reporting.picture_files import write_figure
-    from physml.reporting.table_spec import parse_seeds
+    from physml.queue.requested import RequestedRuns
+    from physml.report.figure.collect import collect, state_lines
+    from physml.report.figure.files import write_figure
+    from physml.report.figure.spec import find_figure, load_figure
+    from physml.report.table.spec import parse_seeds
 
     forms = _forms(options.formats)
     spec = load_figure(find_figure(name, options.paper))

@@ -4,12 +4,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from physml.base.errors import ConfigError, DataError, suggest
 from physml.cli.console import Line, aligned, terminal_width
 from physml.cli.options import VERIFY, add_options
-from physml.errors import ConfigError, DataError, suggest
 
 if TYPE_CHECKING:
-    from physml.execution.inventory import Entry
+    from physml.listing.inventory import Entry
 
 
 def add(commands: Any) -> None:
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.execution import inventory
+    from physml.listing import inventory
 
     if options.measure is not None:
         return _measure(options.kind, options.measure, options.verify or "bytes")
@@ -41,7 +41,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _measure(kind: str, names: list[str], verify: str) -> int:
     """Measures the tasks; exit code 2 where one that was named cannot be."""
-    from physml.execution import inventory, task_facts
+    from physml.listing import inventory
+    from physml.listing import tasks as task_facts
 
     if kind != "tasks":
         raise ConfigError(f"--measure is for tasks, not for {kind}.")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from physml import __version__
+from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.cli import (
     cite,
     compare,
@@ -32,7 +33,6 @@ from physml.cli import (
 )
 from physml.cli.console import write_what_the_terminal_can
 from physml.cli.distribution import add_pilot, distributed, pilot_command
-from physml.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.training.interrupt import handled
 
 EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)

@@ -11,11 +11,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.errors import DataError
-from physml.paths import display_path, results_root
+from physml.base.errors import DataError
+from physml.base.paths import display_path, results_root
 
 if TYPE_CHECKING:
-    from physml.execution.requested_runs import RunOptions
+    from physml.queue.requested import RunOptions
 
 SMOKE = "smoke run: tiny sizes, made-up data, no results"
 
@@ -26,7 +26,7 @@ def add_options(command: Any, *groups: tuple[str, ...]) -> None:
 
 
 def run_options(options: argparse.Namespace) -> "RunOptions":
-    from physml.execution.requested_runs import RunOptions
+    from physml.queue.requested import RunOptions
 
     return RunOptions(
         **{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)}

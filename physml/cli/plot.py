@@ -5,8 +5,8 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.errors import ConfigError, InputError, RecordError, suggest
-from physml.paths import display_path, results_roots
+from physml.base.errors import ConfigError, InputError, RecordError, suggest
+from physml.base.paths import display_path, results_roots
 
 if TYPE_CHECKING:
     from physml.records.schema import Record
@@ -34,9 +34,9 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.reporting.picture_files import FORMS, write_form
-    from physml.reporting.run_curves import metrics_of, run_curves
-    from physml.reporting.table_spec import parse_seeds
+    from physml.report.figure.files import FORMS, write_form
+    from physml.report.figure.run_curves import metrics_of, run_curves
+    from physml.report.table.spec import parse_seeds
 
     out = Path(options.out)
     if out.suffix.removeprefix(".") not in FORMS:
@@ -96,8 +96,9 @@ def _named(name: str) -> "list[Record]":
 
 def _folders(name: str) -> list[str]:
     """Folders below results/runs: of experiments by name or pattern, or of those of a table or figure."""
-    from physml.execution.run_spec import folder_of
-    from physml.reporting import figure_spec, table_spec
+    from physml.report.figure import spec as figure_spec
+    from physml.report.table import spec as table_spec
+    from physml.run.spec import folder_of
 
     if name in table_spec.table_ids("runs"):
         return table_spec.experiments_of(table_spec.load_table(table_spec.find_table(name)))

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from physml.errors import ConfigError, suggest
-from physml.paths import display_path, results_root
+from physml.base.errors import ConfigError, suggest
+from physml.base.paths import display_path, results_root
 
 DESCRIPTION = """convert: rewrite records of an older schema, and their curves, in the present one
 pack: join the curves of each setting in one file
@@ -29,8 +29,8 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.execution.progress import tracked
     from physml.records import curves, export
+    from physml.run.progress import tracked
 
     root = results_root()
     runs = root / "runs"

@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.base.paths import display_path
 from physml.cli.options import OPTIONS, count
-from physml.paths import display_path
 
 if TYPE_CHECKING:
-    from physml.execution.run_spec import RunSpec
     from physml.records.schema import Record
+    from physml.run.spec import RunSpec
 
 BACKENDS = ("auto", "reference", "torch", "native", "triton")
 
@@ -36,10 +36,10 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.execution.named_run import run_of
-    from physml.execution.progress import reporter
-    from physml.execution.rerun import rerun_spec, seeds_of, trained_again
-    from physml.reporting.rerun_verdict import dirty, verdict
+    from physml.report.compare.rerun import dirty, verdict
+    from physml.run.named import run_of
+    from physml.run.progress import reporter
+    from physml.run.rerun import rerun_spec, seeds_of, trained_again
 
     made = run_of(options.run, options.split, options.seed)
     changed = {key: getattr(options, key) for key in ("device", "backend", "threads")}

@@ -33,9 +33,10 @@ def _run(options: argparse.Namespace) -> int:
 
     from physml.cli.console import show_outcomes, show_plan
     from physml.config.identity import identity
-    from physml.execution import planning, scheduler
-    from physml.execution.progress import tracked
-    from physml.execution.run_spec import checked_specs
+    from physml.queue import plan as planning
+    from physml.queue import scheduler
+    from physml.run.progress import tracked
+    from physml.run.spec import checked_specs
 
     specs = checked_specs(composed, adhoc=options.adhoc)
     if options.cfg:  # as composed, so that each can be run again
@@ -63,9 +64,9 @@ def _run(options: argparse.Namespace) -> int:
 def _run_one(planned: Any, typed: list[str], force: bool) -> int:
     """In this process."""
     from physml.cli.console import describe
-    from physml.execution import run_state
-    from physml.execution.progress import reporter
-    from physml.execution.run import perform
+    from physml.run import state as run_state
+    from physml.run.perform import perform
+    from physml.run.progress import reporter
 
     if planned.state == "blocked":
         run_state.refuse_blocked(planned.spec)

@@ -3,13 +3,13 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from physml.base.paths import display_path
 from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, count, each
 from physml.config.search_schema import PRUNERS, SAMPLERS
-from physml.paths import display_path
 
 if TYPE_CHECKING:
-    from physml.execution.search import SearchSpec
-    from physml.execution.shared_search import SharedSearch
+    from physml.search.plain import SearchSpec
+    from physml.search.shared import SharedSearch
 
 
 def add(commands: Any) -> None:
@@ -58,8 +58,8 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.execution.search import named
-    from physml.execution.search_results import behind
+    from physml.search.plain import named
+    from physml.search.results import behind
 
     options.ids = named(options.ids, missing=options.missing)
     if not options.ids:
@@ -90,8 +90,11 @@ def _chosen(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _one(name: str, options: argparse.Namespace) -> int:
-    from physml.errors import ConfigError
-    from physml.execution import per_split_search, search, shared_search, staged_search
+    from physml.base.errors import ConfigError
+    from physml.search import per_split as per_split_search
+    from physml.search import plain as search
+    from physml.search import shared as shared_search
+    from physml.search import staged as staged_search
 
     declared = search.load_search(name)
     spec = shared_search.adapted(declared, **_chosen(options))
@@ -124,8 +127,8 @@ def _one(name: str, options: argparse.Namespace) -> int:
 
 
 def _picture(name: str, spec: "SearchSpec") -> int:
-    from physml.execution.search_overview import picture
-    from physml.reporting.search_state import state_text
+    from physml.search.overview import picture
+    from physml.search.state import state_text
 
     path, parts = picture(name, spec)
     print(f"{spec.id}: {state_text(spec.id)}")
@@ -136,8 +139,8 @@ def _picture(name: str, spec: "SearchSpec") -> int:
 
 
 def _plan_shared(made: "SharedSearch") -> int:
-    from physml.execution import planning
-    from physml.execution.engines import session
+    from physml.queue import plan as planning
+    from physml.queue.engines import session
 
     (first,) = planning.plan([made.first], probe=True)
     left = made.left()
@@ -151,8 +154,8 @@ def _plan_shared(made: "SharedSearch") -> int:
 def _export(spec: "SearchSpec", options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from physml.errors import ConfigError
-    from physml.execution import sweep_export
+    from physml.base.errors import ConfigError
+    from physml.search import sweep_export
 
     if not options.export or (options.to and len(options.ids) > 1):
         raise ConfigError("--to names the file of one search, with --export wandb.")
@@ -163,8 +166,10 @@ def _export(spec: "SearchSpec", options: argparse.Namespace) -> int:
 
 def _plan(name: str, staged: bool, verify: str, seed: int | None) -> int:
     from physml.cli.console import Line, aligned, show_plan
-    from physml.execution import planning, search, search_plan
-    from physml.execution.engines import session
+    from physml.queue import plan as planning
+    from physml.queue.engines import session
+    from physml.search import plain as search
+    from physml.search import plan as search_plan
 
     if not staged:
         spec = search.load_search(name)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from physml.paths import display_path
+from physml.base.paths import display_path
 
 PORT = 8000
 

@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.base.errors import ConfigError
+from physml.base.paths import display_path, work_root
 from physml.cli.options import add_options
-from physml.errors import ConfigError
-from physml.paths import display_path, work_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from physml.execution.overview import Seen
-    from physml.execution.planning import Planned
+    from physml.queue.plan import Planned
+    from physml.queue.status import Seen
 
 SHOWN = ("running", "failed", "given up", "stopped")  # each on a line; --all shows the others too
 COMMON = ("--paper", "--seeds", "--smoke", "--device", "--verify")
@@ -53,8 +53,8 @@ def _each(options: argparse.Namespace) -> "Iterator[tuple[str, list[Planned]]]":
 
 def _started() -> "list[Planned]":
     """Runs that a scheduler or pilot has started and whose work folder is there."""
-    from physml.execution import planning
-    from physml.execution.run_spec import RunSpec
+    from physml.queue import plan as planning
+    from physml.run.spec import RunSpec
 
     specs = []
     for path in sorted(work_root().rglob("spec.json")):
@@ -69,9 +69,10 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     from physml.config import studies
     from physml.config.conf_files import YAML, absolute
     from physml.config.load import read_yaml
-    from physml.execution.requested_runs import RequestedRuns, RunOptions
-    from physml.execution.search_results import final_runs
-    from physml.reporting import figure_spec, table_spec
+    from physml.queue.requested import RequestedRuns, RunOptions
+    from physml.report.figure import spec as figure_spec
+    from physml.report.table import spec as table_spec
+    from physml.search.results import final_runs
 
     seeds = table_spec.parse_seeds(options.seeds) if options.seeds else None
     content = read_yaml(Path(absolute(name))) if name.endswith(YAML) else {}
@@ -94,7 +95,7 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
 
 
 def _status(options: argparse.Namespace) -> int:
-    from physml.execution.overview import seen, summary
+    from physml.queue.status import seen, summary
 
     while True:
         going = False
@@ -119,7 +120,7 @@ def _print(runs: "list[Seen]") -> None:
 
 
 def _logs(options: argparse.Namespace) -> int:
-    from physml.execution.processes import output_lines
+    from physml.queue.processes import output_lines
 
     found = False
     for _, planned in _each(options):
@@ -134,7 +135,7 @@ def _logs(options: argparse.Namespace) -> int:
 
 
 def _failed(options: argparse.Namespace) -> int:
-    from physml.execution.overview import seen
+    from physml.queue.status import seen
 
     runs = [seen(one) for _, planned in _each(options) for one in planned]
     lacking = [one for one in runs if one.state in ("failed", "given up")]
@@ -147,7 +148,7 @@ def _failed(options: argparse.Namespace) -> int:
 
 
 def _retry(options: argparse.Namespace) -> int:
-    from physml.execution import attempts
+    from physml.run import history as attempts
 
     count = 0
     for _, planned in _each(options):

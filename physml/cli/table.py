@@ -10,18 +10,18 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.base.errors import ConfigError, InputError
+from physml.base.paths import display_path
 from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
-from physml.errors import ConfigError, InputError
-from physml.paths import display_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from physml.execution.requested_runs import RequestedRuns
+    from physml.queue.requested import RequestedRuns
     from physml.records.schema import Record
-    from physml.reporting.document import Document
-    from physml.reporting.table import Table
-    from physml.reporting.table_spec import Row, TableSpec
+    from physml.report.table.collect import Table
+    from physml.report.table.spec import Row, TableSpec
+    from physml.report.text.document import Document
 
 
 def add(commands: Any) -> None:
@@ -80,7 +80,7 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.reporting import table_spec as tables
+    from physml.report.table import spec as tables
 
     if not options.latex and (options.only or options.columns or options.show or options.bold_best):
         raise ConfigError(
@@ -102,10 +102,10 @@ def _run(options: argparse.Namespace) -> int:
 def _results(path: Path, options: argparse.Namespace) -> int:
     """A table of results; returns the exit code."""
     from physml.cli.console import show_requested
-    from physml.execution.requested_runs import RequestedRuns
+    from physml.queue.requested import RequestedRuns
     from physml.records import record
-    from physml.reporting.table_spec import load_table
-    from physml.reporting.table_text import document
+    from physml.report.table.spec import load_table
+    from physml.report.table.text import document
 
     spec = _with_options(load_table(path), options)
     opponents = _opponents(spec, options)
@@ -134,7 +134,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
 
 def _opponents(spec: "TableSpec", options: argparse.Namespace) -> "list[tuple[Row, Row]]":
     """Each extra row with the row of --compare, before anything is trained."""
-    from physml.execution.row_records import row_named
+    from physml.listing.rows import row_named
 
     if options.compare is None:
         return []
@@ -162,9 +162,9 @@ def _compare(
     """Prints the comparisons; exit code 2 where one cannot be made."""
     from rich.console import Console
 
-    from physml.execution.row_records import rows_of_table
-    from physml.reporting.compare_text import document
-    from physml.reporting.screen import Screen
+    from physml.listing.rows import rows_of_table
+    from physml.report.compare.text import document
+    from physml.report.text.screen import Screen
 
     hint = f"Train what is missing with physml table {spec.id}, or give the rows equal seeds."
     code = 0
@@ -184,7 +184,7 @@ def _compare(
 
 def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse.Namespace) -> None:
     """The table as a page to send."""
-    from physml import files
+    from physml.base import files
     from physml.site.build import one_table
     from physml.site.content import results_of
     from physml.site.pdf import write_pdf
@@ -206,8 +206,8 @@ def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse
 
 def _latex(table: "Table", options: argparse.Namespace) -> None:
     """Writes or prints the table for a paper."""
-    from physml import files
-    from physml.reporting.latex_table import USUAL, latex_table
+    from physml.base import files
+    from physml.report.table.latex import USUAL, latex_table
 
     columns, show = (text.split(",") if text else [] for text in (options.columns, options.show))
     text = latex_table(table, options.only, columns, show or USUAL, bold_best=options.bold_best)
@@ -219,7 +219,7 @@ def _latex(table: "Table", options: argparse.Namespace) -> None:
 
 
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
-    from physml.reporting.table_spec import parse_row, parse_seeds, with_rows
+    from physml.report.table.spec import parse_row, parse_seeds, with_rows
 
     if options.seeds:
         spec = spec.with_seeds(parse_seeds(options.seeds))
@@ -229,7 +229,7 @@ def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec"
 
 
 def _collected(spec: "TableSpec", requested: "RequestedRuns", yours: "Sequence[Record]" = ()) -> "Table":
-    from physml.reporting.table import collect
+    from physml.report.table.collect import collect
 
     records = requested.wanted_records()
     running, blocked = requested.running(), requested.untrainable
@@ -238,8 +238,8 @@ def _collected(spec: "TableSpec", requested: "RequestedRuns", yours: "Sequence[R
 
 def _settings(path: Path, options: argparse.Namespace) -> int:
     """A table of settings; returns the exit code."""
-    from physml.reporting.settings_table import collect_settings, load_settings
-    from physml.reporting.settings_text import document
+    from physml.report.table.settings import collect_settings, load_settings
+    from physml.report.table.settings_text import document
 
     spec = load_settings(path)
     if options.latex:
@@ -260,8 +260,8 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
 def _show(document: "Document", options: argparse.Namespace, keep: bool = True) -> None:
     from rich.console import Console
 
-    from physml.reporting.document import write
-    from physml.reporting.screen import Screen
+    from physml.report.text.document import write
+    from physml.report.text.screen import Screen
 
     Console().print(Screen(document, all_rows=options.all_rows))
     if keep:
@@ -273,9 +273,9 @@ def _show(document: "Document", options: argparse.Namespace, keep: bool = True) 
 
 def _all_with_state() -> int:
     from physml.cli.console import Line, aligned, terminal_width
-    from physml.execution import table_index
-    from physml.execution.progress import tracked
-    from physml.reporting.table_spec import table_ids
+    from physml.listing import tables as table_index
+    from physml.report.table.spec import table_ids
+    from physml.run.progress import tracked
 
     index = table_index.TableIndex()
     found = [table_index.read(ident, index) for ident in tracked(table_ids(), "reading tables", every_s=1.0)]

@@ -5,12 +5,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.paths import results_root, work_root
+from physml.base.paths import results_root, work_root
 
 if TYPE_CHECKING:
-    from physml.execution.trackers.tracker import TrackedRun
-    from physml.execution.trackers.upload import Upload
     from physml.records.schema import Record
+    from physml.run.trackers.tracker import TrackedRun
+    from physml.run.trackers.upload import Upload
 
 DESCRIPTION = """sync: send what a tracker has not got yet: offline runs of W&B in the work folders, and
 finished records with their curves. Sending twice sends nothing new."""
@@ -33,8 +33,8 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.execution.trackers.registry import SERVICES
-    from physml.execution.trackers.upload import Upload
+    from physml.run.trackers.registry import SERVICES
+    from physml.run.trackers.upload import Upload
 
     if not options.plan:
         SERVICES[options.tracker].refuse()
@@ -59,7 +59,7 @@ def _send(upload: "Upload") -> int:
 
 def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") -> int:
     """How many were sent. If the first is not taken, the others are not tried."""
-    from physml.execution.progress import tracked
+    from physml.run.progress import tracked
 
     sent = 0
     for run, made in tracked(lacking, f"sending records to {upload.service.name}"):
@@ -90,8 +90,8 @@ def _plan(upload: "Upload") -> int:
 
 
 def _records(names: list[str], paper: str) -> "list[Record]":
-    from physml.execution.progress import tracked
     from physml.records import export, record
+    from physml.run.progress import tracked
 
     if not names:
         paths = export.run_files(results_root())
@@ -105,9 +105,9 @@ def _records(names: list[str], paper: str) -> "list[Record]":
 
 def _named(name: str, paper: str) -> "list[Record]":
     """A record, the records below a folder, or those of a table."""
-    from physml.execution.run_spec import folder_of
     from physml.records import record
-    from physml.reporting.table_spec import experiments_of, find_table, load_table
+    from physml.report.table.spec import experiments_of, find_table, load_table
+    from physml.run.spec import folder_of
 
     path = Path(name)
     if path.exists():

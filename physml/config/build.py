@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from physml.base.errors import ConfigError, suggest
 from physml.config.load import Unbuilt, coerce, walk
 from physml.config.resolve import is_module, resolve
-from physml.errors import ConfigError, suggest
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,58 @@ Tables need the versions of models and tasks, and must not import torch.
 
 import ast
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from physml.errors import ConfigError, DataError, suggest
-from physml.files import cached_by_file, note
-from physml.paths import PACKAGE, TASKS
+from physml.base.errors import ConfigError, DataError, suggest
+from physml.base.files import cached_by_file, note
+from physml.base.paths import PACKAGE, TASKS
 
 OWN_PACKAGES = ("physml", "tasks")
+
+# A class that has moved to another module keeps, in identities, the name it had when they were first made.
+# The first entry that fits counts.
+FIRST_NAMES = {
+    "physml.training.selection.": "physml.selection.",
+    "physml.training.averaging.": "physml.average.",
+    "physml.training.schedules.": "physml.schedules.",
+    "physml.models.graph.diffusion.Diffusion": "physml.models.gnn.Diffusion",
+    "physml.models.graph.gcnii.GCNII": "physml.models.gnn.GCNII",
+    "physml.models.graph.graph_net.GraphModel": "physml.models.gnn.GraphModel",
+    "physml.models.graph.graph_net.GraphNet": "physml.models.gnn.GraphNet",
+    "physml.models.sequence.": "physml.models.",
+    "physml.models.graph.": "physml.models.",
+    "physml.lab.measures.": "physml.analysis.measures.",
+}
+
+
+def _moved() -> dict[str, str]:
+    """Where a class is now, by the name it had in an earlier release, which files of users may hold."""
+    kinds = ("sequence", "graph")
+    modules = {f"physml.models.{kind}.": PACKAGE / "models" / kind for kind in kinds}
+    return {
+        **{first: now for now, first in FIRST_NAMES.items() if now not in modules},
+        "physml.arrays.": "physml.training.collectors.",
+        "physml.simulate.": "physml.lab.simulate.",
+        **{
+            f"physml.models.{file.stem}.": f"{package}{file.stem}."
+            for package, folder in modules.items()
+            for file in sorted(folder.glob("[a-z]*.py"))
+        },
+    }
+
+
+MOVED = _moved()
+
+
+def renamed(target: str, names: Mapping[str, str]) -> str:
+    """The name of a class or a package, its beginning replaced as `names` says."""
+    for begin, other in names.items():
+        if target.startswith(begin):
+            return other + target.removeprefix(begin)
+    return target
 
 
 @dataclass(frozen=True)
@@ -41,8 +84,8 @@ def module_file(module: str) -> Path:
 
 
 def read_class(target: str) -> ClassSource:
-    """Source facts of one of our own classes, by its dotted name."""
-    module, _, name = target.rpartition(".")
+    """Source facts of one of our own classes, by its dotted name, now or in an earlier release."""
+    module, _, name = renamed(target, MOVED).rpartition(".")
     return read_class_in(module_file(module), name)
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from physml.base.errors import ConfigError, suggest
+from physml.base.paths import CONF, expanded
 from physml.config import conf_files, studies
 from physml.config.conf_files import YAML, absolute, is_file, is_path
 from physml.config.load import read_yaml
 from physml.config.overrides import GROUPS, PARTS, SEED_OR_SPLIT, first_line, with_overrides
 from physml.config.studies import Experiment, merge
-from physml.errors import ConfigError, suggest
-from physml.paths import CONF, expanded
 
 HEADER = "# @package _global_"
 REFERENCE = re.compile(r"\$\{([a-z_]\w*(?:\.[a-z_]\w*)+)\}", re.ASCII)  # `${net.hidden}`

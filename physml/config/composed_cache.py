@@ -12,12 +12,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from physml import cache_file, files
-from physml.cache_file import CacheFile
+from physml.base import cache_file, files
+from physml.base.cache_file import CacheFile
+from physml.base.paths import CONF, own_conf
 from physml.config.compose import Composed, compose
 from physml.config.conf_files import is_path
 from physml.config.identity import identity
-from physml.paths import CONF, own_conf
 
 
 class ComposedCache:

@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from physml.base.errors import ConfigError, suggest
+from physml.base.files import cached_by_file, note
+from physml.base.paths import CONF, display_path, expanded, own_conf
 from physml.config.load import read_yaml
-from physml.errors import ConfigError, suggest
-from physml.files import cached_by_file, note
-from physml.paths import CONF, display_path, expanded, own_conf
 
 T = TypeVar("T")
 YAML = (".yaml", ".yml")

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from physml.base.errors import ConfigError
 from physml.config.class_source import (
+    FIRST_NAMES,
     OWN_PACKAGES,
     ClassSource,
     data_sha256,
@@ -15,21 +16,10 @@ from physml.config.class_source import (
     own_file,
     read_class,
     read_class_in,
+    renamed,
 )
-from physml.errors import ConfigError
 
 TRAINER_VERSION = 1  # raised when the loop, the seeding or the selection change numbers
-
-# A class that has moved to another module keeps the name it had when identities were first made.
-FIRST_NAMES = {
-    "physml.training.selection.": "physml.selection.",
-    "physml.training.averaging.": "physml.average.",
-    "physml.training.schedules.": "physml.schedules.",
-    "physml.models.diffusion.Diffusion": "physml.models.gnn.Diffusion",
-    "physml.models.gcnii.GCNII": "physml.models.gnn.GCNII",
-    "physml.models.graph_net.GraphModel": "physml.models.gnn.GraphModel",
-    "physml.models.graph_net.GraphNet": "physml.models.gnn.GraphNet",
-}
 
 MOVING = ("model", "net", "task", "trainer", "optim", "precision", "profile")
 
@@ -96,14 +86,6 @@ def canonical(value: Any) -> Any:
             return int(value)
         case _:
             return value
-
-
-def renamed(target: str, packages: Mapping[str, str]) -> str:
-    """The name of a class, with its package's replaced by the one in `packages`, if it is there."""
-    for package, other in packages.items():
-        if target.startswith(package):
-            return other + target.removeprefix(package)
-    return target
 
 
 def class_source(node: dict[str, Any], plugins: list[Path]) -> ClassSource | None:

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import yaml
 
-from physml.errors import ConfigError, InputError, suggest
-from physml.files import cached_by_file, note
+from physml.base.errors import ConfigError, InputError, suggest
+from physml.base.files import cached_by_file, note
 
 T = TypeVar("T")
 MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as they stand there
@@ -193,7 +193,7 @@ def structure(cls: type[T], data: Any, where: str) -> T:
         >>> structure(Point, {"z": 1}, "point")
         Traceback (most recent call last):
         ...
-        physml.errors.ConfigError: point: there is no key z. Known: x, y.
+        physml.base.errors.ConfigError: point: there is no key z. Known: x, y.
     """
     if not isinstance(data, dict):
         raise ConfigError(f"{where} must be a mapping; got {data!r}.")

@@ -4,7 +4,7 @@ import itertools
 import re
 from typing import Any
 
-from physml.errors import ConfigError, suggest
+from physml.base.errors import ConfigError, suggest
 
 PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
 GROUPS = ("experiment", *PARTS, "profile")

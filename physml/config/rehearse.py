@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from physml.base.errors import InputError, PhysmlError
 from physml.config import build
 from physml.config.build import Node, Parts
-from physml.errors import InputError, PhysmlError
 
 # Where a task learns its width from its data, two stand for it: an error that both give is not about it.
 WIDTHS = (8, 12)

@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from physml.config.class_source import OWN_PACKAGES, file_sha256, module_file
-from physml.config.identity import FIRST_NAMES, renamed
+from physml.base.errors import ConfigError, needed_by, suggest
+from physml.base.paths import TASKS
+from physml.config.class_source import MOVED, OWN_PACKAGES, file_sha256, module_file, renamed
 from physml.config.load import walk
-from physml.errors import ConfigError, needed_by, suggest
-from physml.paths import TASKS
 
 MODULE = "torch.nn.modules.module.Module"
 SCHEDULER = "torch.optim.lr_scheduler.LRScheduler"
@@ -29,7 +28,7 @@ FOR_CONFIGS: dict[str, tuple[str, ...]] = {
     "physml.training.averaging": (),
     "physml.training.schedules": (SCHEDULER,),
     "physml.training.collectors": (),
-    "physml.analysis.measures": (),
+    "physml.lab.measures": (),
     "tasks": ("physml.task.base.Task",),
     "torch.nn.modules": (MODULE,),  # not torch.nn.parallel, which starts processes
     "torch.optim": ("torch.optim.optimizer.Optimizer", SCHEDULER),
@@ -42,11 +41,6 @@ FOR_CONFIGS: dict[str, tuple[str, ...]] = {
     "torch_geometric.nn.models.mlp": (MODULE,),
 }
 SHORT = ("torch.nn", "torch_geometric.nn")  # packages that collect the names of those below them
-# Where a class is now: files of users may name the place it had in an earlier release.
-MOVED = {
-    **{first: now for now, first in FIRST_NAMES.items()},
-    "physml.arrays.": "physml.training.collectors.",
-}
 
 
 def refuse_foreign(tree: Any, plugins: Sequence[str] = ()) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
 
+from physml.base.errors import ConfigError, suggest
 from physml.config.build import Parts, parts_of
 from physml.config.load import coerce
 from physml.config.resolve import refuse_foreign
-from physml.errors import ConfigError, suggest
 
 
 class TrainerKeys(TypedDict):

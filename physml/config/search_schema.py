@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 
 # By Optuna's names for them.
 Sampler = Literal["random", "tpe", "gp", "cmaes"]  # gp: a Gaussian process

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from physml.base.errors import ConfigError, suggest
+from physml.base.files import cached_by_file, note
+from physml.base.paths import CONF, display_path, own_conf
 from physml.config import conf_files
 from physml.config.conf_files import absolute, is_file, is_path
 from physml.config.load import read_yaml, structure
 from physml.config.search_schema import Search
-from physml.errors import ConfigError, suggest
-from physml.files import cached_by_file, note
-from physml.paths import CONF, display_path, own_conf
 
 SEARCHED = ".searched.yaml"
 SETTINGS = (

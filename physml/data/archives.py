@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from physml import files
+from physml.base import files
+from physml.base.errors import DataError, suggest
 from physml.data.limits import CHUNK, LARGEST, Bounded, most, read_bytes, refuse_bomb, size_of
-from physml.errors import DataError, suggest
 
 Member = tuple[str, bytes | None]
 

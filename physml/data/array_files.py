@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.archives import ZipTree
 from physml.data.limits import CHUNK, most, read_bytes, refuse_bomb
-from physml.errors import DataError
 
 NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from physml import files
+from physml.base import files
+from physml.base.errors import DataError, InputError
 from physml.data.archives import ZipTree
 from physml.data.datasets import Arrays, Places
-from physml.errors import DataError, InputError
 
 log = logging.getLogger(__name__)
 

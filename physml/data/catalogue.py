@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from physml.base.errors import ConfigError, DataError, MissingExtra, suggest
 from physml.config import conf_files
 from physml.config.load import read_yaml
 from physml.data import download, mirror, verify
@@ -18,7 +19,6 @@ from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.locate import find, half, missing, other_root
 from physml.data.readers import reader
 from physml.data.store import Store
-from physml.errors import ConfigError, DataError, MissingExtra, suggest
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
+from physml.base.errors import ConfigError, suggest
+from physml.base.files import cached_by_file
 from physml.config import conf_files
 from physml.config.load import load
-from physml.errors import ConfigError, suggest
-from physml.files import cached_by_file
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from physml import files
+from physml.base import files
+from physml.base.errors import DataError
 from physml.data.archives import is_web_page
 from physml.data.cache import cache_lock as lock
 from physml.data.datasets import DataFile, Upstream
@@ -20,7 +21,6 @@ from physml.data.hash_cache import digest
 from physml.data.locate import find, missing
 from physml.data.store import Store
 from physml.data.verify import pin
-from physml.errors import DataError
 
 if TYPE_CHECKING:
     import requests

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError, InputError
 from physml.data import splits
 from physml.data.datasets import Arrays
-from physml.errors import DataError, InputError
 
 PARTS = ("train", "valid", "test")
 DIRECTIONS = ("stored", "reversed", "undirected")

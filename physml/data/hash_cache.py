@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from physml import files
+from physml.base import files
 from physml.data.archives import FolderTree
 from physml.data.limits import open_regular
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from physml import files
+from physml.base import files
+from physml.base.errors import DataError, needed_by, suggest
 from physml.data import hash_cache
 from physml.data.cache import Cache
-from physml.errors import DataError, needed_by, suggest
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import IO
 
-from physml.errors import DataError
+from physml.base.errors import DataError
 
 # A packed file may unpack to SPARE bytes and RATIO times its own size; repetitive text packs about 50 to 1.
 SPARE, RATIO = 64 << 20, 200

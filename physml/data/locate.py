@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from physml.base.errors import DataError
 from physml.data.datasets import DataFile, Places, Upstream, upstream
 from physml.data.limits import irregular
-from physml.errors import DataError
 
 
 def roots(places: Places) -> Iterator[Path]:

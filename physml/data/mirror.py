@@ -8,10 +8,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from physml.base.errors import DataError
 from physml.data import hub, verify
 from physml.data.datasets import DataSet
 from physml.data.store import Store
-from physml.errors import DataError
 
 
 def get(dataset: DataSet, store: Store) -> list[Path]:

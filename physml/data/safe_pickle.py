@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from physml.errors import DataError
+from physml.base.errors import DataError
 
 SPREAD = 4  # text that becomes bytes that become an array counts three times
 

@@ -5,8 +5,8 @@ import functools
 import torch
 from torch import Tensor, nn
 
-from physml.check import has_shape
-from physml.errors import InputError, needed_by
+from physml.base.check import has_shape
+from physml.base.errors import InputError, needed_by
 
 RATE = 16_000  # samples per second
 N_FFT, HOP = 1024, 128  # samples of a frame, and from one frame to the next

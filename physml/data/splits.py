@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from physml.errors import DataError, suggest
+from physml.base.errors import DataError, suggest
 
 FOLDER = Path(__file__).parent / "index"
 SUMS = FOLDER / "SHA256SUMS"

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from physml.base.paths import cache_root, data_root
 from physml.data.cache import Cache, Verify
 from physml.data.datasets import Arrays, DataSet
 from physml.data.verify import read
-from physml.paths import cache_root, data_root
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from physml import files
+from physml.base import files
+from physml.base.errors import DataError, PhysmlError
 from physml.data import hash_cache
 from physml.data.archives import FolderTree, Tree, is_web_page, open_tree
 from physml.data.cache import Cache, Generated, cache_lock
 from physml.data.datasets import Arrays, DataFile, DataSet, Upstream
 from physml.data.locate import find, refuse_absent, refuse_missing
-from physml.errors import DataError, PhysmlError
 
 log = logging.getLogger(__name__)
 

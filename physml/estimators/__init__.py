@@ -8,7 +8,7 @@ The names below are imported when they are first used.
 
 from typing import TYPE_CHECKING, Any
 
-from physml.errors import needed_by
+from physml.base.errors import needed_by
 
 if TYPE_CHECKING:
     from physml.estimators.forecaster import Forecaster

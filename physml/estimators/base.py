@@ -10,8 +10,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from physml.check import within
-from physml.errors import InputError
+from physml.base.check import within
+from physml.base.errors import InputError
 from physml.estimators.fitting import History, Settings, outputs
 from physml.estimators.layers import Layer
 

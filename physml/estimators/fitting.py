@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from physml.check import count, non_negative, positive
-from physml.errors import InputError
-from physml.seeding import derive, stream
+from physml.base.check import count, non_negative, positive
+from physml.base.errors import InputError
+from physml.base.seeding import derive, stream
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 EVAL_BATCH = 256

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from physml.errors import needed_by
+from physml.base.errors import needed_by
 
 with needed_by("physml.estimators.for_sktime"):
     from sktime.classification.base import BaseClassifier

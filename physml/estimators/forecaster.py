@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.check import count
-from physml.errors import InputError
+from physml.base.check import count
+from physml.base.errors import InputError
 from physml.estimators.base import Estimator, Scale, axes
 from physml.estimators.fitting import fit
 from physml.estimators.layers import Layer, network
-from physml.models.rnn import SequenceModel
+from physml.models.sequence.rnn import SequenceModel
 
 
 class Increments(nn.Module):

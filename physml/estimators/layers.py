@@ -5,11 +5,11 @@ from typing import Any, Literal
 
 from torch import nn
 
+from physml.base.errors import ConfigError, InputError, suggest
 from physml.config import build, conf_files
 from physml.config.load import read_yaml
 from physml.config.resolve import resolve
-from physml.errors import ConfigError, InputError, suggest
-from physml.models.rnn import SequenceModel
+from physml.models.sequence.rnn import SequenceModel
 
 Layer = str | Callable[..., nn.Module]
 OF_CONFIG = ("smoke", "datasets", "defaults")  # keys of a file in conf/model that are no arguments

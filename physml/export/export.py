@@ -8,15 +8,15 @@ from typing import Any
 
 import yaml
 
-from physml import files
-from physml.check import one_of
-from physml.errors import InputError
-from physml.execution import saved_model
+from physml.base import files
+from physml.base.check import one_of
+from physml.base.errors import InputError
+from physml.base.paths import display_path
 from physml.export.card import card
 from physml.export.facts import facts_of
 from physml.export.formats import FILES, FORMATS, write_onnx, write_program
 from physml.export.loaders import loader
-from physml.paths import display_path
+from physml.run import weights as saved_model
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from physml.base.errors import PhysmlError
+from physml.base.paths import results_roots
 from physml.config.class_source import read_class
 from physml.data.catalogue import task_datasets
 from physml.data.datasets import Upstream, upstream
-from physml.errors import PhysmlError
-from physml.execution.named_run import record_of
-from physml.execution.saved_model import About
-from physml.paths import results_roots
 from physml.records import record
 from physml.records.export import ADHOC
 from physml.records.schema import Record
-from physml.reporting.stats import Spread, Summary, summarise_runs
+from physml.report.stats.summary import Spread, Summary, summarise_runs
+from physml.run.named import record_of
+from physml.run.weights import About
 
 
 @dataclass(frozen=True)

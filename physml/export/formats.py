@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from physml import files
-from physml.errors import InputError, needed_by
-from physml.execution.saved_model import About
+from physml.base import files
+from physml.base.errors import InputError, needed_by
 from physml.export.program import Inputs, greatest_difference, traced
+from physml.run.weights import About
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from physml.errors import InputError, PhysmlError, needed_by
+from physml.base.errors import InputError, PhysmlError, needed_by
 
 REPOSITORY = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 

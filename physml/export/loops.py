@@ -17,7 +17,7 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 
 MATRICES = ("matrix", "matrices")  # methods of layers that make their matrices from what is trained
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.export.card import SHAPES
 from physml.export.loops import Loop
-from physml.models.rnn import SequenceModel
+from physml.models.sequence.rnn import SequenceModel
 from physml.ops.backend import running
 
 TOLERANCE = 1e-4  # of the greatest difference, relative to 1 + the largest output: float32 in another order

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from physml.check import Shaped
-from physml.errors import InputError
+from physml.base.check import Shaped
+from physml.base.errors import InputError
 from physml.graph.cache import cached
 
 

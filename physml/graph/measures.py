@@ -6,8 +6,8 @@ Sums run over the edges as stored: an undirected edge stands in the list both wa
 import torch
 from torch import Tensor
 
-from physml.check import one_of
-from physml.errors import InputError
+from physml.base.check import one_of
+from physml.base.errors import InputError
 from physml.graph.checks import check_graph
 
 

@@ -27,8 +27,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from physml.check import one_of
-from physml.errors import InputError
+from physml.base.check import one_of
+from physml.base.errors import InputError
 from physml.ops import transforms
 from physml.ops.once import recorded
 from physml.ops.sequence import no_autocast

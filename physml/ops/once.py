@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 
 Gradients = tuple[Tensor | None, ...]
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops import transforms
 from physml.ops.backend import Op, note
 from physml.ops.once import Gradients, once

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from physml.check import has_shape
-from physml.errors import InputError
+from physml.base.check import has_shape
+from physml.base.errors import InputError
 
 
 def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from physml import files
-from physml.errors import MissingExtra, RecordError, suggest
-from physml.paths import display_path
+from physml.base import files
+from physml.base.errors import MissingExtra, RecordError, suggest
+from physml.base.paths import display_path
 from physml.records.record import finite, read, schema_of, write
 from physml.records.schema import SCHEMA, Record
 

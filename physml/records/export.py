@@ -5,8 +5,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from physml import files
-from physml.paths import results_roots
+from physml.base import files
+from physml.base.paths import results_roots
 from physml.records import record
 from physml.records.schema import Record
 

@@ -1,6 +1,5 @@
 """Where a number comes from: code, packages, machine."""
 
-import os
 import platform
 import subprocess
 from contextlib import suppress
@@ -10,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from physml import __version__
-from physml.paths import INSTALLED, ROOT
+from physml.base.paths import INSTALLED, ROOT
 
 PACKAGES = ("torch", "numpy", "scipy", "hydra-core", "torch_geometric")
 
@@ -56,7 +55,3 @@ def cpu_model() -> str:
             return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or "unknown"
-
-
-def host() -> str:
-    return f"{platform.node()} (pid {os.getpid()})"

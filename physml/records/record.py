@@ -15,9 +15,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from physml import files
-from physml.errors import RecordError
-from physml.paths import display_path, results_roots
+from physml.base import files
+from physml.base.errors import RecordError
+from physml.base.paths import display_path, results_roots
 from physml.records import schema
 from physml.records.schema import SCHEMA, Record
 

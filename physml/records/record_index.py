@@ -14,9 +14,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from physml.cache_file import CacheFile, code_hash
-from physml.files import SETTLED_S
-from physml.paths import results_roots
+from physml.base.cache_file import CacheFile, code_hash
+from physml.base.files import SETTLED_S
+from physml.base.paths import results_roots
 from physml.records import record, schema
 from physml.records.record import RUNS, setting_name
 from physml.records.schema import Record

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from physml import files
-from physml.errors import DataError, RecordError
+from physml.base import files
+from physml.base.errors import DataError, RecordError
 from physml.records import record
 from physml.records.export import ADHOC
 

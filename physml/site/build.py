@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from physml.errors import InputError
-from physml.paths import display_path
+from physml.base.errors import InputError
+from physml.base.paths import display_path
 from physml.site import catalogue, data
 from physml.site.content import Content, Results, gather
 from physml.site.reference import write_reference

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from physml.base.paths import ROOT, results_root
 from physml.config import conf_files
 from physml.config.identity import class_source
 from physml.data.datasets import Upstream, upstream
-from physml.execution import inventory
-from physml.execution.inventory import Entry
-from physml.paths import ROOT, results_root
-from physml.reporting.search_state import content_of_file, results_path, state_text
-from physml.reporting.table import table_state
+from physml.listing import inventory
+from physml.listing.inventory import Entry
+from physml.report.table.collect import table_state
+from physml.search.state import content_of_file, results_path, state_text
 from physml.site import prose, words
 from physml.site.content import DOCS, OWN, Content, One, Results, paper_of, paper_page
 from physml.site.render import Renderer

@@ -5,21 +5,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from physml.base.errors import PhysmlError
+from physml.base.paths import CONF, ROOT
 from physml.config import conf_files, studies
 from physml.config.compose import compose
-from physml.errors import PhysmlError
-from physml.execution import inventory
-from physml.execution.inventory import Entry
-from physml.execution.progress import tracked
-from physml.execution.requested_runs import RequestedRuns, RunOptions
-from physml.paths import CONF, ROOT
+from physml.listing import inventory
+from physml.listing.inventory import Entry
+from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records.schema import Record
-from physml.reporting import settings_text, table_text
-from physml.reporting.document import Document
-from physml.reporting.figure_spec import FigureSpec, find_figure, load_figure
-from physml.reporting.settings_table import SettingsSpec, collect_settings, load_settings
-from physml.reporting.table import CellResult, Table, collect
-from physml.reporting.table_spec import (
+from physml.report.figure.spec import FigureSpec, find_figure, load_figure
+from physml.report.table import settings_text
+from physml.report.table import text as table_text
+from physml.report.table.collect import CellResult, Table, collect
+from physml.report.table.settings import SettingsSpec, collect_settings, load_settings
+from physml.report.table.spec import (
     Cell,
     Column,
     Row,
@@ -31,6 +30,8 @@ from physml.reporting.table_spec import (
     natural,
     table_ids,
 )
+from physml.report.text.document import Document
+from physml.run.progress import tracked
 
 DOCS = ROOT / "docs"
 OWN = "own"  # tables and figures of this project, of no paper

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from physml.paths import results_root
+from physml.base.paths import results_root
 from physml.records.schema import Record
-from physml.reporting.document import FORMS, Document
-from physml.reporting.number_text import decimals, mean_text, published_text
-from physml.reporting.references import bibtex, cited, of_physml
-from physml.reporting.table import table_state
-from physml.reporting.table_spec import experiments_of
+from physml.report.references import bibtex, cited, of_physml
+from physml.report.table.collect import table_state
+from physml.report.table.numbers import decimals, mean_text, published_text
+from physml.report.table.spec import experiments_of
+from physml.report.text.document import FORMS, Document
 from physml.site import words
 from physml.site.content import Content, paper_of
 from physml.site.table_pages import cell_page, table_page

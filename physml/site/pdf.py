@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from physml.errors import ConfigError, RunFailed
+from physml.base.errors import ConfigError, RunFailed
 
 BROWSERS = (
     "chromium",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from physml.reporting.stats import Published, Summary
+from physml.report.stats.summary import Published, Summary
 
 LOG_FROM = 15.0  # greatest over least value, from where on an axis is logarithmic
 LEFT, RIGHT = 3.0, 97.0  # per cent of the width

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from physml.errors import needed_by
+from physml.base.errors import needed_by
 
 _MATH_BLOCK = re.compile(r"^\.\. math::[ ]?(?P<first>.*)\n(?P<rest>(?:(?:[ \t]+.*)?\n)*)", re.MULTILINE)
 _MATH = re.compile(r":math:`([^`]+)`")

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from physml.errors import RunFailed, needed_by
+from physml.base.errors import RunFailed, needed_by
 
 MODULES = ("physml", "physml.models", "physml.estimators")
 

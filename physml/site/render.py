@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from physml import __version__
-from physml.errors import needed_by
+from physml.base.errors import needed_by
 from physml.records import provenance
 from physml.site import plots, words
 from physml.site.content import DOCS

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from physml.reporting.document import NONE
-from physml.reporting.search_state import Content, best_trial, state_text
+from physml.report.text.document import NONE
+from physml.search.state import Content, best_trial, state_text
 from physml.site import plots
 
 

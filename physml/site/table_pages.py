@@ -8,12 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from physml.errors import RecordError
+from physml.base.errors import RecordError
 from physml.records import curves
 from physml.records.schema import Record
-from physml.reporting.document import NONE
-from physml.reporting.fact_text import fact_lines, margin_text
-from physml.reporting.number_text import (
+from physml.report.table.fact_text import fact_lines, margin_text
+from physml.report.table.numbers import (
     decimals,
     difference_text,
     energy_text,
@@ -25,9 +24,10 @@ from physml.reporting.number_text import (
     span_text,
     time_text,
 )
-from physml.reporting.runs import number
-from physml.reporting.table_spec import Claim, Column
-from physml.reporting.table_text import claim_lines
+from physml.report.table.runs import number
+from physml.report.table.spec import Claim, Column
+from physml.report.table.text import claim_lines
+from physml.report.text.document import NONE
 from physml.site import plots, words
 from physml.site.content import One, Results
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 
-from physml.reporting.state import State
+from physml.report.state import State
 
 # The start of an outcome -> its sign and kind. The first that fits counts.
 SIGNS = (

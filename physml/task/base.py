@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
+from physml.base.errors import InputError
 from physml.config.class_source import OWN_PACKAGES, data_sha256, own_file
 from physml.data.cache import Generated
 from physml.data.datasets import OWN_FILE, UNDECLARED, DataSet, kind_of
 from physml.data.splits import Part
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.batch import Batch
 
 Readout = Literal["last", "every", "node", "graph"]

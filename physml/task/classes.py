@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape
+from physml.base.check import has_shape
 from physml.task.base import Better, Metrics, Sums, Task
 from physml.task.batch import Batch
 

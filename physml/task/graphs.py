@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from physml.check import positive
+from physml.base.check import positive
+from physml.base.errors import DataError
 from physml.data.datasets import Arrays
 from physml.data.splits import parted
 from physml.data.store import Store
-from physml.errors import DataError
 from physml.task.base import Part, Task
 from physml.task.batch import Batch
 

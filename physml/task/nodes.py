@@ -11,11 +11,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape, positive
+from physml.base.check import has_shape, positive
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays
 from physml.data.store import Store
-from physml.errors import DataError
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
 from physml.task.classes import Classes

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.check import has_shape, positive
+from physml.base.check import has_shape, positive
 from physml.data.cache import Generated
 from physml.data.store import Arrays, Store
 from physml.task.base import Part, Readout, Task

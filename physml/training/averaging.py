@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from physml.errors import ConfigError
+from physml.base.errors import ConfigError
 from physml.training.selection import BestValid, Row
 
 

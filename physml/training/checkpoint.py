@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from physml import files
-from physml.errors import DataError
-from physml.paths import display_path
+from physml.base import files
+from physml.base.errors import DataError
+from physml.base.paths import display_path
 
 MAGIC = b"physml-checkpoint-1\n"
 NAMES = ("last.pt", "previous.pt")

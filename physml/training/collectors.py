@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from physml.check import count, positive
-from physml.errors import ConfigError, InputError
+from physml.base.check import count, positive
+from physml.base.errors import ConfigError, InputError
 from physml.task.base import Task
 
 

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from physml.errors import Preempted
+from physml.base.errors import Preempted
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from physml.check import positive, within
+from physml.base.check import positive, within
 
 
 class CumulativePlateau(ReduceLROnPlateau):

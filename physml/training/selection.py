@@ -7,7 +7,7 @@ it too, the learning rate as the schedule has left it.
 import math
 from typing import Any, ClassVar, Protocol
 
-from physml.errors import ConfigError, suggest
+from physml.base.errors import ConfigError, suggest
 
 Row = dict[str, Any]
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from physml.base.errors import ConfigError, DataError, Preempted, RecordError
+from physml.base.seeding import derive, stream
 from physml.config import build
 from physml.config.build import Parts
-from physml.errors import ConfigError, DataError, Preempted, RecordError
 from physml.ops.backend import no_bf16_products
-from physml.seeding import derive, stream
 from physml.task.base import Metrics, Part, Task
 from physml.task.batch import Batch
 from physml.training import selection

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from physml.execution import attempts
+from physml.run import history as attempts
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1)
 LOOK_S = 0.5
@@ -187,7 +187,7 @@ def processes(results: str) -> dict[int, str]:
             continue
         if "-m" in words and "pilot" in words:
             found[int(folder.name)] = "pilot"
-        elif "physml.execution.worker" in words or any("forkserver" in word for word in words):
+        elif "physml.queue.worker" in words or any("forkserver" in word for word in words):
             found[int(folder.name)] = "run"
     return found
 

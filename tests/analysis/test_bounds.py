@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from physml.analysis import bounds
-from physml.analysis.gradients import ByStep, gradient_by_step, jacobian_products, squared_error
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.gated import LSTM
-from physml.models.lem import LEM
-from physml.models.unicornn import UnICORNN
+from physml.base.errors import InputError
+from physml.lab import bounds
+from physml.lab.gradients import ByStep, gradient_by_step, jacobian_products, squared_error
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.gated import LSTM
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops.backend import running
 
 drawn = settings(derandomize=True, deadline=None, max_examples=8)

@@ -11,12 +11,12 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from physml.analysis import constructed_lem as built
-from physml.analysis.shallow import Shallow, affine, box, fitted, identity
-from physml.errors import InputError
-from physml.models.lem import LEM
+from physml.base.errors import InputError
+from physml.lab import constructed_lem as built
+from physml.lab.shallow import Shallow, affine, box, fitted, identity
+from physml.lab.simulate import multiscale
+from physml.models.sequence.lem import LEM
 from physml.ops.backend import running
-from physml.simulate import multiscale
 
 
 @pytest.fixture(autouse=True, scope="module")

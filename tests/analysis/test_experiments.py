@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.analysis import bounds, experiments
-from physml.errors import ConfigError
-from physml.models.gated import TanhRNN
-from physml.models.rnn import SequenceModel
+from physml.base.errors import ConfigError
+from physml.lab import bounds, experiments
+from physml.models.sequence.gated import TanhRNN
+from physml.models.sequence.rnn import SequenceModel
 from physml.ops.backend import running
 
 LEM = "gradients/adding-lem"

@@ -10,16 +10,16 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from physml import recurrent
-from physml.analysis.gradients import gradient_by_step, jacobian_products, squared_error
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.gated import GRU, LSTM, TanhRNN
-from physml.models.lem import LEM
-from physml.models.lipschitz import LipschitzRNN
-from physml.models.orthogonal import ExpRNN
-from physml.models.rnn import SequenceModel
-from physml.models.unicornn import UnICORNN
-from physml.models.unitary import FullCapacityURNN, UnitaryRNN
+from physml.base.errors import InputError
+from physml.lab.gradients import gradient_by_step, jacobian_products, squared_error
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.gated import GRU, LSTM, TanhRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.lipschitz import LipschitzRNN
+from physml.models.sequence.orthogonal import ExpRNN
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.unicornn import UnICORNN
+from physml.models.sequence.unitary import FullCapacityURNN, UnitaryRNN
 from physml.ops.backend import running
 
 D, H, T, B = 2, 3, 7, 2

@@ -13,8 +13,8 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from torch import Tensor
 
-from physml.models.neural_ode import GeneralisedHeavyBallNODE, HeavyBallNODE, NeuralODE
-from physml.models.ode import stepped
+from physml.models.sequence.neural_ode import GeneralisedHeavyBallNODE, HeavyBallNODE, NeuralODE
+from physml.models.sequence.ode import stepped
 
 T, GAMMA = 1.5, 0.4
 TIGHT = {"method": "DOP853", "rtol": 1e-11, "atol": 1e-13}

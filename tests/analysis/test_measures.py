@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from physml.analysis.measures import (
+from physml.base.errors import ConfigError
+from physml.data.store import Store
+from physml.lab.measures import (
     EffectiveSteps,
     FunctionEvaluations,
     GradientByLag,
@@ -19,14 +21,12 @@ from physml.analysis.measures import (
     Stiffness,
     WeightNorms,
 )
-from physml.data.store import Store
-from physml.errors import ConfigError
-from physml.models.cornn import CoRNN
-from physml.models.gated import TanhRNN
-from physml.models.lem import LEM
-from physml.models.neural_ode import HeavyBallNODE, NeuralODE
-from physml.models.rnn import SequenceModel
-from physml.models.unicornn import UnICORNN
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.gated import TanhRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.neural_ode import HeavyBallNODE, NeuralODE
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops.backend import running
 from tasks.adding import Adding
 

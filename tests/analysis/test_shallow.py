@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from physml.analysis.shallow import Shallow, affine, box, fitted, identity
-from physml.errors import InputError
+from physml.base.errors import InputError
+from physml.lab.shallow import Shallow, affine, box, fitted, identity
 
 LOW, HIGH = np.array([-2.0, 0.0]), np.array([1.0, 3.0])
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from physml.analysis import universal
-from physml.analysis.shallow import Shallow, fitted
-from physml.errors import InputError
-from physml.models.oscillator import MultilayerOscillator, NeuralOscillator
+from physml.base.errors import InputError
+from physml.lab import universal
+from physml.lab.shallow import Shallow, fitted
+from physml.lab.simulate import universality
+from physml.models.sequence.oscillator import MultilayerOscillator, NeuralOscillator
 from physml.ops.backend import running
-from physml.simulate import universality
 
 T_END = universality.T_END
 

@@ -14,8 +14,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from physml import files
-from physml.bench import (
+from physml.base import files
+from physml.base.errors import InputError
+from physml.base.paths import ROOT
+from physml.records import cpus
+from scripts.bench import (
     check_backends,
     gemm,
     growth,
@@ -28,13 +31,10 @@ from physml.bench import (
     store,
     targets,
 )
-from physml.bench.official import OfficialLoop
-from physml.bench.rounds import interleave, plan, sample
-from physml.bench.variants import VARIANTS, Step, batch, layer, step_of
-from physml.bench.workloads import WORKLOADS, Workload
-from physml.errors import InputError
-from physml.paths import ROOT
-from physml.records import cpus
+from scripts.bench.official import OfficialLoop
+from scripts.bench.rounds import interleave, plan, sample
+from scripts.bench.variants import VARIANTS, Step, batch, layer, step_of
+from scripts.bench.workloads import WORKLOADS, Workload
 
 SMALL = {"T": 5, "B": 3, "D": 2, "H": 7}
 OFFICIAL = [w for w in WORKLOADS if w.name in ("cornn-psmnist-128", "cornn-ncifar", "lem-fhn")]
@@ -112,7 +112,7 @@ def test_jax_computes_the_same(workload: Workload) -> None:
 @pytest.mark.parametrize("n_layers", [1, 2])
 def test_onnxruntime_computes_the_same(n_layers: int) -> None:
     pytest.importorskip("onnxruntime")
-    from physml.bench.in_onnx import OnnxStep
+    from scripts.bench.in_onnx import OnnxStep
 
     lstm, u = torch.nn.LSTM(2, 7, n_layers, batch_first=True), torch.randn(3, 5, 2)
     path = torch.from_numpy(OnnxStep(lstm, u, "cpu")()).transpose(0, 1)
@@ -213,7 +213,7 @@ def test_slow_ones_get_fewer_samples_but_three() -> None:
 
 
 def test_everyone_runs_in_turn_and_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("physml.bench.rounds.plan", lambda *_: {"a": 6, "b": 3})
+    monkeypatch.setattr("scripts.bench.rounds.plan", lambda *_: {"a": 6, "b": 3})
     order = []
 
     def sample(step: Callable[[], object], *_: object) -> tuple[float, float]:
@@ -223,7 +223,7 @@ def test_everyone_runs_in_turn_and_a_failure_is_told(monkeypatch: pytest.MonkeyP
     def broken() -> None:
         raise RuntimeError("out of memory\nand much more")
 
-    monkeypatch.setattr("physml.bench.rounds.sample", sample)
+    monkeypatch.setattr("scripts.bench.rounds.sample", sample)
     steps: dict[str, Callable[[], object]] = {
         "a": lambda: order.append("a"),
         "broken": broken,
@@ -237,7 +237,7 @@ def test_everyone_runs_in_turn_and_a_failure_is_told(monkeypatch: pytest.MonkeyP
 
 
 def test_the_first_call_of_a_slow_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("physml.bench.rounds.sample", lambda *_: (7000.0, 7000.0))
+    monkeypatch.setattr("scripts.bench.rounds.sample", lambda *_: (7000.0, 7000.0))
     found = interleave({"slow": lambda: None}, rounds=9, budget_s=1)["slow"]
     assert (found["n"], found["calls"]) == (3, 1)
 
@@ -288,7 +288,7 @@ def test_without_an_official_loop_the_reference_is_the_loop() -> None:
 def test_torch_and_numpy_are_enough() -> None:
     """On a GPU machine the bench runs from a bare checkout."""
     heavy = ("hydra", "omegaconf", "yaml", "scipy", "matplotlib", "rich", "wandb")
-    told = f"import sys, physml.bench.run; print([m for m in {heavy} if m in sys.modules])"
+    told = f"import sys, scripts.bench.run; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -1,4 +1,4 @@
-"""`python -m physml.bench.graph`: both ways make the same network and as many epochs; one file is written."""
+"""`python -m scripts.bench.graph`: both ways make the same network, as many epochs, one file."""
 
 import json
 
@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from physml.bench import graph, graph_plain
 from physml.config.compose import compose
-from physml.execution.run_spec import checked_specs
-from physml.models.g2 import GradientGating
-from physml.models.graph_layers import MeanConvolution
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.graph_layers import MeanConvolution
+from physml.run.spec import checked_specs
+from scripts.bench import graph, graph_plain
 
 ROUND = {"clock_s": 8.0, "processor_s": 4.0, "loop_s": 2.0}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from physml.bench import bf16, rounds
 from physml.ops.lem.native import SOURCE
 from physml.ops.native.library import Unavailable, load
+from scripts.bench import bf16, rounds
 
 TINY = ["--hidden", "5", "--steps", "3", "--batch", "2", "--rounds", "1"]
 

@@ -1,4 +1,4 @@
-"""`python -m physml.bench.check_backends`: what it says, writes and returns."""
+"""`python -m scripts.bench.check_backends`: what it says, writes and returns."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from physml.bench import check_backends
 from physml.ops.lem import OP, autograd
+from scripts.bench import check_backends
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
-"""`python -m physml.bench.packing` makes the runs it says, keeps them out of the results, writes one file."""
+"""`python -m scripts.bench.packing` makes the runs it says, out of the results, in one file."""
 
 import json
 import os
 
 import pytest
 
-from physml.bench import packing
-from physml.execution import scheduler
+from physml.queue import scheduler
+from scripts.bench import packing
 
 TINY = ("profile=smoke", "--epochs", "1", "--rounds", "2", "--runs", "2")
 

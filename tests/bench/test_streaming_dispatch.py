@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from physml.bench import dispatch, rounds, streaming
 from physml.ops.lem.native import SOURCE
 from physml.ops.native.library import Unavailable, load
+from scripts.bench import dispatch, rounds, streaming
 
 
 @pytest.fixture(autouse=True)

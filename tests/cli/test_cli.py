@@ -15,15 +15,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
+from physml.base.paths import ROOT, own_folders
 from physml.cli import console, main
 from physml.config.compose import names
 from physml.data.datasets import dataset_names
 from physml.data.store import Store
-from physml.errors import DataError
-from physml.execution import processes, worker
-from physml.paths import ROOT, own_folders
+from physml.queue import processes, worker
 from physml.records import record
-from physml.reporting.table_spec import experiments_of, find_table, load_table
+from physml.report.table.spec import experiments_of, find_table, load_table
 
 HEAVY = ("torch", "hydra", "omegaconf", "rich", "yaml", "numpy", "scipy", "optuna", "wandb", "matplotlib")
 TINY = ("model=lem", "task=adding", "profile=smoke", "trainer.epochs=1")
@@ -347,7 +347,7 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
 def test_a_plan_measures_nothing_unless_it_is_to(
     physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("physml.execution.planning.start_worker", pytest.fail)
+    monkeypatch.setattr("physml.queue.plan.start_worker", pytest.fail)
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
     assert code == 0
     total = out.splitlines()[-1]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.paths import ROOT
 from physml.cli import main
 from physml.config.compose import compose
 from physml.config.identity import identity
-from physml.paths import ROOT
 from physml.records import record
 from physml.records.record import Place
 

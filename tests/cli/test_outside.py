@@ -12,14 +12,14 @@ import pytest
 import run_child
 import run_harness
 
+from physml.base.paths import ROOT, own_folders
 from physml.cli import main
 from physml.config.compose import Composed, compose
-from physml.execution import requested_runs
-from physml.execution.run_spec import spec_of
-from physml.paths import ROOT, own_folders
+from physml.queue import requested as requested_runs
 from physml.records import record
 from physml.records.schema import Record
-from physml.reporting.table_spec import experiments_of, find_table, load_table
+from physml.report.table.spec import experiments_of, find_table, load_table
+from physml.run.spec import spec_of
 
 MY_RNN = '''"""A leaky average of a driven tanh."""
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from physml.base.paths import own_folders, work_root
 from physml.cli import main, plot
 from physml.cli.console import describe, show_outcomes
-from physml.paths import own_folders, work_root
 from physml.records import record
-from physml.reporting.run_curves import metrics_of, run_curves
+from physml.report.figure.run_curves import metrics_of, run_curves
 
 LEM = "lem/fitzhugh_nagumo-lem"
 Said = tuple[int, str, str]
@@ -146,8 +146,8 @@ def test_runs_of_a_multirun_say_what_they_differ_in(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = {"metrics": {"best": {"test": {"mse": 0.25, "mae": 0.3}}}}
-    monkeypatch.setattr("physml.execution.run.existing", lambda spec: made)
-    monkeypatch.setattr("physml.execution.run_state.state_of", lambda spec: "done")
+    monkeypatch.setattr("physml.run.perform.existing", lambda spec: made)
+    monkeypatch.setattr("physml.run.state.state_of", lambda spec: "done")
     planned: Any = [
         SimpleNamespace(spec=SimpleNamespace(label=f"run {k}"), state="missing") for k in range(3)
     ]

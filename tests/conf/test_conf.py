@@ -12,17 +12,18 @@ import pytest
 import torch
 from variants import variants
 
+from physml.base.errors import ConfigError, PhysmlError
+from physml.base.paths import CONF
+from physml.base.seeding import stream
 from physml.config import build, studies
 from physml.config.compose import GROUPS, HEADER, compose, names
 from physml.config.load import read_yaml
 from physml.config.resolve import resolve
 from physml.config.schema import checked
 from physml.data.store import Store
-from physml.errors import ConfigError, PhysmlError
-from physml.execution import search
-from physml.paths import CONF
-from physml.reporting import figure_spec, table_spec
-from physml.seeding import stream
+from physml.report.figure import spec as figure_spec
+from physml.report.table import spec as table_spec
+from physml.search import plain as search
 from physml.task.nodes import OneGraph
 from physml.training.evaluate import apply
 

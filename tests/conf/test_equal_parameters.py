@@ -4,11 +4,11 @@ import pytest
 import torch
 from variants import variants
 
+from physml.base.paths import CONF
 from physml.config.build import build_net, build_task, parts_of
 from physml.config.compose import compose
 from physml.models.count import count_parameters
-from physml.paths import CONF
-from physml.reporting.table_spec import experiments_of, load_table
+from physml.report.table.spec import experiments_of, load_table
 
 PARAMETERS, WITHIN = 5000, 0.05
 # Dimensions and classes of UEA sets, which are else known from their files.

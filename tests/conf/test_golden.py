@@ -19,7 +19,8 @@ import pytest
 import torch
 from torch import nn
 
-from physml import files
+from physml.base import files
+from physml.base.paths import CONF
 from physml.config import build, studies
 from physml.config.build import passes_messages
 from physml.config.compose import compose, names
@@ -28,9 +29,8 @@ from physml.config.load import read_yaml
 from physml.config.resolve import resolve
 from physml.config.schema import checked
 from physml.data.store import store_of
-from physml.execution.attempt import flush_denormals
 from physml.ops import backend
-from physml.paths import CONF
+from physml.run.attempt import flush_denormals
 from physml.task.base import Task
 from physml.training.interrupt import Interrupt
 from physml.training.trainer import Trainer
@@ -129,7 +129,7 @@ def written(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def own_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    from physml.paths import own_folders  # which `python tests/conf/test_golden.py` does not find
+    from physml.base.paths import own_folders  # which `python tests/conf/test_golden.py` does not find
 
     with pytest.MonkeyPatch.context() as patch:
         for key, value in own_folders(tmp_path_factory.mktemp("golden")).items():

@@ -12,30 +12,30 @@ from dataclasses import dataclass
 import pytest
 from torch import nn
 
-from physml.models.antisymmetric import AntisymmetricRNN
-from physml.models.bilstm import BiLSTM
-from physml.models.cornn import CoRNN
 from physml.models.count import count_parameters
-from physml.models.fastrnn import FastGRNN, FastRNN
-from physml.models.gated import GRU, LSTM, TanhRNN
-from physml.models.incremental import IncrementalRNN
-from physml.models.indrnn import IndRNN
-from physml.models.kronecker import KroneckerRNN
-from physml.models.lem import LEM
-from physml.models.lipschitz import LipschitzRNN
-from physml.models.momentum import MomentumLSTM
-from physml.models.nais import SequentialNAISNet
-from physml.models.nnrnn import NonNormalRNN
-from physml.models.nrde import NeuralRDE
-from physml.models.orthogonal import ExpRNN
-from physml.models.relu_gru import ReLUGRU
-from physml.models.rnn import SequenceModel
-from physml.models.skip import SkipGRU, SkipLSTM
-from physml.models.soft_orthogonal import SoftOrthogonalRNN
-from physml.models.tarnn import TARNN
-from physml.models.truncated import TruncatedLSTM
-from physml.models.unicornn import UnICORNN
-from physml.models.unitary import FullCapacityURNN, UnitaryRNN
+from physml.models.sequence.antisymmetric import AntisymmetricRNN
+from physml.models.sequence.bilstm import BiLSTM
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.fastrnn import FastGRNN, FastRNN
+from physml.models.sequence.gated import GRU, LSTM, TanhRNN
+from physml.models.sequence.incremental import IncrementalRNN
+from physml.models.sequence.indrnn import IndRNN
+from physml.models.sequence.kronecker import KroneckerRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.lipschitz import LipschitzRNN
+from physml.models.sequence.momentum import MomentumLSTM
+from physml.models.sequence.nais import SequentialNAISNet
+from physml.models.sequence.nnrnn import NonNormalRNN
+from physml.models.sequence.nrde import NeuralRDE
+from physml.models.sequence.orthogonal import ExpRNN
+from physml.models.sequence.relu_gru import ReLUGRU
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.skip import SkipGRU, SkipLSTM
+from physml.models.sequence.soft_orthogonal import SoftOrthogonalRNN
+from physml.models.sequence.tarnn import TARNN
+from physml.models.sequence.truncated import TruncatedLSTM
+from physml.models.sequence.unicornn import UnICORNN
+from physml.models.sequence.unitary import FullCapacityURNN, UnitaryRNN
 
 Layer = Callable[[int], nn.Module]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from physml.base.paths import CONF, ROOT
 from physml.config import studies
-from physml.paths import CONF, ROOT
-from physml.reporting.settings_table import compare, load_settings
-from physml.reporting.table_spec import Row, TableSpec, load_table, table_ids
+from physml.report.table.settings import compare, load_settings
+from physml.report.table.spec import Row, TableSpec, load_table, table_ids
 
 COLLECTION = ROOT.parent / "shared" / "reference" / "paper_tables.yaml"
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from physml.base.paths import ROOT
 from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.models.count import count_parameters
-from physml.paths import ROOT
 
 COLLECTION = ROOT.parent / "shared" / "reference" / "recipes.yaml"
 Recipes = dict[str, dict[str, Any]]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from physml.base.paths import ROOT
 from physml.config.compose import compose
-from physml.paths import ROOT
 
 COLLECTION = ROOT.parent / "shared" / "reference" / "recipes.yaml"
 RAN_WITH = 0.3  # dropout of the official code on superpixels, whatever was tuned

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from physml.base.paths import ROOT
 from physml.config import studies
-from physml.execution.search import load_search
-from physml.execution.search_results import described
-from physml.paths import ROOT
+from physml.search.plain import load_search
+from physml.search.results import described
 
 FOUND = {f"{s}-{row}": found for s in studies.studies() for row, found in studies.found(s).items()}
 

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
+from physml.base.errors import ConfigError, InputError
 from physml.cli import main
 from physml.config.build import check
 from physml.config.class_source import module_file
 from physml.config.compose import HEADER, compose
 from physml.config.load import load
 from physml.config.schema import checked
-from physml.errors import ConfigError, InputError
-from physml.reporting.figure_spec import load_figure
-from physml.reporting.settings_table import load_settings
-from physml.reporting.simulated_figure import function_of
-from physml.reporting.table_spec import load_table
+from physml.report.figure.simulated import function_of
+from physml.report.figure.spec import load_figure
+from physml.report.table.settings import load_settings
+from physml.report.table.spec import load_table
 
-STARTER = "physml.execution.processes.ForkServer"  # starts a process when it is built
+STARTER = "physml.queue.processes.ForkServer"  # starts a process when it is built
 NODE = {"_target_": STARTER, "targets": [], "environment": {}}
 
 
@@ -62,12 +62,12 @@ def test_a_class_that_starts_processes_is_refused_wherever_it_stands(where: str,
     "target",
     [
         STARTER,
-        "physml.execution.search.SearchSpec",
+        "physml.search.plain.SearchSpec",
         "physml.config.build.Node",
         "physml.training.trainer.Trainer",
         "physml.task.sequences.Sequences",
-        "physml.models.lem.Tensor",
-        "physml.models.rnn.Callable",
+        "physml.models.sequence.lem.Tensor",
+        "physml.models.sequence.rnn.Callable",
         "physml.models./tmp/x.X",
         "tasks./tmp/x.X",
         "tasks.ptb.Generator",
@@ -130,7 +130,7 @@ def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None
 
 
 def test_a_part_must_be_of_the_class_that_is_annotated() -> None:
-    node = {"_target_": "physml.models.graphcon.CitationGraphCON", "T": 1.0}
+    node = {"_target_": "physml.models.graph.graphcon.CitationGraphCON", "T": 1.0}
     with pytest.raises(ConfigError, match=r"model\.attention must be TransformerAttention; got .*ReLU"):
         check(node | {"attention": {"_target_": "torch.nn.ReLU"}}, "model")
 
@@ -197,7 +197,9 @@ def test_a_range_is_found_where_the_width_of_the_data_is_not_known_yet() -> None
 
 def test_a_width_that_only_the_data_tell_is_left_to_the_run() -> None:
     """Texas has 1703 features; a coupling made for them fits a network without an encoder."""
-    coupling = "{_target_: physml.models.graph_layers.GraphConvolution, d_in: 1703, d_out: 1703, bias: true}"
+    coupling = (
+        "{_target_: physml.models.graph.graph_layers.GraphConvolution, d_in: 1703, d_out: 1703, bias: true}"
+    )
     net = ["net.hidden=null", "net.encoder_activation=identity", f"model.coupling={coupling}"]
     checked(compose(["model=graphcon_gcn", "task=texas", *net]).config)
 
@@ -214,7 +216,7 @@ def test_an_id_in_a_file_is_refused(read: Any, tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("name", ["tasks.{}.f", "physml.simulate.{}.f", "tasks.../x.f"])
+@pytest.mark.parametrize("name", ["tasks.{}.f", "physml.lab.simulate.{}.f", "tasks.../x.f"])
 def test_a_figure_runs_no_file_from_elsewhere(name: str, tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n\n\ndef f():\n    pass\n")
     with pytest.raises(ConfigError, match="not a module name"):
@@ -225,7 +227,7 @@ def test_a_figure_runs_no_file_from_elsewhere(name: str, tmp_path: Path) -> None
 
 
 def test_a_file_that_is_wrong_is_named_once(tmp_path: Path) -> None:
-    from physml.reporting.table_spec import Column
+    from physml.report.table.spec import Column
 
     path = tmp_path / "c.yaml"
     path.write_text("key: a\nmetric: x\nbetter: lower\nprotocol: clean\n")

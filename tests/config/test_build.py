@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import nn
 
+from physml.base.errors import ConfigError
+from physml.base.paths import ROOT, TASKS, own_folders
 from physml.config import build
 from physml.config.build import check, parts_of
 from physml.config.compose import compose
 from physml.config.load import coerce
 from physml.config.resolve import refuse_foreign, resolve
 from physml.config.schema import checked
-from physml.errors import ConfigError
-from physml.paths import ROOT, TASKS, own_folders
 
 FOREIGN = [
     "os.system",
@@ -43,14 +43,14 @@ FOREIGN = [
 ]
 # The name lies in the allow-list, what it leads to does not.
 ALIASES = [
-    "physml.execution.planning.subprocess.Popen",
+    "physml.queue.plan.subprocess.Popen",
     "physml.records.provenance.subprocess",
-    "physml.execution.planning.RunSpec.to_json",
-    "physml.files.tempfile.TemporaryDirectory",
+    "physml.queue.plan.RunSpec.to_json",
+    "physml.base.files.tempfile.TemporaryDirectory",
     "physml.config.compose.Path",
-    "physml.models.lem.nn.Module",
-    "physml.models.lem.Tensor",
-    "physml.files.write_text",
+    "physml.models.sequence.lem.nn.Module",
+    "physml.models.sequence.lem.Tensor",
+    "physml.base.files.write_text",
     "physml.config.build.__loader__",
     "physml.config.build.__class__",
     "torch.nn.modules.module.OrderedDict",
@@ -87,7 +87,7 @@ def test_a_target_must_be_text(target: Any) -> None:
 @pytest.mark.parametrize(
     ("target", "name"),
     [
-        ("physml.models.lem.LEM", "LEM"),
+        ("physml.models.sequence.lem.LEM", "LEM"),
         ("tasks.adding.Adding", "Adding"),
         ("torch.nn.Linear", "Linear"),
         ("torch.optim.Adam", "Adam"),
@@ -101,14 +101,14 @@ def test_what_is_allowed_is_found(target: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("target", "says"),
     [
-        ("physml.models.lem.LME", "physml.models.lem has no class LME. Did you mean LEM"),
-        ("physml.models.lme.LEM", "no module physml.models.lme. Did you mean physml.models.lem"),
+        ("physml.models.sequence.lem.LME", "physml.models.sequence.lem has no class LME. Did you mean LEM"),
+        ("physml.models.lme.LEM", "no module physml.models.lme. Did you mean physml.models.sequence.lem"),
         ("tasks.addding.Adding", "no module tasks.addding. Did you mean tasks.adding"),
         ("torch.optim.Adm", "Did you mean Adam"),
         ("os.system", "not allowed. Allowed are physml.models, .*, tasks, torch.nn, torch.optim, torch_geo"),
         ("physml.training.trainer.Trainer", "not allowed. Allowed are physml.models"),
-        ("physml.models.lem.Tensor", "comes from torch"),
-        ("physml.models.rnn.SequenceModle", "Did you mean SequenceModel"),
+        ("physml.models.sequence.lem.Tensor", "comes from torch"),
+        ("physml.models.sequence.rnn.SequenceModle", "Did you mean SequenceModel"),
         ("torch.nn.Parameter", "comes from torch.nn.parameter"),
     ],
 )
@@ -147,7 +147,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("target", ["os.system", "physml.execution.planning.subprocess.Popen"])
+@pytest.mark.parametrize("target", ["os.system", "physml.queue.plan.subprocess.Popen"])
 @pytest.mark.parametrize("where", PLACES)
 def test_foreign_code_is_refused_wherever_it_is_named(where: str, target: str) -> None:
     with pytest.raises(ConfigError):
@@ -238,7 +238,7 @@ def test_nodes_inside_arguments_and_lists_are_built(tmp_path: Path) -> None:
     [
         ("model", "torch.optim.Adam", "model: Adam does not belong here: it has no forward"),
         ("optim", "torch.nn.ReLU", "optim: ReLU does not belong here: it has no step"),
-        ("task", "physml.models.lem.LEM", "task: LEM does not belong here: it has no load"),
+        ("task", "physml.models.sequence.lem.LEM", "task: LEM does not belong here: it has no load"),
         (
             "trainer.select",
             "physml.training.selection.Patience",
@@ -528,9 +528,9 @@ def test_values_of_another_kind_are_refused_by_name(value: Any, hint: Any) -> No
     [
         ({"d_hidden": 4}, "model needs a _target_"),
         (5, "model needs a _target_, the class to build; got 5"),
-        ({"_target_": "physml.models.lem.LEM"}, "LEM needs d_hidden. Add"),
-        ({"_target_": "physml.models.lem.LEM", "d_in": 3}, "model.d_in: LEM has no such argument"),
-        ({"_target_": "physml.models.lem.LEM", "d_hiden": 3}, "Did you mean d_hidden"),
+        ({"_target_": "physml.models.sequence.lem.LEM"}, "LEM needs d_hidden. Add"),
+        ({"_target_": "physml.models.sequence.lem.LEM", "d_in": 3}, "model.d_in: LEM has no such argument"),
+        ({"_target_": "physml.models.sequence.lem.LEM", "d_hiden": 3}, "Did you mean d_hidden"),
         ({"_target_": "torch.nn.LSTM", "hidden_size": 3}, "model.hidden_size: LSTM has no such argument"),
     ],
 )

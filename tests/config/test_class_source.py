@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import ConfigError
+from physml.base.paths import ROOT
 from physml.config.class_source import file_sha256, module_file, read_class, read_class_in
-from physml.errors import ConfigError
-from physml.paths import ROOT
 
 TEXT = '''
 raise RuntimeError("this file must not be run")
@@ -108,7 +108,7 @@ def test_a_file_that_is_no_python_is_told(tmp_path: Path, content: bytes, says: 
 
 
 def test_own_modules_are_found_without_importing_them() -> None:
-    assert module_file("physml.models.lem") == ROOT / "physml" / "models" / "lem.py"
+    assert module_file("physml.models.sequence.lem") == ROOT / "physml" / "models" / "lem.py"
     assert module_file("physml.ops") == ROOT / "physml" / "ops" / "__init__.py"
     assert read_class("tasks.adding.Adding").file == ROOT / "tasks" / "adding.py"
 
@@ -116,7 +116,7 @@ def test_own_modules_are_found_without_importing_them() -> None:
 @pytest.mark.parametrize(
     ("module", "says"),
     [
-        ("physml.models.lme", "Did you mean physml.models.lem"),
+        ("physml.models.lme", "Did you mean physml.models.sequence.lem"),
         ("tasks.fitzhugh", "tasks.fitzhugh_nagumo"),
         ("tasks.a.b", "no module tasks.a.b"),
     ],

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import ConfigError
+from physml.base.files import noting
+from physml.base.paths import CONF, cache_root
 from physml.config import composed_cache
 from physml.config.compose import Composed, compose
 from physml.config.composed_cache import ComposedCache
 from physml.config.identity import identity
-from physml.errors import ConfigError
-from physml.files import noting
-from physml.paths import CONF, cache_root
 
 EXPERIMENTS = ["lem/fitzhugh_nagumo-lem", "g2/texas-g2_gcn", "cornn/psmnist-cornn128", "lem/ptb_char-lem"]
 
@@ -22,7 +22,7 @@ EXPERIMENTS = ["lem/fitzhugh_nagumo-lem", "g2/texas-g2_gcn", "cornn/psmnist-corn
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("physml.files.SETTLED_S", -3600.0)
+    monkeypatch.setattr("physml.base.files.SETTLED_S", -3600.0)
 
 
 def kept(experiment: str = EXPERIMENTS[0], *overrides: str) -> tuple[Composed, str]:

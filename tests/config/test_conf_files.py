@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import yaml
 
+from physml.base.errors import ConfigError
 from physml.config import conf_files, studies
 from physml.config.compose import HEADER, compose, names
 from physml.config.identity import identity
 from physml.config.schema import checked
-from physml.errors import ConfigError
-from physml.execution.engines.job import shared_environment
-from physml.execution.run_spec import spec_of
-from physml.reporting.figure_spec import find_figure, load_figure
-from physml.reporting.settings_table import collect_settings, load_settings
-from physml.reporting.table_spec import experiments_of, find_table, load_table, table_ids
+from physml.queue.engines.job import shared_environment
+from physml.report.figure.spec import find_figure, load_figure
+from physml.report.table.settings import collect_settings, load_settings
+from physml.report.table.spec import experiments_of, find_table, load_table, table_ids
+from physml.run.spec import spec_of
 
-PLUGIN = "from physml.models.lem import LEM\n\n\nclass Mine(LEM):\n    version = 1\n"
+PLUGIN = "from physml.models.sequence.lem import LEM\n\n\nclass Mine(LEM):\n    version = 1\n"
 STUDY: dict[str, Any] = {
     "task": "adding",
     "provenance": {"kind": "own", "source": "my paper"},

@@ -10,14 +10,14 @@ import yaml
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from physml.base.errors import InputError, PhysmlError
+from physml.base.paths import CONF
 from physml.config.compose import HEADER, compose
 from physml.config.load import read_yaml
 from physml.config.schema import checked
-from physml.errors import InputError, PhysmlError
-from physml.paths import CONF
-from physml.reporting.figure_spec import find_figure, load_figure
-from physml.reporting.settings_table import load_settings
-from physml.reporting.table_spec import find_table, load_table
+from physml.report.figure.spec import find_figure, load_figure
+from physml.report.table.settings import load_settings
+from physml.report.table.spec import find_table, load_table
 
 BOUNDED = settings(
     max_examples=15,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from physml.base.errors import ConfigError, RunFailed
 from physml.config import class_source
 from physml.config import identity as identities
 from physml.config.compose import Composed, compose
 from physml.config.identity import canonical, identity, payload
-from physml.errors import ConfigError, RunFailed
-from physml.execution.run import existing
-from physml.execution.run_spec import spec_of
 from physml.records import record
+from physml.run.perform import existing
+from physml.run.spec import spec_of
 
 PLUGIN = """
 from torch import nn
@@ -138,7 +138,8 @@ def test_what_can_move_a_number_moves_the_identity(override: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["physml.models.lem.LEM", "physml.models.rnn.SequenceModel", "tasks.adding.Adding"]
+    "target",
+    ["physml.models.sequence.lem.LEM", "physml.models.sequence.rnn.SequenceModel", "tasks.adding.Adding"],
 )
 def test_a_raised_version_moves_the_identity(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     def raised(name: str) -> class_source.ClassSource:

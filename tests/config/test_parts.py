@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import ConfigError
 from physml.config.compose import HEADER, compose
-from physml.errors import ConfigError
 
 GRAPH = ("model=graphcon_gcn", "task=texas")
 GCN = "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: '${net.hidden}'}"

@@ -11,11 +11,11 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
+from physml.base.errors import ConfigError
 from physml.config import compose, studies
 from physml.config.compose import HEADER
 from physml.config.overrides import with_overrides
-from physml.errors import ConfigError
-from physml.execution import inventory
+from physml.listing import inventory
 
 STUDY: dict[str, Any] = {
     "task": "adding",

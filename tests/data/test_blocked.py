@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import DataError
+from physml.base.paths import ROOT, own_folders
 from physml.cli import main
 from physml.config.compose import compose
 from physml.data import catalogue
@@ -14,12 +16,10 @@ from physml.data.locate import blocked, refuse_absent
 from physml.data.readers.har import UCI_HAR
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store
-from physml.errors import DataError
-from physml.execution import planning
-from physml.execution.run_spec import spec_of
-from physml.paths import ROOT, own_folders
+from physml.queue import plan as planning
 from physml.records import record
 from physml.records.schema import Record
+from physml.run.spec import spec_of
 
 HAR = "experiment=cornn/har2-cornn"
 SHORT = ("trainer.max_steps=1", "trainer.epochs=1", "model.d_hidden=4", "tracker=none")
@@ -49,7 +49,7 @@ def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -
 
 def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
     code = (
-        "import sys\nfrom physml.execution.requested_runs import RequestedRuns, RunOptions\n"
+        "import sys\nfrom physml.queue.requested import RequestedRuns, RunOptions\n"
         "requested = RequestedRuns([('cornn/har2-cornn', 0, 0)], RunOptions(), 'x')\n"
         "print(requested.blocked, 'torch' in sys.modules)"
     )

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
 from physml.data.readers import cifar10
 from physml.data.readers.cifar10 import ARCHIVE, CIFAR10, TOP
 from physml.data.store import Store
-from physml.errors import DataError
 
 
 @pytest.fixture

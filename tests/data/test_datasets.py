@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import ConfigError, DataError
+from physml.base.paths import ROOT
 from physml.data import verify
 from physml.data.datasets import (
     Content,
@@ -22,8 +24,6 @@ from physml.data.datasets import (
 )
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store, Verify
-from physml.errors import ConfigError, DataError
-from physml.paths import ROOT
 
 A, B = b"3\n1\n2\n", b"1\n2\n3\n"  # the same content in another order
 

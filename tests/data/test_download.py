@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import ConfigError, DataError
 from physml.cli import main
 from physml.data import catalogue, download, locate, verify
 from physml.data.cache import Generated
 from physml.data.datasets import Content, DataFile, DataSet, Upstream
 from physml.data.store import Store
-from physml.errors import ConfigError, DataError
 
 CONTENT = bytes(range(256)) * 4000  # about a MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -21,11 +21,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from physml.base.errors import PhysmlError
 from physml.data import readers
 from physml.data.datasets import DataSet
 from physml.data.store import Store
 from physml.data.verify import FoundFiles
-from physml.errors import PhysmlError
 
 EXAMPLES, SECONDS, MEMORY_MIB = int(os.environ.get("PHYSML_FUZZ", "8")), 20, 500
 

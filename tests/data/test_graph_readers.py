@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError, InputError
 from physml.data import graphs, splits
 from physml.data.datasets import Arrays, DataSet
 from physml.data.readers import (
@@ -26,7 +27,6 @@ from physml.data.readers import (
 )
 from physml.data.safe_pickle import arrays, unpickle
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 
 MODULES = (
     planetoid,

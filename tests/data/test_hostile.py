@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
+from physml.base.paths import ROOT
 from physml.data.archives import FolderTree, open_tree
 from physml.data.array_files import json_value, mat, npy, npz
 from physml.data.cache import read_arrays
@@ -25,8 +27,6 @@ from physml.data.readers import cifar10, zinc
 from physml.data.readers.large_graphs import GENIUS_GRAPH
 from physml.data.safe_pickle import arrays, lists, sparse, tensors, unpickle
 from physml.data.store import Store
-from physml.errors import DataError
-from physml.paths import ROOT
 
 AGAIN = "Get it again."
 
@@ -129,7 +129,7 @@ def test_a_pickle_takes_no_more_memory_than_it_has() -> None:
     code = (
         "import pickle, resource, sys\n"
         "from physml.data.safe_pickle import arrays, unpickle\n"
-        "from physml.errors import DataError\n"
+        "from physml.base.errors import DataError\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
         "for name, content in pickle.load(sys.stdin.buffer).items():\n"
         "    before = peak()\n"

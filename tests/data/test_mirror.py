@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
 from physml.data import catalogue, download, mirror
 from physml.data.datasets import Content, DataSet, upstream
 from physml.data.readers import cifar10, imdb, mnist
 from physml.data.store import Store
 from physml.data.verify import fingerprint
-from physml.errors import DataError
 
 
 def fixture_arrays(dataset: DataSet, store: Store) -> dict[str, np.ndarray]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.data.spectrograms import N_FRAMES, N_MELS, RATE, _spectrogram, log_mel
-from physml.errors import InputError
 
 # Entries [frame, band] of the features of `spoken(16000)` and `spoken(9000)` by `features` below. librosa
 # 0.11 with pad_mode="reflect", default of the 0.8 that the official code used, agrees with it to 1e-6.

@@ -8,8 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
 from physml.data import splits
-from physml.errors import DataError
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_indices.py"
 

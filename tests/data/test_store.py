@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError, InputError
 from physml.data.cache import Generated, read_arrays, write_arrays
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 
 ROOT = Path(__file__).parents[2]
 KEY = {"n": 5, "seed": 1}

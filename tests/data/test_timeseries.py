@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
 from physml.data.readers import ecg5000, eigenworms
 from physml.data.readers.timeseries import Cases, read_arff, read_ts, write_ts
 from physml.data.store import Store
-from physml.errors import DataError
 
 AGAIN = "Get it again: `physml data get toy`."
 ARCHIVE = Path(os.environ.get("PHYSML_DATA", "")) / "ucr_uea"

@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
+from physml.base.paths import ROOT
 from physml.data.datasets import DataSet
 from physml.data.readers import (
     bidmc,
@@ -44,8 +46,6 @@ from physml.data.readers import (
 )
 from physml.data.readers import speech_commands as speech
 from physml.data.store import Store
-from physml.errors import DataError
-from physml.paths import ROOT
 
 Change = Callable[[Path], None]
 Members = dict[str, bytes]

@@ -19,10 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from physml.errors import ConfigError, InputError, MissingExtra
+from physml.base.errors import ConfigError, InputError, MissingExtra
 from physml.estimators import Forecaster, SequenceClassifier, SequenceRegressor
 from physml.estimators.layers import names
-from physml.models.lem import LEM
+from physml.models.sequence.lem import LEM
 
 # Small and quick; scikit-learn wants an accuracy of 0.83 on three blobs, and an R^2 of 0.5.
 QUICK: dict[str, Any] = {"layer_args": {"d_hidden": 8}, "epochs": 40, "learning_rate": 0.03}

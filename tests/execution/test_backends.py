@@ -9,13 +9,14 @@ import pytest
 import run_harness as h
 import torch
 
-from physml import paths
+from physml.base import paths
+from physml.base.errors import InputError
 from physml.cli import main
 from physml.config import build
 from physml.config.schema import RuntimeKeys
-from physml.errors import InputError
-from physml.execution import cost_probe, planning, scheduler
 from physml.ops import backend
+from physml.queue import cost_probe, scheduler
+from physml.queue import plan as planning
 from physml.training import trainer
 
 

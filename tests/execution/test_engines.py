@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 import run_harness as h
 
+from physml.base.errors import ConfigError, Preempted, RunFailed
 from physml.cli import main
 from physml.cli.distribution import pilot_command
-from physml.errors import ConfigError, Preempted, RunFailed
-from physml.execution import attempts, planning, scheduler
-from physml.execution.engines import session, slurm
-from physml.execution.engines.job import Settings, job_of, read_settings
-from physml.execution.engines.session import Session, engine_of
-from physml.execution.engines.slurm import SlurmSettings, script
+from physml.queue import plan as planning
+from physml.queue import scheduler
+from physml.queue.engines import session, slurm
+from physml.queue.engines.job import Settings, job_of, read_settings
+from physml.queue.engines.session import Session, engine_of
+from physml.queue.engines.slurm import SlurmSettings, script
+from physml.run import history as attempts
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ import pytest
 import run_harness as h
 import torch
 
+from physml.base.errors import ConfigError, DataError
 from physml.cli import main
-from physml.errors import ConfigError, DataError
-from physml.execution.attempt import explained
 from physml.records.record import read
+from physml.run.attempt import explained
 
 
 def run(overrides, *flags):

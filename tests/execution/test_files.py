@@ -11,9 +11,9 @@ import run_child
 import run_harness as h
 from variants import variants
 
-from physml import files
+from physml.base import files
+from physml.base.errors import DataError, RunFailed
 from physml.cli import main
-from physml.errors import DataError, RunFailed
 from physml.records import record
 from physml.training import checkpoint
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import ConfigError
+from physml.base.paths import CONF, ROOT
 from physml.cli import listing
 from physml.config import studies
-from physml.errors import ConfigError
-from physml.execution import inventory
-from physml.paths import CONF, ROOT
+from physml.listing import inventory
 
 GROUPS = {
     "models": "model",
@@ -58,7 +58,7 @@ def test_the_settings_of_experiments_are_listed() -> None:
 def test_a_class_is_described_by_its_docstring_and_a_template_by_its_comment() -> None:
     models = {entry.name: entry for entry in inventory.models()}
     assert models["lem"].about.startswith("Two states per unit")
-    assert models["lem"].target == "physml.models.lem.LEM"
+    assert models["lem"].target == "physml.models.sequence.lem.LEM"
     assert models["own"].target is None
     assert "plugins=[my_rnn.py]" in models["own"].about
 
@@ -132,7 +132,7 @@ def test_lines_below_are_wrapped_and_hang() -> None:
 
 def test_listing_imports_neither_torch_nor_hydra() -> None:
     code = (
-        "import sys\nfrom physml.execution import inventory\n"
+        "import sys\nfrom physml.listing import inventory\n"
         "for kind in inventory.KINDS: inventory.entries(kind)\n"
         "print([name for name in ('torch', 'hydra', 'omegaconf', 'numpy') if name in sys.modules])"
     )

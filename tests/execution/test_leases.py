@@ -11,11 +11,11 @@ import time
 import pytest
 import run_harness as h
 
-from physml import lease, lock
-from physml.errors import Busy, ConfigError
-from physml.execution.engines.job import shared_environment
-from physml.lease import Lease, Lost
-from physml.paths import ROOT
+from physml.base import lease, lock
+from physml.base.errors import Busy, ConfigError
+from physml.base.lease import Lease, Lost
+from physml.base.paths import ROOT
+from physml.queue.engines.job import shared_environment
 from physml.training import checkpoint
 
 
@@ -149,7 +149,7 @@ def test_pilots_of_an_engine_have_the_same_locks():
 TAKER = """
 import sys
 from pathlib import Path
-from physml.lease import Lease
+from physml.base.lease import Lease
 root, held = Path(sys.argv[1]), []
 print("ready", flush=True)
 sys.stdin.readline()

@@ -9,10 +9,10 @@ import time
 import pytest
 import run_harness as h
 
-from physml import lock
+from physml.base import lock
+from physml.base.errors import Busy
 from physml.cli import main
-from physml.errors import Busy
-from physml.execution import run
+from physml.run import perform as run
 
 
 @pytest.fixture(autouse=True, params=["flock", "lease"])

@@ -11,7 +11,7 @@ import pytest
 import run_harness as h
 
 from physml.cli import main
-from physml.execution import energy, profiling
+from physml.run import energy, profiling
 from physml.training import checkpoint
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import run_harness as h
 
-from physml.errors import Preempted
-from physml.execution.run_spec import RunSpec
-from physml.execution.trackers import mlflow as tracker
-from physml.execution.trackers.tracker import TrackedRun
-from physml.paths import work_root
+from physml.base.errors import Preempted
+from physml.base.paths import work_root
 from physml.records import record
+from physml.run.spec import RunSpec
+from physml.run.trackers import mlflow as tracker
+from physml.run.trackers.tracker import TrackedRun
 
 mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed: pip install 'physml[mlflow]'")
 
@@ -129,7 +129,7 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
     made = h.make(h.spec_of(h.odd(TRACKED)))
     assert h.numbers(made) == h.numbers(want)
     assert record.read(Path(made["path"]))["status"] == "finished"
-    warned = [r.message for r in caplog.records if r.name == "physml.execution.trackers.tracker"]
+    warned = [r.message for r in caplog.records if r.name == "physml.run.trackers.tracker"]
     assert warned and all(text.startswith("MLflow") for text in warned)
     assert all(text.endswith("The run goes on.") for text in warned)
 

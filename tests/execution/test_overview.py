@@ -7,8 +7,10 @@ import pytest
 import run_harness as h
 
 from physml.cli import main
-from physml.execution import attempts, overview, planning
-from physml.execution.overview import Seen, duration, seen, summary
+from physml.queue import plan as planning
+from physml.queue import status as overview
+from physml.queue.status import Seen, duration, seen, summary
+from physml.run import history as attempts
 
 SLOW = {"step_s": 0.2}
 

@@ -6,10 +6,13 @@ import time
 import pytest
 import run_harness as h
 
-from physml.errors import Preempted
-from physml.execution import attempts, pilot, planning, resources, scheduler
-from physml.execution.pilot import Sharing, sharing
-from physml.execution.resources import MIB
+from physml.base.errors import Preempted
+from physml.queue import pilot, scheduler
+from physml.queue import plan as planning
+from physml.queue.pilot import Sharing, sharing
+from physml.run import history as attempts
+from physml.run import resources
+from physml.run.resources import MIB
 from physml.training import checkpoint
 
 SLOW = {"step_s": 0.07}

@@ -19,7 +19,8 @@ import pytest
 import run_harness as h
 import torch
 
-from physml.execution import planning, preload, processes, scheduler, worker
+from physml.queue import plan as planning
+from physml.queue import preload, processes, scheduler, worker
 from physml.records import record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
@@ -65,7 +66,7 @@ def test_records_and_surroundings_are_those_of_fresh_processes(own_server, monke
 
 def test_loading_draws_no_random_number():
     before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    preload.load(["physml.models.lem.LEM", "tasks.adding.Adding", "physml.nothing.Nothing"])
+    preload.load(["physml.models.sequence.lem.LEM", "tasks.adding.Adding", "physml.nothing.Nothing"])
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all() and random.getstate() == before[2]
 
@@ -226,9 +227,9 @@ def test_threads_are_seen():
 
 
 def test_classes_that_a_config_names():
-    config = {"model": {"_target_": "physml.models.lem.LEM", "inner": [{"_target_": "own.Net"}]}}
+    config = {"model": {"_target_": "physml.models.sequence.lem.LEM", "inner": [{"_target_": "own.Net"}]}}
     config["task"] = {"_target_": "tasks.adding.Adding"}
-    assert processes.targets_of(config) == {"physml.models.lem.LEM", "tasks.adding.Adding"}
+    assert processes.targets_of(config) == {"physml.models.sequence.lem.LEM", "tasks.adding.Adding"}
 
 
 def test_forks_are_for_one_thread_on_a_cpu():
@@ -249,7 +250,7 @@ def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch: py
 @pytest.mark.parametrize("nice", [0, 5])
 def test_the_session_of_a_run_is_as_nice_as_its_process(nice):
     code = (
-        "import os; from pathlib import Path; from physml.execution.worker import keep_niceness; "
+        "import os; from pathlib import Path; from physml.queue.worker import keep_niceness; "
         f"os.nice({nice}); keep_niceness(); print(Path('/proc/self/autogroup').read_text())"
     )
     done = subprocess.run(

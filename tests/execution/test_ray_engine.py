@@ -9,15 +9,17 @@ from types import SimpleNamespace
 import pytest
 import run_harness as h
 
+from physml.base.errors import ConfigError, MissingExtra
+from physml.base.paths import ROOT
 from physml.cli import main
-from physml.errors import ConfigError, MissingExtra
-from physml.execution import planning, resources, scheduler
-from physml.execution.engines import ray_pilot
-from physml.execution.engines.job import Settings, job_of
-from physml.execution.engines.ray import Ray, RayJob
-from physml.execution.engines.ray_pilot import Again, Order
-from physml.execution.engines.session import Session, engine_of
-from physml.paths import ROOT
+from physml.queue import plan as planning
+from physml.queue import scheduler
+from physml.queue.engines import ray_pilot
+from physml.queue.engines.job import Settings, job_of
+from physml.queue.engines.ray import Ray, RayJob
+from physml.queue.engines.ray_pilot import Again, Order
+from physml.queue.engines.session import Session, engine_of
+from physml.run import resources
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ def _touch_stop(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is told of its parent's death on Linux")
 def test_a_pilot_ends_with_the_worker_that_started_it(tmp_path):
     code = (
-        "import sys; from physml.execution.engines import ray_pilot as r; "
+        "import sys; from physml.queue.engines import ray_pilot as r; "
         "r.run(r.Order([sys.executable, '-c', sys.argv[1]], {}, sys.argv[2], sys.argv[2], 3))"
     )
     command = [sys.executable, "-c", code, WAITS, str(tmp_path)]

@@ -6,8 +6,8 @@ import pytest
 import run_harness as h
 
 from physml.cli import main
-from physml.execution import run_state
 from physml.records import record
+from physml.run import state as run_state
 
 SMALL = (
     *("model=lem", "model.d_hidden=3", "task=adding", "task.length=12", "task.n_eval=16", "tracker=none"),

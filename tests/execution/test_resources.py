@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from physml.execution import resources
-from physml.execution.resources import CONTEXT, MIB, Machine, Resources, Slot
+from physml.run import resources
+from physml.run.resources import CONTEXT, MIB, Machine, Resources, Slot
 
 GIB = 1024 * MIB
 

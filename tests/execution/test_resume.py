@@ -10,10 +10,10 @@ import pytest
 import run_harness as h
 import torch
 
-from physml.errors import Preempted, RecordError
-from physml.execution.run import existing
-from physml.execution.run_state import state_of
+from physml.base.errors import Preempted, RecordError
 from physml.records import record
+from physml.run.perform import existing
+from physml.run.state import state_of
 from physml.training import checkpoint
 from physml.training.trainer import Trainer
 

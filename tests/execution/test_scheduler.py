@@ -10,11 +10,13 @@ import pytest
 import run_child
 import run_harness as h
 
-from physml import paths
-from physml.errors import ConfigError, InputError
-from physml.execution import planning, progress, resources, scheduler
-from physml.execution.scheduler import Outcome
+from physml.base import paths
+from physml.base.errors import ConfigError, InputError
+from physml.queue import plan as planning
+from physml.queue import scheduler
+from physml.queue.scheduler import Outcome
 from physml.records import record
+from physml.run import progress, resources
 
 SLOW = {"step_s": 0.07}
 FORKS = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")

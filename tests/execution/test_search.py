@@ -10,11 +10,13 @@ import run_harness as h
 import yaml
 from search_conf import without_studies, write_study
 
+from physml.base.errors import ConfigError, RunFailed
 from physml.cli import main
 from physml.config import compose, studies
-from physml.errors import ConfigError, RunFailed
-from physml.execution import scheduler, search, search_points
+from physml.queue import scheduler
 from physml.records import record
+from physml.search import plain as search
+from physml.search import points as search_points
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lstm"
 ID = "lem-fitzhugh_nagumo-lstm"

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from physml.base.errors import DataError
 from physml.cli import main
-from physml.errors import DataError
-from physml.execution import shared_folder
+from physml.queue import shared_folder
 
 
 def test_a_local_folder_can_be_shared(tmp_path, capsys):

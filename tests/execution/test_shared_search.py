@@ -7,13 +7,16 @@ import pytest
 import yaml
 from search_conf import without_studies, write_study
 
+from physml.base.errors import ConfigError, InputError
 from physml.cli import main
 from physml.config import search_schema
-from physml.errors import ConfigError, InputError
-from physml.execution import attempts, pilot, scheduler, search, shared_search
-from physml.execution.search_overview import picture
+from physml.queue import pilot, scheduler
 from physml.records import record
-from physml.reporting.search_state import state_text
+from physml.run import history as attempts
+from physml.search import plain as search
+from physml.search import shared as shared_search
+from physml.search.overview import picture
+from physml.search.state import state_text
 
 EXPERIMENT, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"
 TINY = {

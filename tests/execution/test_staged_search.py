@@ -12,24 +12,23 @@ import yaml
 from search_conf import without_studies, write_study
 from variants import variants
 
+from physml.base.errors import ConfigError
+from physml.base.paths import CONF
 from physml.cli import main
 from physml.config import compose, studies
-from physml.errors import ConfigError
-from physml.execution import (
-    per_split_search,
-    scheduler,
-    search,
-    search_plan,
-    search_results,
-    search_space,
-    search_trials,
-    staged_search,
-)
-from physml.execution.search_report import lines, note
-from physml.execution.search_space import Bound, Range, bounds, widened
-from physml.paths import CONF
-from physml.reporting import figure_spec, search_state
-from physml.reporting.verdict import settings_of
+from physml.queue import scheduler
+from physml.report.figure import spec as figure_spec
+from physml.report.stats.verdict import settings_of
+from physml.search import per_split as per_split_search
+from physml.search import plain as search
+from physml.search import plan as search_plan
+from physml.search import results as search_results
+from physml.search import space as search_space
+from physml.search import staged as staged_search
+from physml.search import state as search_state
+from physml.search import trials as search_trials
+from physml.search.report import lines, note
+from physml.search.space import Bound, Range, bounds, widened
 
 LSTM, GRU = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-gru"
 ID = "lem-fitzhugh_nagumo-lstm"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from variants import variants
 
-from physml.paths import ROOT
+from physml.base.paths import ROOT
 
 # Each takes from 0.3 to 3 processor seconds.
 HEAVY = (

@@ -18,10 +18,11 @@ from wandb.apis.public.sweeps import _validate_config_and_fill_distribution
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 from wandb.sdk.sweeps.scheduler.optuna import sweep_parameter_to_distribution
 
+from physml.base.paths import ROOT
 from physml.cli.main import main
-from physml.execution import search, sweep_export
-from physml.execution.search import SearchSpec
-from physml.paths import ROOT
+from physml.search import plain as search
+from physml.search import sweep_export
+from physml.search.plain import SearchSpec
 
 COMMAND = ["/usr/bin/env", "python", "-m", "physml", "run"]
 SMALL = {"profile": "smoke", "model.d_hidden": 3, "trainer.epochs": 2}

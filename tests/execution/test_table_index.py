@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from physml import files
+from physml.base import files
+from physml.base.paths import CONF, OWN_RESULTS, cache_root, own_folders, results_root, work_root
 from physml.config import composed_cache
-from physml.execution import requested_runs, table_index
-from physml.execution.requested_runs import RequestedRuns, RunOptions
-from physml.execution.table_index import Listed, TableIndex, read
-from physml.paths import CONF, OWN_RESULTS, cache_root, own_folders, results_root, work_root
-from physml.reporting import table
-from physml.reporting.table import collect
-from physml.reporting.table_spec import find_table, load_table
+from physml.listing import tables as table_index
+from physml.listing.tables import Listed, TableIndex, read
+from physml.queue import requested as requested_runs
+from physml.queue.requested import RequestedRuns, RunOptions
+from physml.report.table import collect as table
+from physml.report.table.collect import collect
+from physml.report.table.spec import find_table, load_table
 
 TABLE, FOLDER = "lem-9", "lem/fitzhugh_nagumo-lem"
 OLD = 1_700_000_000  # of files that have not just been changed

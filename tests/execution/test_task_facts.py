@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import DataError
+from physml.base.paths import ROOT, own_folders
 from physml.cli import main
 from physml.data.readers.har import UCI_HAR
-from physml.errors import DataError
-from physml.execution import inventory, task_facts
-from physml.paths import ROOT, own_folders
+from physml.listing import inventory
+from physml.listing import tasks as task_facts
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +18,7 @@ def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for key, value in own_folders(tmp_path).items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("physml.execution.task_facts.results_roots", lambda: [tmp_path / "results"])
+    monkeypatch.setattr("physml.listing.tasks.results_roots", lambda: [tmp_path / "results"])
     (tmp_path / "data").mkdir()
     return tmp_path
 

@@ -8,12 +8,12 @@ import run_harness as h
 import wandb
 import wandb_server
 
+from physml.base.paths import results_root, work_root
 from physml.cli.main import main
-from physml.execution.trackers import upload
-from physml.execution.trackers.tracker import TrackedRun
-from physml.execution.trackers.wandb import WandbTracker
-from physml.paths import results_root, work_root
 from physml.records import record
+from physml.run.trackers import upload
+from physml.run.trackers.tracker import TrackedRun
+from physml.run.trackers.wandb import WandbTracker
 
 pytestmark = pytest.mark.usefixtures("nobody")
 KEYS = {"kind": "wandb", "project": "physml", "mode": "auto", "tags": []}
@@ -145,7 +145,7 @@ def test_the_plan_sends_nothing(server, made, capsys):
 def test_a_server_that_is_away_takes_nothing(made, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", wandb_server.KEY)
-    monkeypatch.setattr("physml.execution.trackers.wandb.INIT_S", 2.0)
+    monkeypatch.setattr("physml.run.trackers.wandb.INIT_S", 2.0)
     wandb.teardown()
     assert sync(made["path"]) == 1
     said = capsys.readouterr().out

@@ -15,9 +15,9 @@ import run_harness as h
 import wandb
 from wandb.proto import wandb_internal_pb2 as pb
 
-from physml.execution.trackers import wandb as tracker
 from physml.records import record
-from physml.reporting import run_plot
+from physml.report.figure import run_plot
+from physml.run.trackers import wandb as tracker
 
 OFFLINE = "tracker.kind=wandb"
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
@@ -133,7 +133,7 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
     assert h.numbers(made) == h.numbers(want)
     on_disk = record.read(Path(made["path"]))
     assert on_disk["status"] == "finished" and on_disk["wandb"] == (None if moment == "init" else "some-id")
-    warned = [r.message for r in caplog.records if r.name == "physml.execution.trackers.tracker"]
+    warned = [r.message for r in caplog.records if r.name == "physml.run.trackers.tracker"]
     assert len(warned) == (2 if moment == "log" else 1)  # not once per row: once, and for the plot
     assert all(text.endswith("The run goes on.") for text in warned)
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from physml.errors import ConfigError, DataError, MissingExtra
-from physml.execution.trial_store import END, OWNER, Budget, TrialStore
+from physml.base.errors import ConfigError, DataError, MissingExtra
+from physml.search.store import END, OWNER, Budget, TrialStore
 
 SPACE = {
     "a": {"low": 1e-3, "high": 1.0, "log": True},

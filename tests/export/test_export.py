@@ -14,18 +14,18 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import physml
-import physml.execution.saved_model
-import physml.paths
+import physml.base.paths
+import physml.run.weights
+from physml.base.errors import ConfigError, DataError, InputError, RecordError
+from physml.base.paths import own_folders
 from physml.cli.main import main
 from physml.config.compose import compose
-from physml.errors import ConfigError, DataError, InputError, RecordError
-from physml.execution.progress import LineReporter
-from physml.execution.run import perform
-from physml.execution.run_spec import RunSpec, checked_specs
 from physml.export import hub
 from physml.export.export import export
-from physml.models.linkx import LINKX
-from physml.paths import own_folders
+from physml.models.graph.linkx import LINKX
+from physml.run.perform import perform
+from physml.run.progress import LineReporter
+from physml.run.spec import RunSpec, checked_specs
 
 NAME = "adding-cornn"
 
@@ -87,7 +87,7 @@ def test_weights_are_copied_and_loaded_again(
         assert torch.equal(physml.load(name)(x)[0], want)
     kept = yaml.safe_load((out / "config.yaml").read_text())
     assert kept["identity"] == record_path(roots).name[:8] and kept["sizes"]["d_in"] == 2
-    assert kept["config"]["model"]["_target_"] == "physml.models.cornn.CoRNN"
+    assert kept["config"]["model"]["_target_"] == "physml.models.sequence.cornn.CoRNN"
     assert ran(out)[0] == "(2, 1)"
 
 
@@ -120,7 +120,7 @@ def test_the_card_has_the_spread_of_all_seeds_and_reads_as_front_matter(roots: P
 def test_the_data_and_their_licence_are_those_of_conf(roots: Path, tmp_path: Path) -> None:
     export("texas-gcn", "safetensors", tmp_path / "out")
     text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    licence = yaml.safe_load((physml.paths.CONF / "dataset" / "geom_texas.yaml").read_text())["licence"]
+    licence = yaml.safe_load((physml.base.paths.CONF / "dataset" / "geom_texas.yaml").read_text())["licence"]
     assert f"Licence of the data: {licence}." in text
     assert "`edge_index`, int64 (2, E)" in text
     assert ran(tmp_path / "out")[0].startswith("(3, ")
@@ -151,7 +151,7 @@ def test_without_onnx_the_error_names_the_extra(
 def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "taken_rnn.py"
     plugin.write_text(
-        "from physml.models.gated import GRU\n\n\nclass TakenRNN(GRU):\n    pass\n", encoding="utf-8"
+        "from physml.models.sequence.gated import GRU\n\n\nclass TakenRNN(GRU):\n    pass\n", encoding="utf-8"
     )
     own = ("model=own", "model._target_=taken_rnn.TakenRNN", "model.d_hidden=4", f"plugins=[{plugin}]")
     spec = trained(*own, "task=adding", "runtime.save_model=true")
@@ -218,7 +218,7 @@ def test_graphs_and_lengths_of_weights_are_refused_and_leave_nothing(roots: Path
 
 def changed(roots: Path, path: Path, change: Callable[[dict], None]) -> Path:
     """A file of weights with other metadata."""
-    source = physml.execution.saved_model.weights_of(record_path(roots))
+    source = physml.run.weights.weights_of(record_path(roots))
     with safe_open(source, "pt") as file:
         about = json.loads(file.metadata()["physml"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from variants import variants
 
 from physml import LEM, ExpRNN, IndRNN, UnICORNN
+from physml.base.errors import InputError
 from physml.config import build
 from physml.config.compose import compose
 from physml.config.resolve import resolve
-from physml.errors import InputError
-from physml.execution import inventory
-from physml.execution.saved_model import About
 from physml.export import formats, program
 from physml.export.program import Inputs, example, greatest_difference, traced
-from physml.models.rnn import SequenceModel
+from physml.listing import inventory
+from physml.models.sequence.rnn import SequenceModel
+from physml.run.weights import About
 
 ROUNDING = 2e-6  # of float32, over 17 steps of networks whose outputs are about 1
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph import cache
 from physml.graph.cache import cached
 from physml.graph.checks import check_graph

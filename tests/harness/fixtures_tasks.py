@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from physml.check import has_shape
+from physml.base.check import has_shape
 from physml.data.store import Store
 from physml.task.base import Metrics, Part, Sums, Task
 from physml.task.batch import Batch

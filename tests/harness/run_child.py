@@ -19,10 +19,10 @@ import matplotlib.backends.backend_agg
 import matplotlib.figure
 import wandb
 
-from physml import files, paths
+from physml.base import files, paths
 from physml.cli import main
-from physml.execution import preload, scheduler, worker
-from physml.models import gated, rnn
+from physml.models.sequence import gated, rnn
+from physml.queue import preload, scheduler, worker
 from physml.training import trainer
 
 PRELOADED = (main, trainer, worker, gated, rnn, wandb, matplotlib)
@@ -72,7 +72,7 @@ class Forked:
     """A worker as a fork of the launcher, with the methods of subprocess.Popen that the launcher uses."""
 
     def __new__(cls, command: list[str], **options: Any) -> Any:
-        if command[1:4] == ["-P", "-m", "physml.execution.worker"]:
+        if command[1:4] == ["-P", "-m", "physml.queue.worker"]:
             return super().__new__(cls)
         if command[0] == "git":
             raise OSError("no git")  # which tells the commit: it may be missing

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from physml.paths import own_folders
+from physml.base.paths import own_folders
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +24,14 @@ def forked(monkeypatch):
     """Workers of a launcher in this process come from the fork server."""
     import run_harness
 
-    from physml.execution import worker
+    from physml.queue import worker
 
     started, real = [], subprocess.Popen
 
     def popen(command, **options):
-        if "physml.execution.worker" not in command:
+        if "physml.queue.worker" not in command:
             return real(command, **options)
-        assert command[1:4] == ["-P", "-m", "physml.execution.worker"]
+        assert command[1:4] == ["-P", "-m", "physml.queue.worker"]
         folder = Path(command[4]).parent
         started.append(run_harness.Started(worker.main, command[4:], folder / "output.txt"))
         return started[-1]

@@ -20,16 +20,16 @@ from typing import Any
 import pytest
 import run_child
 
-from physml import lock
+from physml.base import lock
+from physml.base.paths import ROOT
 from physml.cli import main
 from physml.config.compose import compose
 from physml.config.overrides import expand
 from physml.config.resolve import resolve
-from physml.execution import worker
-from physml.execution.progress import LineReporter
-from physml.execution.run import perform
-from physml.execution.run_spec import RunSpec, checked_specs
-from physml.paths import ROOT
+from physml.queue import worker
+from physml.run.perform import perform
+from physml.run.progress import LineReporter
+from physml.run.spec import RunSpec, checked_specs
 from physml.training import checkpoint
 from physml.training.trainer import Trainer
 

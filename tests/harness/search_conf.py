@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from physml.base.paths import CONF
 from physml.config import compose
-from physml.execution import search
-from physml.paths import CONF
+from physml.search import plain as search
 
 
 def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
-from physml.models.antisymmetric import AntisymmetricRNN
-from physml.models.fastrnn import FastGRNN, FastRNN
-from physml.models.gated import LSTM
-from physml.models.indrnn import IndRNN
-from physml.models.lipschitz import LipschitzRNN, bounded
-from physml.models.orthogonal import ExpRNN, skew_blocks
+from physml.base.errors import InputError
+from physml.models.sequence.antisymmetric import AntisymmetricRNN
+from physml.models.sequence.fastrnn import FastGRNN, FastRNN
+from physml.models.sequence.gated import LSTM
+from physml.models.sequence.indrnn import IndRNN
+from physml.models.sequence.lipschitz import LipschitzRNN, bounded
+from physml.models.sequence.orthogonal import ExpRNN, skew_blocks
 from physml.ops.backend import running
 
 

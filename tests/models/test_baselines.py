@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.antisymmetric import AntisymmetricRNN
-from physml.models.fastrnn import FastGRNN, FastRNN
-from physml.models.gated import GRU, LSTM, TanhRNN
-from physml.models.indrnn import IndRNN
-from physml.models.lipschitz import LipschitzRNN
-from physml.models.orthogonal import ExpRNN
+from physml.base.errors import InputError
+from physml.models.sequence.antisymmetric import AntisymmetricRNN
+from physml.models.sequence.fastrnn import FastGRNN, FastRNN
+from physml.models.sequence.gated import GRU, LSTM, TanhRNN
+from physml.models.sequence.indrnn import IndRNN
+from physml.models.sequence.lipschitz import LipschitzRNN
+from physml.models.sequence.orthogonal import ExpRNN
 
 D, H = 3, 5
 DT, EPSILON, GAMMA = 0.3, 0.2, 0.1
@@ -304,7 +304,9 @@ def test_lstm_state_dropout_masks_h_where_it_enters_w(monkeypatch):
     torch.manual_seed(0)
     layer = LSTM(2, 5, state_dropout=0.4).double().train()
     mask = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]]) / 0.6
-    monkeypatch.setattr("physml.models.gated.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None)
+    monkeypatch.setattr(
+        "physml.models.sequence.gated.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None
+    )
     u = torch.randn(2, 7, 2, dtype=torch.double)
     h, c = torch.randn(2, 2, 5, dtype=torch.double).unbind(0)
     outputs, (last_h, last_c) = layer(u, (h, c))

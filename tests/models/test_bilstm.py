@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
-from physml.models.bilstm import BiLSTM
+from physml.base.errors import InputError
 from physml.models.count import count_parameters
-from physml.models.rnn import SequenceModel
+from physml.models.sequence.bilstm import BiLSTM
+from physml.models.sequence.rnn import SequenceModel
 
 D, H, T = 3, 5, 9
 

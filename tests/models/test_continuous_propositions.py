@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from physml.models.cornn import CoRNN
-from physml.models.unicornn import UnICORNN
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops.backend import running
 
 drawn = settings(derandomize=True, deadline=None, max_examples=10)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
 from physml.ops.cornn import autograd, cornn
 
 CONSTANTS = {"dt": 0.3, "gamma": 1.7, "epsilon": 0.6}

@@ -5,10 +5,10 @@ import pytest
 import torch
 from drawn_layers import made, numbers
 
-from physml.errors import InputError
-from physml.models.continuous_depth import ContinuousDepth
-from physml.models.koopman import KoopmanAutoencoder
-from physml.models.rnn import SequenceModel
+from physml.base.errors import InputError
+from physml.models.sequence.continuous_depth import ContinuousDepth
+from physml.models.sequence.koopman import KoopmanAutoencoder
+from physml.models.sequence.rnn import SequenceModel
 
 D, H = 3, 4
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from physml.data import graphs
-from physml.models.g2 import GradientGating
-from physml.models.gcnii import GCNII
-from physml.models.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.gcnii import GCNII
+from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
 
 LINES = [(0, 1), (0, 2), (3, 0), (1, 4), (4, 2), (4, 0), (2, 2)]  # "u v": page u links to page v; 5 alone
 STORED = np.array(LINES, np.int64).T

@@ -8,18 +8,18 @@ import torch
 from small_graphs import ODD
 from torch import Tensor, nn
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
-from physml.models.g2 import GradientGating
-from physml.models.gnn import GNN
-from physml.models.graph_layers import (
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.gnn import GNN
+from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
     MeanConvolution,
     TransformerAttention,
 )
-from physml.models.graph_net import GraphNet
-from physml.models.graph_parts import merge_heads
+from physml.models.graph.graph_net import GraphNet
+from physml.models.graph.graph_parts import merge_heads
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates

@@ -11,27 +11,27 @@ import torch
 from small_graphs import ODD
 from torch import Tensor, nn
 
+from physml.base.errors import InputError
 from physml.config import build
 from physml.config.compose import compose
 from physml.config.schema import checked
-from physml.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
-from physml.models.diffusion import Diffusion, LateDiffusion
-from physml.models.g2 import GradientGating
-from physml.models.gcnii import GCNII
-from physml.models.ggcn import GGCN
-from physml.models.gnn import GNN, PairNorm, drop_edges
-from physml.models.graph_features import dropped, linear
-from physml.models.graph_layers import (
+from physml.models.graph.diffusion import Diffusion, LateDiffusion
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.gcnii import GCNII
+from physml.models.graph.ggcn import GGCN
+from physml.models.graph.gnn import GNN, PairNorm, drop_edges
+from physml.models.graph.graph_features import dropped, linear
+from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
     MeanConvolution,
     NodeLinear,
     TransformerAttention,
 )
-from physml.models.graph_net import GraphModel, GraphNet, pooled
-from physml.models.graphcon import CitationGraphCON, GraphCON
+from physml.models.graph.graph_net import GraphModel, GraphNet, pooled
+from physml.models.graph.graphcon import CitationGraphCON, GraphCON
 from physml.task.batch import Batch
 from physml.training.evaluate import apply
 

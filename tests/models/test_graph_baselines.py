@@ -10,30 +10,30 @@ import torch
 from small_graphs import ODD, N, adjacency, far_from_start, received, weights
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.adgn import ADGN
-from physml.models.appnp import APPNP
-from physml.models.cgnn import CGNN
-from physml.models.fagcn import FAGCN
-from physml.models.g2 import GradientGating
-from physml.models.ggcn import GGCN, SignedConvolution
-from physml.models.glognn import GloGNN
-from physml.models.gprgnn import GPRGNN
-from physml.models.graph_convolutions import (
+from physml.base.errors import InputError
+from physml.models.graph.adgn import ADGN
+from physml.models.graph.appnp import APPNP
+from physml.models.graph.cgnn import CGNN
+from physml.models.graph.fagcn import FAGCN
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.ggcn import GGCN, SignedConvolution
+from physml.models.graph.glognn import GloGNN
+from physml.models.graph.gprgnn import GPRGNN
+from physml.models.graph.graph_convolutions import (
     GatedConvolution,
     IsomorphismConvolution,
     MixtureConvolution,
     PrincipalConvolution,
     SumConvolution,
 )
-from physml.models.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
-from physml.models.graph_net import GraphNet
-from physml.models.graph_transformer import GraphTransformer
-from physml.models.h2gcn import H2GCN
-from physml.models.linkx import LINKX
-from physml.models.mixhop import MixHop
-from physml.models.mpnn import MPNN
-from physml.models.multirate import MultiRate
+from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph.graph_net import GraphNet
+from physml.models.graph.graph_transformer import GraphTransformer
+from physml.models.graph.h2gcn import H2GCN
+from physml.models.graph.linkx import LINKX
+from physml.models.graph.mixhop import MixHop
+from physml.models.graph.mpnn import MPNN
+from physml.models.graph.multirate import MultiRate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates

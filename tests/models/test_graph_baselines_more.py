@@ -9,25 +9,25 @@ import torch
 from small_graphs import ODD, N, adjacency, far_from_start, received, weights
 from torch import Tensor, nn
 
+from physml.base.errors import InputError
+from physml.base.paths import CONF
 from physml.config.build import check
 from physml.config.load import read_yaml
-from physml.errors import InputError
 from physml.graph import eigenvectors, latent, pagerank
-from physml.models.acm_gcn import ACMGCN, ChannelMixing
-from physml.models.directional import DirectionalConvolution
-from physml.models.f2gnn import F2GNN
-from physml.models.geniepath import GeniePath
-from physml.models.geom_gcn import GeometricConvolution, GeomGCN
-from physml.models.gnn import GNN
-from physml.models.graph_fusion import Fusion
-from physml.models.graph_layers import GraphAttention, GraphConvolution
-from physml.models.graph_net import GraphNet
-from physml.models.jknet import JKNet
-from physml.models.link import LINK, LinkRegression
-from physml.models.pagerank_gnn import PageRankGNN
-from physml.models.pde_gcn import PDEGCN
-from physml.models.spline import SplineCNN, SplineConvolution
-from physml.paths import CONF
+from physml.models.graph.acm_gcn import ACMGCN, ChannelMixing
+from physml.models.graph.directional import DirectionalConvolution
+from physml.models.graph.f2gnn import F2GNN
+from physml.models.graph.geniepath import GeniePath
+from physml.models.graph.geom_gcn import GeometricConvolution, GeomGCN
+from physml.models.graph.gnn import GNN
+from physml.models.graph.graph_fusion import Fusion
+from physml.models.graph.graph_layers import GraphAttention, GraphConvolution
+from physml.models.graph.graph_net import GraphNet
+from physml.models.graph.jknet import JKNet
+from physml.models.graph.link import LINK, LinkRegression
+from physml.models.graph.pagerank_gnn import PageRankGNN
+from physml.models.graph.pde_gcn import PDEGCN
+from physml.models.graph.spline import SplineCNN, SplineConvolution
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates

@@ -9,16 +9,16 @@ import torch
 from small_graphs import ODD
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.graph_layers import (
+from physml.base.errors import InputError
+from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
     MeanConvolution,
     NodeLinear,
     TransformerAttention,
 )
-from physml.models.graph_parts import call, copies, merge_heads, widths
-from physml.models.graph_powers import power
+from physml.models.graph.graph_parts import call, copies, merge_heads, widths
+from physml.models.graph.graph_powers import power
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from physml.models.g2 import GradientGating
-from physml.models.graphcon import GraphCON
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.graphcon import GraphCON
 
 Slope = Callable[[np.ndarray], np.ndarray]
 drawn = settings(derandomize=True, deadline=None, max_examples=10)

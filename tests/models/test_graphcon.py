@@ -9,19 +9,19 @@ import torch
 from small_graphs import ODD
 from torch import Tensor, nn
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
-from physml.models.gnn import GNN
-from physml.models.graph_layers import (
+from physml.models.graph.gnn import GNN
+from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
     MeanConvolution,
     NodeLinear,
     TransformerAttention,
 )
-from physml.models.graph_net import GraphNet
-from physml.models.graph_parts import merge_heads, times
-from physml.models.graphcon import (
+from physml.models.graph.graph_net import GraphNet
+from physml.models.graph.graph_parts import merge_heads, times
+from physml.models.graph.graphcon import (
     CitationGraphCON,
     CoupledCitationGraphCON,
     GraphCON,

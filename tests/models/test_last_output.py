@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from physml.base.paths import CONF
 from physml.config import build
 from physml.config.build import passes_messages
 from physml.config.compose import compose, names
 from physml.config.load import read_yaml
 from physml.config.resolve import resolve
 from physml.config.schema import checked
-from physml.models.cornn import CoRNN
-from physml.models.rnn import SequenceModel
-from physml.models.unicornn import UnICORNN
-from physml.paths import CONF
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.unicornn import UnICORNN
 
 D, H, T = 2, 8, 40
 
@@ -65,7 +65,7 @@ def test_last_output_and_gradients_keep_their_bits(model: str, monkeypatch: pyte
         in_state = False
     assert (getattr(net.layers[-1], "output_in_state", None) is not None) == in_state
     fast = output_and_gradients(net, u)
-    monkeypatch.setattr("physml.models.rnn._output_in_state", lambda layer: None)
+    monkeypatch.setattr("physml.models.sequence.rnn._output_in_state", lambda layer: None)
     for quick, plain in zip(fast, output_and_gradients(net, u), strict=True):
         assert (quick is None) == (plain is None) and (quick is None or torch.equal(quick, plain))
 

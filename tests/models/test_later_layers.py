@@ -8,13 +8,13 @@ import torch
 from drawn_layers import made, numbers
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.diagonal_ssm import S4D, S5, hippo_normal
-from physml.models.linoss import LinOSS
-from physml.models.lru import LRU
-from physml.models.min_gated import MinGRU, MinLSTM
-from physml.models.slstm import SLSTM
-from physml.models.wave import WaveRNN
+from physml.base.errors import InputError
+from physml.models.sequence.diagonal_ssm import S4D, S5, hippo_normal
+from physml.models.sequence.linoss import LinOSS
+from physml.models.sequence.lru import LRU
+from physml.models.sequence.min_gated import MinGRU, MinLSTM
+from physml.models.sequence.slstm import SLSTM
+from physml.models.sequence.wave import WaveRNN
 from physml.ops.backend import running
 
 D, H, P = 3, 4, 3
@@ -369,7 +369,7 @@ def test_wide_rings_convolve_to_the_same_states_and_gradients(monkeypatch: pytes
     u, h = numbers(3, 7, D).requires_grad_(), numbers(3, 24).requires_grad_()
     found = []
     for wide in (1000, 1):
-        monkeypatch.setattr("physml.models.wave.WIDE", wide)
+        monkeypatch.setattr("physml.models.sequence.wave.WIDE", wide)
         path, (last,) = layer(u, (h,))
         loss = (path * numbers(3, 7, 24, seed=1)).sum() + last.square().sum()
         found.append([path, last, *torch.autograd.grad(loss, [u, h, *layer.parameters()])])

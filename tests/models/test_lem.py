@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
-from physml.models.lem import LEM
+from physml.base.errors import InputError
+from physml.models.sequence.lem import LEM
 from physml.ops.lem import autograd, lem
 
 VARIANTS = {
@@ -259,7 +259,9 @@ def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(
     """Against equation 5.3 in numbers, with y times the mask in front of W_z, W_1 and W_2."""
     layer = build(2, 5, state_dropout=0.4, **VARIANTS[variant]).train()
     mask = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0], [1, 0, 1, 1, 1]]) / 0.6
-    monkeypatch.setattr("physml.models.lem.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None)
+    monkeypatch.setattr(
+        "physml.models.sequence.lem.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None
+    )
     u, y0, z0 = draw(3, 11, 2), draw(3, 5, seed=2), draw(3, 5, seed=3)
     outputs, (y, z) = layer(u, (y0, z0))
     s, rows = layer.symbols(), []

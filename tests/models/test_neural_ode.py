@@ -10,9 +10,9 @@ from drawn_layers import made, numbers
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
-from physml.errors import InputError, MissingExtra
-from physml.models.neural_ode import GeneralisedHeavyBallNODE, HeavyBallNODE, NeuralODE
-from physml.models.ode import SCHEMES, Solver
+from physml.base.errors import InputError, MissingExtra
+from physml.models.sequence.neural_ode import GeneralisedHeavyBallNODE, HeavyBallNODE, NeuralODE
+from physml.models.sequence.ode import SCHEMES, Solver
 
 D, H, W = 2, 3, 4
 SPAN, GAMMA, XI = 0.8, 0.3, 1.2

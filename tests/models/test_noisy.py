@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.models.count import count_parameters
-from physml.models.lipschitz import LipschitzRNN
-from physml.models.noisy import NoisyRNN
-from physml.models.rnn import SequenceModel
+from physml.models.sequence.lipschitz import LipschitzRNN
+from physml.models.sequence.noisy import NoisyRNN
+from physml.models.sequence.rnn import SequenceModel
 
 D, H = 3, 5
 BETA_A, BETA_W, GAMMA_A, GAMMA_W = 0.8, 0.6, 0.05, 0.02

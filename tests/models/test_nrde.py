@@ -9,9 +9,9 @@ import torch
 from drawn_layers import made, numbers
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.log_signature import log_signature, lyndon_words
-from physml.models.nrde import NeuralRDE
+from physml.base.errors import InputError
+from physml.models.sequence.log_signature import log_signature, lyndon_words
+from physml.models.sequence.nrde import NeuralRDE
 
 D, H = 2, 3
 

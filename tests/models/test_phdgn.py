@@ -8,8 +8,8 @@ import torch
 from small_graphs import ODD
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.phdgn import PHDGN
+from physml.base.errors import InputError
+from physml.models.graph.phdgn import PHDGN
 
 RING = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]])
 N, H = 6, 3

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.lem import LEM
-from physml.models.unicornn import UnICORNN
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.unicornn import UnICORNN
 
 LAYERS: dict[str, Callable[..., nn.Module]] = {
     "coRNN": lambda **o: CoRNN(2, 5, dt=0.3, gamma=1.5, epsilon=0.7, **o),

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from physml.models.cornn import CoRNN
-from physml.models.lem import LEM
-from physml.models.unicornn import UnICORNN
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.unicornn import UnICORNN
 
 drawn = settings(derandomize=True, deadline=None, max_examples=25)
 seeds = st.integers(0, 2**31)

@@ -10,22 +10,22 @@ import torch
 from drawn_layers import made, numbers
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.gated import LSTM, TanhRNN
-from physml.models.incremental import IncrementalRNN
-from physml.models.kronecker import KroneckerRNN
-from physml.models.leaky import LeakyRNN
-from physml.models.momentum import MomentumLSTM, MomentumRNN
-from physml.models.nais import SequentialNAISNet
-from physml.models.nnrnn import NonNormalRNN
-from physml.models.oscillator import MultilayerOscillator, NeuralOscillator
-from physml.models.relu_gru import ReLUGRU
-from physml.models.skip import SkipGRU, SkipLSTM
-from physml.models.soft_orthogonal import SoftOrthogonalRNN
-from physml.models.sru import SRU
-from physml.models.tarnn import TARNN
-from physml.models.unitary import TINY, FullCapacityURNN, UnitaryRNN
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.gated import LSTM, TanhRNN
+from physml.models.sequence.incremental import IncrementalRNN
+from physml.models.sequence.kronecker import KroneckerRNN
+from physml.models.sequence.leaky import LeakyRNN
+from physml.models.sequence.momentum import MomentumLSTM, MomentumRNN
+from physml.models.sequence.nais import SequentialNAISNet
+from physml.models.sequence.nnrnn import NonNormalRNN
+from physml.models.sequence.oscillator import MultilayerOscillator, NeuralOscillator
+from physml.models.sequence.relu_gru import ReLUGRU
+from physml.models.sequence.skip import SkipGRU, SkipLSTM
+from physml.models.sequence.soft_orthogonal import SoftOrthogonalRNN
+from physml.models.sequence.sru import SRU
+from physml.models.sequence.tarnn import TARNN
+from physml.models.sequence.unitary import TINY, FullCapacityURNN, UnitaryRNN
 from physml.ops.backend import running
 
 D, H = 3, 4

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from physml.errors import InputError
-from physml.models.gated import GRU, LSTM
-from physml.models.rnn import SequenceModel
+from physml.base.errors import InputError
+from physml.models.sequence.gated import GRU, LSTM
+from physml.models.sequence.rnn import SequenceModel
 
 D, H, N_OUT = 3, 6, 2
 

@@ -5,10 +5,10 @@ import torch
 from drawn_layers import made, numbers
 from torch import Tensor
 
-from physml.models.incremental import IncrementalRNN
-from physml.models.kronecker import KroneckerRNN
-from physml.models.nais import SequentialNAISNet
-from physml.models.tarnn import TARNN
+from physml.models.sequence.incremental import IncrementalRNN
+from physml.models.sequence.kronecker import KroneckerRNN
+from physml.models.sequence.nais import SequentialNAISNet
+from physml.models.sequence.tarnn import TARNN
 from physml.ops.backend import running
 
 D, H = 3, 5

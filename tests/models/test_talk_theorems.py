@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from physml.models.leaky import LeakyRNN
-from physml.models.lipschitz import LipschitzRNN
-from physml.models.noisy import NoisyRNN
+from physml.models.sequence.leaky import LeakyRNN
+from physml.models.sequence.lipschitz import LipschitzRNN
+from physml.models.sequence.noisy import NoisyRNN
 from physml.ops.backend import running
 
 drawn = settings(derandomize=True, deadline=None, max_examples=15)

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.models.count import count_parameters
-from physml.models.rnn import SequenceModel
-from physml.models.truncated import TruncatedLSTM
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.truncated import TruncatedLSTM
 
 D, H, T = 3, 5, 9
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
-from physml.models.unicornn import UnICORNN
+from physml.base.errors import InputError
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops.unicornn import unicornn
 
 

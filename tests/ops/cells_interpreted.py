@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from variants import variants
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops import backend as backends
 from physml.ops.cell import recurrence
 from physml.ops.cell import triton as gpu

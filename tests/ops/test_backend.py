@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.lem import LEM
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.lem import LEM
 from physml.ops import backend as backends
 from physml.ops.backend import Op
 
@@ -259,7 +259,7 @@ def test_importing_the_layers_imports_no_late_backend():
         f"physml.ops.{name}.{file}" for name in ("lem", "cornn", "unicornn") for file in ("native", "triton")
     ]
     text = (
-        "import sys, physml.models.lem, physml.models.cornn, physml.models.unicornn; "
+        "import sys; from physml.models.sequence import cornn, lem, unicornn; "
         f"found = [n for n in ['triton', *{late}] if n in sys.modules]; assert not found, found"
     )
     subprocess.run([sys.executable, "-c", text], check=True, cwd=Path(__file__).parents[2])

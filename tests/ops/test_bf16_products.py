@@ -13,11 +13,11 @@ from c_compiler import needs_compiler
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.gated import TanhRNN
-from physml.models.lem import LEM
-from physml.models.unicornn import UnICORNN
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.gated import TanhRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops import backend
 from physml.ops.cell import recurrence
 from physml.ops.native.library import load

@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional as F
 from variants import variants
 
-from physml.errors import InputError
-from physml.models.fastrnn import FastRNN
-from physml.models.rnn import SequenceModel
+from physml.base.errors import InputError
+from physml.models.sequence.fastrnn import FastRNN
+from physml.models.sequence.rnn import SequenceModel
 from physml.ops import backend as backends
 from physml.ops.cell import native, recurrence, recurrent
 from physml.ops.cell.rows import NotExpressible

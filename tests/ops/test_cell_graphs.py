@@ -14,16 +14,16 @@ from torch.nn import functional as F
 from variants import variants
 
 from physml import recurrent
-from physml.errors import InputError
-from physml.models.antisymmetric import AntisymmetricRNN
-from physml.models.bilstm import BiLSTM
-from physml.models.fastrnn import FastGRNN, FastRNN
-from physml.models.gated import GRU, LSTM, TanhRNN
-from physml.models.indrnn import IndRNN
-from physml.models.lipschitz import LipschitzRNN
-from physml.models.noisy import NoisyRNN
-from physml.models.orthogonal import ExpRNN
-from physml.models.truncated import TruncatedLSTM
+from physml.base.errors import InputError
+from physml.models.sequence.antisymmetric import AntisymmetricRNN
+from physml.models.sequence.bilstm import BiLSTM
+from physml.models.sequence.fastrnn import FastGRNN, FastRNN
+from physml.models.sequence.gated import GRU, LSTM, TanhRNN
+from physml.models.sequence.indrnn import IndRNN
+from physml.models.sequence.lipschitz import LipschitzRNN
+from physml.models.sequence.noisy import NoisyRNN
+from physml.models.sequence.orthogonal import ExpRNN
+from physml.models.sequence.truncated import TruncatedLSTM
 from physml.ops import backend as backends
 from physml.ops.cell import OPERATOR, recurrence
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from vectors import WIDTHS
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
 from physml.ops.cornn import native, reference
 
 CONSTANTS = {"dt": 0.3, "gamma": 1.7, "epsilon": 0.6}

@@ -6,7 +6,7 @@ from c_compiler import needs_compiler
 from edge_lists import draw
 from torch.nn import functional as F
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops import backend
 from physml.ops.dropout import dropout, native
 

@@ -5,7 +5,7 @@ import torch
 from c_compiler import needs_compiler
 from torch.nn import functional as F
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops import backend
 from physml.ops.elu import _elu, autograd, elu, native
 

@@ -17,12 +17,12 @@ from torch.export import Dim, ExportedProgram
 from torch.utils.checkpoint import checkpoint
 from variants import variants
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.gated import GRU
-from physml.models.lem import LEM
-from physml.models.rnn import SequenceModel
-from physml.models.unicornn import UnICORNN
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.gated import GRU
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops import backend as backends
 from physml.ops.cornn import OP as CORNN
 from physml.ops.lem import OP as LEM_OP

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from vectors import WIDTHS
 
-from physml.errors import InputError
-from physml.models.lem import LEM
+from physml.base.errors import InputError
+from physml.models.sequence.lem import LEM
 from physml.ops.lem import native, reference
 
 NAMES = ("u", "y", "z", "W", "Wy", "V", "b")

@@ -7,7 +7,7 @@ from edge_lists import draw
 from torch import Tensor
 from vectors import WIDTHS
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops import backend
 from physml.ops import linear as ops
 from physml.ops.linear import linear, native

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops.native import library
 from physml.ops.native.library import Unavailable, load
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from variants import variants
 from vectors import WIDTHS
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.edges import Edges
 from physml.ops import backend
 from physml.ops.gradient_sum import autograd

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from physml.base.paths import ROOT
 from physml.ops.native.pool import HUGE_PAGE, SMALL, Pool
-from physml.paths import ROOT
 
 BIG = (3, SMALL // 4)  # float32: three times what counts as small
 

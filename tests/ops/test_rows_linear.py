@@ -8,7 +8,7 @@ from edge_lists import draw
 from torch import Tensor
 from vectors import WIDTHS
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.rows import Rows
 from physml.ops.rows_linear import native, rows_linear
 

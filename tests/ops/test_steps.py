@@ -15,11 +15,11 @@ from torch.nn.utils import parametrizations
 from variants import variants
 from vectors import WIDTHS
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.lem import LEM
-from physml.models.rnn import SequenceModel
-from physml.models.unicornn import UnICORNN
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops import backend
 from physml.ops.native import stepping
 

@@ -10,19 +10,19 @@ from edge_lists import ODD, N, draw, edges
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.rows import Rows
-from physml.models.antisymmetric import AntisymmetricRNN
-from physml.models.cornn import CoRNN
-from physml.models.fastrnn import FastGRNN, FastRNN
-from physml.models.graph_features import dropped
-from physml.models.graph_powers import power
-from physml.models.graph_propagation import gcn_spread, mean_spread
-from physml.models.indrnn import IndRNN
-from physml.models.lem import LEM
-from physml.models.lipschitz import LipschitzRNN
-from physml.models.orthogonal import ExpRNN
-from physml.models.unicornn import UnICORNN
+from physml.models.graph.graph_features import dropped
+from physml.models.graph.graph_powers import power
+from physml.models.graph.graph_propagation import gcn_spread, mean_spread
+from physml.models.sequence.antisymmetric import AntisymmetricRNN
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.fastrnn import FastGRNN, FastRNN
+from physml.models.sequence.indrnn import IndRNN
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.lipschitz import LipschitzRNN
+from physml.models.sequence.orthogonal import ExpRNN
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops import backend as backends
 from physml.ops.cell import recurrence
 from physml.ops.cornn import cornn

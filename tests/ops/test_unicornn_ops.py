@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from physml.errors import InputError
-from physml.models.unicornn import UnICORNN
+from physml.base.errors import InputError
+from physml.models.sequence.unicornn import UnICORNN
 from physml.ops.unicornn import autograd, native, project, projection, unicornn
 
 FAST = ("torch", "native")

@@ -8,7 +8,7 @@ from edge_lists import ODD, N, draw, edges, many
 from torch import Tensor
 from vectors import WIDTHS
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.edges import Edges
 from physml.ops import backend
 from physml.ops.weighted_sum import autograd, native, weighted_sum

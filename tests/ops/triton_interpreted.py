@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from variants import variants
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.models.lem import LEM
+from physml.base.errors import InputError
+from physml.models.sequence.cornn import CoRNN
+from physml.models.sequence.lem import LEM
 from physml.ops.cornn import reference as cornn_reference
 from physml.ops.cornn import triton as cornn_gpu
 from physml.ops.lem import reference as lem_reference

@@ -8,8 +8,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from physml.models.lem import LEM
-from physml.models.rnn import SequenceModel
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.rnn import SequenceModel
 
 B, T, D = 6, 5, 2
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from physml.errors import RecordError
+from physml.base.errors import RecordError
 from physml.records import curves
 
 IDENTITY = "0123abcd"

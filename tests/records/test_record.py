@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from physml.base.errors import RecordError
 from physml.cli import main
-from physml.errors import RecordError
 from physml.records import record
 from physml.records.curves import convert
 from physml.records.schema import SCHEMA

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from physml.bench.many_records import fill
-from physml.errors import RecordError
-from physml.paths import OWN_RESULTS, cache_root, results_root
+from physml.base.errors import RecordError
+from physml.base.paths import OWN_RESULTS, cache_root, results_root
 from physml.records import record, record_index
 from physml.records.record_index import RecordIndex, file_stats
 from physml.records.schema import Record
+from scripts.bench.many_records import fill
 
 FOLDER = "lem/fitzhugh_nagumo-lem"
 EVERY = {(0, seed) for seed in range(20)}
@@ -25,7 +25,7 @@ OLD = 1_700_000_000  # of files that have not just been changed
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("RESULTS", "CACHE"):
         monkeypatch.setenv(f"PHYSML_{name}", str(tmp_path / name.lower()))
-    monkeypatch.setattr("physml.files.SETTLED_S", -3600.0)
+    monkeypatch.setattr("physml.base.files.SETTLED_S", -3600.0)
     monkeypatch.setattr("physml.records.record_index.SETTLED_S", -3600.0)
     shutil.copytree(OWN_RESULTS / "runs" / FOLDER, folder())
     yield

@@ -6,9 +6,9 @@ import shutil
 import fsspec
 import pytest
 
+from physml.base.errors import DataError
+from physml.base.paths import OWN_RESULTS
 from physml.cli import main
-from physml.errors import DataError
-from physml.paths import OWN_RESULTS
 from physml.records import record, remote
 
 FOLDER = "lem/fitzhugh_nagumo-lem"

@@ -10,11 +10,11 @@ from types import ModuleType
 
 import pytest
 
+from physml.base.paths import OWN_RESULTS, ROOT
 from physml.cli import main
-from physml.paths import OWN_RESULTS, ROOT
 from physml.records import export, record
 from physml.records.schema import SCHEMA
-from physml.reporting.table_spec import find_table, load_table
+from physml.report.table.spec import find_table, load_table
 
 TIDY = "Run: physml records convert pack export"
 

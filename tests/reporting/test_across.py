@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from physml.errors import InputError
-from physml.reporting.across import Ranks, interquartile_mean, mean_ranks
+from physml.base.errors import InputError
+from physml.report.stats.across import Ranks, interquartile_mean, mean_ranks
 
 
 def test_critical_differences_are_those_of_demsar() -> None:

@@ -9,9 +9,9 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from physml.errors import InputError
-from physml.reporting.claims import ClaimVerdict, Gain, all_verdict, gain, holm, order_verdict, tie_verdict
-from physml.reporting.verdict import Settings, tuned_alike
+from physml.base.errors import InputError
+from physml.report.stats.claims import ClaimVerdict, Gain, all_verdict, gain, holm, order_verdict, tie_verdict
+from physml.report.stats.verdict import Settings, tuned_alike
 
 
 def test_a_paired_gain_takes_out_what_seeds_share() -> None:

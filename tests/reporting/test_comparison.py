@@ -8,11 +8,11 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from physml.errors import InputError
-from physml.reporting import stats
-from physml.reporting.comparison import Comparison, Margin, Outcome, Reading, best_quantile, compare
-from physml.reporting.stats import Published
-from physml.reporting.verdict import Settings, settings_of, verdict
+from physml.base.errors import InputError
+from physml.report.stats import summary as stats
+from physml.report.stats.comparison import Comparison, Margin, Outcome, Reading, best_quantile, compare
+from physml.report.stats.summary import Published
+from physml.report.stats.verdict import Settings, settings_of, verdict
 
 
 def test_with_a_printed_sd_the_interval_is_welchs() -> None:

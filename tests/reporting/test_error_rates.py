@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from physml.paths import ROOT
-from physml.reporting.comparison import Outcome, compare
-from physml.reporting.stats import Published, summarise
+from physml.base.paths import ROOT
+from physml.report.stats.comparison import Outcome, compare
+from physml.report.stats.summary import Published, summarise
 
 REPEATS = 1000
 MARGIN = 1.25  # printed standard deviations

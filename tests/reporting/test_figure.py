@@ -10,19 +10,19 @@ import pytest
 from PIL import Image
 from variants import variants
 
+from physml.base.errors import ConfigError, DataError, RecordError
+from physml.base.paths import CONF, share_compiled
 from physml.config import studies
 from physml.config.load import structure
-from physml.errors import ConfigError, DataError, RecordError
-from physml.paths import CONF, share_compiled
 from physml.records.schema import SCHEMA
-from physml.reporting import figure as figures
-from physml.reporting import simulated_figure as simulated_figures
-from physml.reporting.figure import Curve, Figure, collect, state_lines
-from physml.reporting.figure_spec import FigureSpec, experiments_of, find_figure, load_figure
-from physml.reporting.figure_style import COLOURS
-from physml.reporting.picture_files import write_figure
-from physml.reporting.plot import draw, histogram_edges
-from physml.reporting.run_plot import plot_rows
+from physml.report.figure import collect as figures
+from physml.report.figure import simulated as simulated_figures
+from physml.report.figure.collect import Curve, Figure, collect, state_lines
+from physml.report.figure.files import write_figure
+from physml.report.figure.plot import draw, histogram_edges
+from physml.report.figure.run_plot import plot_rows
+from physml.report.figure.spec import FigureSpec, experiments_of, find_figure, load_figure
+from physml.report.figure.style import COLOURS
 
 IDENTITY = "0123abcd"
 STEPS = np.arange(100, 600, 100)
@@ -233,7 +233,7 @@ def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
         {"title": title, "series": series, "arguments": arguments, "y_label": title}
         for title, series in (("p", [one]), ("q", [other, one]), ("r", [other]))
     ]
-    function = "physml.simulate.oscillators.signal"
+    function = "physml.lab.simulate.oscillators.signal"
     figure = spec(
         kind="trajectories", metric=None, seeds=[], marks=[], panels=panels, function=function, columns=2,
         y_scale="linear", y_limits=[-1.5, 2.5],
@@ -251,7 +251,7 @@ def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
 
 def test_a_panel_may_have_a_function_of_its_own() -> None:
     series = {"label": "u", "arguments": {"frequency": 1.0, "dt": 0.5, "horizon": 1.0}}
-    panel = {"title": "p", "series": [series], "function": "physml.simulate.oscillators.signal"}
+    panel = {"title": "p", "series": [series], "function": "physml.lab.simulate.oscillators.signal"}
     figure = spec(
         kind="trajectories", metric=None, seeds=[], function="tasks.lorenz96.trajectories", panels=[panel]
     )
@@ -599,9 +599,9 @@ def test_seeds_must_agree_on_x(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
-        ("os.system", {"command": "true"}, "function must be one of tasks/ or physml/simulate/"),
-        ("physml.cli.main.main", {}, "function must be one of tasks/ or physml/simulate/"),
-        ("physml.simulate.oscillator.signal", {}, "Did you mean physml.simulate.oscillators"),
+        ("os.system", {"command": "true"}, "function must be one of tasks/ or physml/lab/simulate/"),
+        ("physml.cli.main.main", {}, "function must be one of tasks/ or physml/lab/simulate/"),
+        ("physml.lab.simulate.oscillator.signal", {}, "Did you mean physml.lab.simulate.oscillators"),
         ("tasks.lorenz97.trajectories", {}, "there is no module tasks.lorenz97. Did you mean tasks.lorenz96"),
         ("tasks.lorenz96.trajectory", {}, "has no function trajectory. Did you mean trajectories"),
         ("tasks.lorenz96.trajectories", {"x": 1}, "series F: tasks.lorenz96.trajectories"),

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from physml.base.errors import ConfigError
+from physml.base.paths import CONF
 from physml.config.load import structure
-from physml.errors import ConfigError
-from physml.paths import CONF
-from physml.reporting.figure import Curve, Figure
-from physml.reporting.figure_data import HEADS, MOST, comma_separated
-from physml.reporting.figure_spec import FigureSpec, load_figure
-from physml.reporting.figure_style import COLOURS, apart, counted, evenly, styles
-from physml.reporting.picture_files import write_figure
-from physml.reporting.plot import draw
-from physml.reporting.state import State
+from physml.report.figure.collect import Curve, Figure
+from physml.report.figure.data import HEADS, MOST, comma_separated
+from physml.report.figure.files import write_figure
+from physml.report.figure.plot import draw
+from physml.report.figure.spec import FigureSpec, load_figure
+from physml.report.figure.style import COLOURS, apart, counted, evenly, styles
+from physml.report.state import State
 
 
 def figure(curves: tuple[Curve, ...], **changes: Any) -> Figure:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from physml.base.errors import ConfigError
 from physml.config.load import structure
-from physml.errors import ConfigError
 from physml.records.schema import SCHEMA
-from physml.reporting.latex_table import latex_table
-from physml.reporting.table import Table, collect
-from physml.reporting.table_spec import TableSpec
+from physml.report.table.collect import Table, collect
+from physml.report.table.latex import latex_table
+from physml.report.table.spec import TableSpec
 
 VALUES = {"t/a": (0.5, 0.6, 0.7), "t/b": (0.7, 0.8, 0.9)}
 

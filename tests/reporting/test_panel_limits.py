@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from physml.reporting.figure import Curve
-from physml.reporting.panel_limits import bounds, limits, within
-from physml.reporting.state import State
+from physml.report.figure.collect import Curve
+from physml.report.figure.limits import bounds, limits, within
+from physml.report.state import State
 
 X = np.arange(100.0)
 

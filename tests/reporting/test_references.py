@@ -5,10 +5,10 @@ import re
 import pytest
 import yaml
 
+from physml.base.paths import ROOT
 from physml.cli import main
 from physml.config import conf_files
-from physml.paths import ROOT
-from physml.reporting.references import bibtex, cited, references
+from physml.report.references import bibtex, cited, references
 
 WITHOUT = {"mlp", "own"}  # older than a reference would help; a template
 

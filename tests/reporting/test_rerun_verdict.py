@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from physml import files
+from physml.base import files
 from physml.records import curves
-from physml.reporting.rerun_verdict import dirty, rounding_of, start_of, verdict
+from physml.report.compare.rerun import dirty, rounding_of, start_of, verdict
 
 
 def made(value: float = 1.0, **changes: Any) -> Any:

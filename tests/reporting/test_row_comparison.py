@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from physml.errors import ConfigError, InputError
-from physml.paths import CONF
-from physml.reporting.compare_text import Rows, compared, document, sentence
-from physml.reporting.document import FORMS
-from physml.reporting.metric_columns import columns_of, direction
-from physml.reporting.row_comparison import (
+from physml.base.errors import ConfigError, InputError
+from physml.base.paths import CONF
+from physml.report.compare.metric_columns import columns_of, direction
+from physml.report.compare.rows import (
     MOST,
     RowComparison,
     Side,
@@ -25,10 +23,12 @@ from physml.reporting.row_comparison import (
     power_of,
     wilcoxon_p,
 )
-from physml.reporting.runs import Runs
-from physml.reporting.screen import Screen
-from physml.reporting.stats import Values
-from physml.reporting.table_spec import Column, load_table, table_ids
+from physml.report.compare.text import Rows, compared, document, sentence
+from physml.report.stats.summary import Values
+from physml.report.table.runs import Runs
+from physml.report.table.spec import Column, load_table, table_ids
+from physml.report.text.document import FORMS
+from physml.report.text.screen import Screen
 
 NAMES = ("Ours", "Theirs")
 

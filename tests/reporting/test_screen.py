@@ -4,10 +4,10 @@ import io
 
 import pytest
 
-from physml.reporting.document import Document, Grid
-from physml.reporting.narrow import fitted, folded_rows, short
-from physml.reporting.screen import Screen
-from physml.reporting.state import State
+from physml.report.state import State
+from physml.report.text.document import Document, Grid
+from physml.report.text.narrow import fitted, folded_rows, short
+from physml.report.text.screen import Screen
 
 HEADS = ("model", "published", "ours", "runs", "95 % interval", "best", "difference", "settings", "outcome")
 BY_WIDTH = (0, 1, 2, 8, 3, 6, 4, 7, 5)

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from physml.base.errors import ConfigError
+from physml.base.paths import CONF, ROOT
 from physml.cli import main
 from physml.config import studies
 from physml.config.compose import compose
 from physml.config.load import structure
-from physml.errors import ConfigError
-from physml.paths import CONF, ROOT
-from physml.reporting.document import FORMS, comma_separated
-from physml.reporting.settings_table import (
+from physml.report.table.settings import (
     Files,
     SettingsSpec,
     SettingsTable,
@@ -27,8 +26,9 @@ from physml.reporting.settings_table import (
     load_settings,
     value_text,
 )
-from physml.reporting.settings_text import document
-from physml.reporting.table_spec import find_table, load_table, table_ids
+from physml.report.table.settings_text import document
+from physml.report.table.spec import find_table, load_table, table_ids
+from physml.report.text.document import FORMS, comma_separated
 
 IDS = table_ids(kind="settings")
 
@@ -423,6 +423,6 @@ def test_the_table_in_results_is_the_one_that_conf_gives(ident: str) -> None:
 
 
 def test_settings_import_neither_torch_nor_hydra() -> None:
-    code = "import sys, physml.reporting.settings_table, physml.reporting.settings_text; print(*sys.modules)"
+    code = "import sys, physml.report.table.settings, physml.report.table.settings_text; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not set(done.stdout.split()) & {"torch", "hydra", "omegaconf", "scipy", "rich", "tasks"}

@@ -8,10 +8,10 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from physml.errors import InputError
-from physml.reporting import stats
-from physml.reporting.stats import Published, Summary
-from physml.reporting.table_spec import Column
+from physml.base.errors import InputError
+from physml.report.stats import summary as stats
+from physml.report.stats.summary import Published, Summary
+from physml.report.table.spec import Column
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 

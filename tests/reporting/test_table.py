@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 import yaml
 
+from physml.base.errors import ConfigError
+from physml.base.paths import CONF, ROOT
 from physml.config import studies
 from physml.config.load import read_yaml, structure
-from physml.errors import ConfigError
-from physml.paths import CONF, ROOT
 from physml.records.schema import SCHEMA
-from physml.reporting import table_spec as tables
-from physml.reporting import table_values
-from physml.reporting.document import FORMS, write
-from physml.reporting.fact_text import fact_lines, searched_here
-from physml.reporting.screen import Screen
-from physml.reporting.table import Table, collect, table_state
-from physml.reporting.table_spec import TableSpec
-from physml.reporting.table_text import HEADS, claim_lines, document
+from physml.report.table import spec as tables
+from physml.report.table import values as table_values
+from physml.report.table.collect import Table, collect, table_state
+from physml.report.table.fact_text import fact_lines, searched_here
+from physml.report.table.spec import TableSpec
+from physml.report.table.text import HEADS, claim_lines, document
+from physml.report.text.document import FORMS, write
+from physml.report.text.screen import Screen
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -560,7 +560,7 @@ def test_an_extra_row_joins_the_table() -> None:
 
 def test_tables_import_neither_torch_nor_hydra() -> None:
     code = (
-        "import sys, physml.reporting.document, physml.reporting.table_text, physml.reporting.figure;"
+        "import sys, physml.report.text.document, physml.report.table.text, physml.report.figure.collect;"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

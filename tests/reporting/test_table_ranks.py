@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from physml.base.errors import ConfigError
+from physml.base.paths import CONF
 from physml.config.load import structure
-from physml.errors import ConfigError
-from physml.paths import CONF
-from physml.reporting import figure as figures
-from physml.reporting.across import mean_ranks
-from physml.reporting.document import FORMS, NONE
-from physml.reporting.figure import Figure, state_lines
-from physml.reporting.figure_spec import FigureSpec, experiments_of, load_figure
-from physml.reporting.picture_files import write_figure
-from physml.reporting.plot import draw
-from physml.reporting.ranks_text import TOO_FEW
-from physml.reporting.screen import Screen
-from physml.reporting.table import Table, collect
-from physml.reporting.table_ranks import Ranking
-from physml.reporting.table_spec import TableSpec, load_table, only_ranked, table_ids
-from physml.reporting.table_text import ALL_COLUMNS, document
+from physml.report.figure import collect as figures
+from physml.report.figure.collect import Figure, state_lines
+from physml.report.figure.files import write_figure
+from physml.report.figure.plot import draw
+from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
+from physml.report.stats.across import mean_ranks
+from physml.report.table.collect import Table, collect
+from physml.report.table.ranks import Ranking
+from physml.report.table.ranks_text import TOO_FEW
+from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
+from physml.report.table.text import ALL_COLUMNS, document
+from physml.report.text.document import FORMS, NONE
+from physml.report.text.screen import Screen
 
 KEYS = ("p", "q", "r", "s", "t", "u")
 ROWS = ("A", "B", "C", "D")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from physml.paths import ROOT
+from physml.base.paths import ROOT
 
 BLOCK = """
 import sys
@@ -42,7 +42,9 @@ def printed(code: str) -> str:
 
 def test_all_modules_of_records_and_reporting_import() -> None:
     names = printed(IMPORTS).split()
-    assert {"physml.records.record", "physml.reporting.table", "physml.reporting.figure"} <= set(names)
+    assert {"physml.records.record", "physml.report.table.collect", "physml.report.figure.collect"} <= set(
+        names
+    )
 
 
 def test_a_table_of_the_records_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from physml.paths import ROOT
+from physml.base.paths import ROOT
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("bash") and shutil.which("git")), reason="needs bash and git"

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from physml.paths import ROOT
+from physml.base.paths import ROOT
 from physml.records import record
 
 Physml = Callable[..., int]

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from physml import errors
+from physml.base import errors
+from physml.base.errors import PhysmlError
+from physml.base.paths import ROOT
 from physml.cli import main
 from physml.cli.distribution import pilot_command
 from physml.config import compose, conf_files
-from physml.errors import PhysmlError
 from physml.estimators.layers import names
-from physml.paths import ROOT
-from physml.reporting.table_spec import find_table
+from physml.report.table.spec import find_table
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]
@@ -147,7 +147,7 @@ def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     assert config["plugins"] == [str(tmp_path / "my_rnn.py")]
     on_texas = compose.compose([f"experiment={tmp_path / 'mine_on_texas.yaml'}"]).config
     assert on_texas["model"]["coupling"] == {"_target_": "my_gnn.MyGNN", "d_in": 32, "d_hidden": 32}
-    assert on_texas["net"]["_target_"] == "physml.models.graph_net.GraphNet"
+    assert on_texas["net"]["_target_"] == "physml.models.graph.graph_net.GraphNet"
 
 
 def test_the_layers_of_the_how_to_run() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.paths import CONF, ROOT
 from physml.config.compose import names
 from physml.config.load import read_yaml
-from physml.paths import CONF, ROOT
 
 PAGE = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
 CODE = re.findall(r"`([^`\s]+)`", PAGE)
@@ -26,7 +26,7 @@ def test_every_model_and_task_is_in_the_inventory(group: str) -> None:
 
 def test_every_name_in_the_inventory_is_that_of_a_config() -> None:
     there = {name for group in ("model", "task", "table", "figure") for name in configs(group)}
-    not_configs = {"PHYSML_DATA", "results", "physml/simulate", "results/figures"}
+    not_configs = {"PHYSML_DATA", "results", "physml/lab/simulate", "results/figures"}
     assert {name for name in CODE if not name.startswith("test_")} <= there | not_configs
 
 

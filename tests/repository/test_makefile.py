@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.paths import ROOT
 from physml.cli import main
-from physml.paths import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -94,10 +94,12 @@ def test_tests_demo_lint_and_smoke() -> None:
     assert len(lint) == 4 and quick == ".venv/bin/python -m pytest --quick -n 3 --dist worksteal"
     cores = os.cpu_count() or 1
     assert f"-n {cores + 2} " in expanded("test")[0]
-    assert expanded("bench-graph", "ARGS=--runs 4") == [".venv/bin/python -m physml.bench.graph --runs 4"]
-    assert expanded("bench-bf16", "ARGS=--hidden 16") == [".venv/bin/python -m physml.bench.bf16 --hidden 16"]
+    assert expanded("bench-graph", "ARGS=--runs 4") == [".venv/bin/python -m scripts.bench.graph --runs 4"]
+    assert expanded("bench-bf16", "ARGS=--hidden 16") == [
+        ".venv/bin/python -m scripts.bench.bf16 --hidden 16"
+    ]
     assert expanded("bench", "DEVICE=cuda", "ARGS=--quick") == [
-        ".venv/bin/python -m physml.bench --device cuda --quick"
+        ".venv/bin/python -m scripts.bench --device cuda --quick"
     ]
     assert expanded("demo") == [".venv/bin/python scripts/demo.py"]
     assert expanded("demo", "SMOKE=1") == [".venv/bin/python scripts/demo.py --smoke"]

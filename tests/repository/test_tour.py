@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from physml.paths import ROOT
+from physml.base.paths import ROOT
 
 TOUR = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))
 

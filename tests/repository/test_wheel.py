@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from physml.paths import ROOT
+from physml.base.paths import ROOT
 
 pytestmark = pytest.mark.slow
 

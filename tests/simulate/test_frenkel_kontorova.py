@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from physml.errors import InputError
-from physml.simulate.frenkel_kontorova import Network, couplings, layered, one_way
+from physml.base.errors import InputError
+from physml.lab.simulate.frenkel_kontorova import Network, couplings, layered, one_way
 
 T = np.linspace(0, 4, 41)[1:]
 

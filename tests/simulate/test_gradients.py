@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from physml.analysis import experiments
-from physml.analysis.bounds import Graphcon
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.measures import grid
+from physml.lab import experiments
+from physml.lab.bounds import Graphcon
+from physml.lab.simulate import gradients
 from physml.ops.backend import running
-from physml.simulate import gradients
 
 EXPERIMENT = "gradients/adding-cornn"
 GIVEN: dict[str, Any] = {"experiment": EXPERIMENT, "seed": 0, "sequences": 2}

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from physml.errors import InputError
-from physml.models.graph_layers import GraphConvolution
-from physml.paths import CONF, share_compiled
-from physml.reporting import figure as figures
-from physml.reporting.figure_spec import load_figure
-from physml.simulate.graphs import energy, molecule, moving, traffic
+from physml.base.errors import InputError
+from physml.base.paths import CONF, share_compiled
+from physml.lab.simulate.graphs import energy, molecule, moving, traffic
+from physml.models.graph.graph_layers import GraphConvolution
+from physml.report.figure import collect as figures
+from physml.report.figure.spec import load_figure
 
 NUMBERS: dict[str, dict[str, float]] = {
     "plain": {},

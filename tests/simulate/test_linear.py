@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from physml.errors import InputError
-from physml.models.lipschitz import bounded
-from physml.simulate import linear
+from physml.base.errors import InputError
+from physml.lab.simulate import linear
+from physml.models.sequence.lipschitz import bounded
 
 M = np.random.default_rng(5).normal(size=(6, 6))
 

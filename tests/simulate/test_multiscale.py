@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from physml.simulate import multiscale
+from physml.lab.simulate import multiscale
 
 
 def test_the_limit_cycle_of_the_slow_variable() -> None:

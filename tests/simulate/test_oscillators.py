@@ -9,12 +9,12 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from physml.errors import InputError
-from physml.models.cornn import CoRNN
-from physml.paths import CONF
-from physml.reporting import figure as figures
-from physml.reporting.figure_spec import load_figure
-from physml.simulate.oscillators import response, signal
+from physml.base.errors import InputError
+from physml.base.paths import CONF
+from physml.lab.simulate.oscillators import response, signal
+from physml.models.sequence.cornn import CoRNN
+from physml.report.figure import collect as figures
+from physml.report.figure.spec import load_figure
 
 STEPS = [[2.0, 1.0], [5.0, 0.0], [8.0, -1.0]]
 FREE: dict[str, Any] = {

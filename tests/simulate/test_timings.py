@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from physml.bench import layers, rounds, store
-from physml.errors import DataError
-from physml.paths import CONF
-from physml.reporting import figure as figures
-from physml.reporting.figure_spec import load_figure
-from physml.simulate.timings import per_batch
+from physml.base.errors import DataError
+from physml.base.paths import CONF
+from physml.lab.simulate.timings import per_batch
+from physml.report.figure import collect as figures
+from physml.report.figure.spec import load_figure
+from scripts.bench import layers, rounds, store
 
 TINY = ["--lengths", "6", "3", "--batch", "2", "--hidden", "4", "--rounds", "3"]
 
@@ -43,7 +43,7 @@ def test_the_figure_says_what_to_do_where_nothing_was_measured_and_draws_what_wa
     (panel,) = figure.panels
     assert {series.label for series in panel.series} == set(layers.LAYERS)
     blocked = figures.collect(figure, {}, [])
-    assert all("`python -m physml.bench.layers` writes it" in line for line in figures.state_lines(blocked))
+    assert all("`python -m scripts.bench.layers` writes it" in line for line in figures.state_lines(blocked))
     one = {name: {"ms": 10.0 * k} for k, name in enumerate(layers.LAYERS, 1)}
     file = results / f"{panel.arguments['file']}.json"
     file.parent.mkdir()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from physml.reporting.state import State
-from physml.reporting.stats import Published, Summary
+from physml.report.state import State
+from physml.report.stats.summary import Published, Summary
 from physml.site import plots, prose, words
 
 NUMBERS = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8)

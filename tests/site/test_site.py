@@ -8,11 +8,11 @@ import re
 
 import pytest
 
+from physml.base.errors import ConfigError, InputError
 from physml.cli import main
-from physml.errors import ConfigError, InputError
-from physml.execution import inventory
-from physml.reporting import table_spec
-from physml.reporting.table_spec import find_table, load_table
+from physml.listing import inventory
+from physml.report.table import spec as table_spec
+from physml.report.table.spec import find_table, load_table
 from physml.site import build, content, pdf, words
 from physml.site.content import results_of
 from physml.site.data import lines

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Generator, nn
 
+from physml.base.errors import DataError, InputError
 from physml.config.compose import compose
 from physml.data import graphs
 from physml.data.datasets import Arrays
 from physml.data.readers.zinc import ZINC
 from physml.data.store import Store
-from physml.errors import DataError, InputError
-from physml.models.g2 import GradientGating
-from physml.models.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
-from physml.models.graph_net import GraphNet
-from physml.models.graphcon import GraphCON
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph.graph_net import GraphNet
+from physml.models.graph.graphcon import GraphCON
 from physml.task.base import Part
 from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs, Runs, parts_in_order

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from physml.base.errors import DataError, InputError
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 from physml.task.nodes import RIDGE, NodeClasses, OneGraph
 
 N, D, C = 40, 6, 3

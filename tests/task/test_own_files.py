@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import ConfigError, DataError, InputError
 from physml.config.identity import identity, payload
 from physml.config.resolve import load_plugins, resolve
 from physml.data.store import Store
-from physml.errors import ConfigError, DataError, InputError
 
 TASK = '''
 import numpy as np

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from physml.base.errors import DataError, InputError
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 from physml.task.sequences import Labelled, Valued
 from physml.task.trivial import score_reference
 

@@ -8,7 +8,7 @@ import torch
 import yaml
 from torch import Generator
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.task.trivial import score_reference
 from tasks.adding import Adding
 

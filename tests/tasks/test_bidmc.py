@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.readers import bidmc, bidmc_tsr
 from physml.data.store import Store
-from physml.errors import InputError
 from tasks.bidmc import N_TRAIN, N_VALID, SPLITS, ArchiveRates, SubjectRates, subjects, windows
 
 SMALL: dict[str, Any] = {

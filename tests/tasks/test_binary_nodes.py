@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from tasks.binary_nodes import GRAPHS, BinaryNodes, ordered_pairs
 
 

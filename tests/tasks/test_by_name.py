@@ -9,11 +9,11 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
+from physml.base.errors import DataError, InputError
 from physml.config.compose import compose
 from physml.config.identity import identity
 from physml.data import hub, splits
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 from tasks.hf import FIRST, PADDING, HubSeries, HubText
 from tasks.pyg import PyGNodes
 from tasks.uea import UEA

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import DataError, InputError
 from physml.data import graphs
 from physml.data.readers import planetoid
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 from tasks.citation import PLANETOID, Citation
 
 SMALL: dict[str, Any] = {

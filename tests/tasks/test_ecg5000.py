@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Generator
 
+from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.readers.ecg5000 import ECG5000
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Part
 from tasks.ecg5000 import PERTURBATIONS, Beats
 

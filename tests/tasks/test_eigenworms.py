@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Generator
 
+from physml.base.errors import InputError
+from physml.base.paths import own_folders
 from physml.cli import main
 from physml.config.compose import compose
 from physml.data import splits
 from physml.data.readers.eigenworms import EIGENWORMS
 from physml.data.store import Store
-from physml.errors import InputError
-from physml.execution import planning
-from physml.execution.run_spec import spec_of
-from physml.paths import own_folders
+from physml.queue import plan as planning
 from physml.records import record
-from physml.reporting.table_spec import experiments_of, find_table, load_table
+from physml.report.table.spec import experiments_of, find_table, load_table
+from physml.run.spec import spec_of
 from physml.task.base import Part
 from tasks.eigenworms import EigenWorms, pooled, stratified
 

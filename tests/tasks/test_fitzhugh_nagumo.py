@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.trivial import score_reference
 from tasks import fitzhugh_nagumo
 from tasks.fitzhugh_nagumo import FitzHughNagumo, autoregression, trajectories

@@ -10,14 +10,14 @@ import soundfile
 import torch
 import yaml
 
+from physml.base.errors import DataError, InputError
+from physml.base.seeding import stream
 from physml.data.archives import open_tree
 from physml.data.readers import speech_commands as reader
 from physml.data.readers.speech_commands import COMMANDS, SPEECH_COMMANDS, WORDS
 from physml.data.spectrograms import log_mel
 from physml.data.store import Store
 from physml.data.verify import fingerprint
-from physml.errors import DataError, InputError
-from physml.seeding import stream
 from physml.task.trivial import score_reference
 from tasks import google12
 from tasks.google12 import CLASSES, Google12

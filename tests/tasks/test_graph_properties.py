@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.trivial import score_reference
 from tasks.graph_properties import (
     FAMILIES,

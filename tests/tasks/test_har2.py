@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.data.readers.har import FIXTURE_SIZES, TOP, UCI_HAR
 from physml.data.store import Store
-from physml.errors import InputError
 from tasks.har2 import HAR2
 
 PAPER: dict[str, Any] = {

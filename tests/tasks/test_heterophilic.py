@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
+from physml.base.paths import CONF
 from physml.config import build
 from physml.config.compose import compose
 from physml.config.load import read_yaml
@@ -18,10 +20,8 @@ from physml.config.schema import checked
 from physml.data import graphs
 from physml.data.readers.webkb import FIXTURE_FEATURES, FIXTURE_NODES, SIZES
 from physml.data.store import Store
-from physml.errors import InputError
-from physml.models.graph_propagation import mean_spread
-from physml.paths import CONF
-from physml.reporting import figure_spec
+from physml.models.graph.graph_propagation import mean_spread
+from physml.report.figure import spec as figure_spec
 from tasks.heterophilic import FILTERED, OFFICIAL, Heterophilic
 
 # Edge rows, nodes of train, valid and test on split 0, label counts: as published.

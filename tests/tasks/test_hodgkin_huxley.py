@@ -9,8 +9,8 @@ import torch
 import yaml
 from scipy.integrate import solve_ivp
 
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.trivial import score_reference
 from tasks import hodgkin_huxley
 from tasks.hodgkin_huxley import HodgkinHuxley, at_rest, rates, slope, trajectories

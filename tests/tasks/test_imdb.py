@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Generator
 
+from physml.base.errors import DataError, InputError
 from physml.data import download
 from physml.data.archives import open_tree
 from physml.data.readers.glove import GLOVE
@@ -20,7 +21,6 @@ from physml.data.readers.imdb import ARCHIVE, tokens
 from physml.data.readers.imdb import IMDB as REVIEWS
 from physml.data.store import Store
 from physml.data.verify import fingerprint
-from physml.errors import DataError, InputError
 from tasks.imdb import IMDB, PADDING, UNKNOWN, pooled
 
 ARGUMENTS = {"n_words": 15, "vectors": "glove", "width": 100, "protocol": "official"}

@@ -12,9 +12,9 @@ import torch
 import yaml
 from torch import Generator, Tensor
 
+from physml.base.errors import InputError
 from physml.config.resolve import load_plugins
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Task
 from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers.large_graphs import ARXIV_YEAR, GENIUS_GRAPH, SNAP_PATENTS
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.nodes import NodeClasses
 from physml.task.trivial import score_reference
 from tasks.large_graphs import Genius, LargeGraph, pairs_in_order

@@ -9,8 +9,8 @@ import torch
 import yaml
 from scipy.integrate import solve_ivp
 
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.trivial import score_reference
 from tasks.lorenz96 import Lorenz96, slope, trajectories
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import DataError, InputError
 from physml.data.readers.cifar10 import CIFAR10
 from physml.data.splits import divide
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 from tasks.ncifar import NoisePaddedCIFAR10
 
 ARGUMENTS = {

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from tasks.pendulum import Pendulum, PendulumWindows, released
 
 SMALL: dict[str, Any] = {

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers.ppi import PPI as SET
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.trivial import score_reference
 from tasks.ppi import PPI
 

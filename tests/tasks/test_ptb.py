@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Generator
 
+from physml.base.errors import DataError, InputError
 from physml.data.readers.ptb import EOS, PTB, vocabulary
 from physml.data.store import Store
-from physml.errors import DataError, InputError
-from physml.models.gated import GRU
-from physml.models.rnn import SequenceModel
+from physml.models.sequence.gated import GRU
+from physml.models.sequence.rnn import SequenceModel
 from physml.training.evaluate import evaluate, outputs
 from tasks.ptb import TEMPERATURES, PTBChar, PTBWord, bigram
 

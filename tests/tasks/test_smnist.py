@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import DataError, InputError
+from physml.base.paths import own_folders
+from physml.base.seeding import stream
 from physml.cli import main
 from physml.data import splits
 from physml.data.readers.mnist import name as file_name
 from physml.data.store import Store
-from physml.errors import DataError, InputError
-from physml.paths import own_folders
 from physml.records.record import read
-from physml.seeding import stream
 from tasks.smnist import PERTURBATIONS, SequentialMNIST
 
 ARGUMENTS = {

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.data import splits
 from physml.data.readers.superpixels import SUPERPIXELS
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.models.count import count_parameters
 from physml.task.base import Part
 from physml.task.trivial import score_reference

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers import syn_cora
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.graph.measures import edge_homophily
 from tasks.syn_cora import SynCora
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from physml.base.errors import InputError
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.task.base import Part
 from physml.task.batch import Batch
 from physml.task.sequences import Labelled

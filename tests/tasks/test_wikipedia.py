@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import DataError, InputError
 from physml.config import build
 from physml.config.compose import compose
 from physml.config.schema import checked
 from physml.data import graphs
 from physml.data.readers import musae, webkb
 from physml.data.store import Store
-from physml.errors import DataError, InputError
 from physml.task.trivial import score_reference
 from physml.training.trainer import apply
 from tasks.wikipedia import SETS, Wikipedia

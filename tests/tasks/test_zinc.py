@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import InputError
 from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.data.readers.zinc import ZINC, ZINC_SUBSTITUTE
 from physml.data.store import Store
-from physml.errors import InputError
 from physml.models.count import count_parameters
 from physml.task.trivial import score_reference
 from tasks.zinc import Zinc

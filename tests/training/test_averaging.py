@@ -5,8 +5,8 @@ import run_harness as h
 import torch
 from torch import nn
 
-from physml.errors import ConfigError, Preempted
-from physml.execution.progress import LineReporter
+from physml.base.errors import ConfigError, Preempted
+from physml.run.progress import LineReporter
 from physml.training import checkpoint
 from physml.training.averaging import Triggered, in_place
 from physml.training.interrupt import Interrupt

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from physml.base.errors import ConfigError, InputError
 from physml.data.store import Store
-from physml.errors import ConfigError, InputError
-from physml.models.continuous_depth import ContinuousDepth
-from physml.models.gated import TanhRNN
-from physml.models.koopman import KoopmanAutoencoder
-from physml.models.lem import LEM
-from physml.models.rnn import SequenceModel
-from physml.models.unicornn import UnICORNN
+from physml.models.sequence.continuous_depth import ContinuousDepth
+from physml.models.sequence.gated import TanhRNN
+from physml.models.sequence.koopman import KoopmanAutoencoder
+from physml.models.sequence.lem import LEM
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.unicornn import UnICORNN
 from physml.training.collectors import EffectiveSteps, Forecasts, StepSizes, TimeScales
 from tasks.adding import Adding
 from tasks.pendulum import Pendulum, PendulumWindows

@@ -6,9 +6,9 @@ import pytest
 import run_harness as h
 import torch
 
+from physml.base.errors import Preempted
 from physml.config import build
-from physml.errors import Preempted
-from physml.execution.progress import LineReporter
+from physml.run.progress import LineReporter
 from physml.training import checkpoint
 from physml.training.evaluate import evaluate
 from physml.training.interrupt import Interrupt

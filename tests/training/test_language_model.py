@@ -6,8 +6,8 @@ import signal
 import pytest
 import run_harness as h
 
-from physml.errors import Preempted
-from physml.paths import share_compiled
+from physml.base.errors import Preempted
+from physml.base.paths import share_compiled
 from physml.training import checkpoint
 from physml.training.trainer import Trainer
 

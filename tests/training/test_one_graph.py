@@ -6,7 +6,7 @@ import signal
 import pytest
 import run_harness as h
 
-from physml.errors import Preempted
+from physml.base.errors import Preempted
 from physml.training import checkpoint, selection
 from physml.training.trainer import Trainer
 from tasks.heterophilic import Heterophilic

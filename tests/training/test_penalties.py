@@ -5,8 +5,8 @@ import run_harness as h
 import torch
 from torch import nn
 
-from physml.execution.progress import LineReporter
-from physml.models.soft_orthogonal import SoftOrthogonalRNN
+from physml.models.sequence.soft_orthogonal import SoftOrthogonalRNN
+from physml.run.progress import LineReporter
 from physml.training.interrupt import Interrupt
 from physml.training.trainer import Trainer, penalties
 

@@ -6,7 +6,7 @@ import torch
 from run_harness import bound, scripted
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from physml.errors import ConfigError, InputError
+from physml.base.errors import ConfigError, InputError
 from physml.training import selection
 from physml.training.schedules import CumulativePlateau
 

@@ -4,7 +4,7 @@ import pytest
 import run_harness as h
 from run_harness import bound, scripted
 
-from physml.errors import ConfigError
+from physml.base.errors import ConfigError
 from physml.records import record
 from physml.training import selection
 from physml.training.trainer import Trainer

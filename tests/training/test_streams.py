@@ -7,9 +7,9 @@ import run_harness as h
 import torch
 from variants import variants
 
-from physml import seeding
-from physml.errors import ConfigError
-from physml.execution.cost_probe import probe
+from physml.base import seeding
+from physml.base.errors import ConfigError
+from physml.queue.cost_probe import probe
 from physml.records import record
 from physml.training.trainer import Trainer, set_precision
 

@@ -3,8 +3,8 @@
 import importlib
 import pkgutil
 
+from physml.base.errors import ConfigError, suggest
 from physml.data.datasets import DataSet
-from physml.errors import ConfigError, suggest
 
 
 def reader(name: str) -> DataSet:

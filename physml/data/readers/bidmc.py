@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.archives import Tree, damaged
 from physml.data.array_files import npz
 from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.errors import DataError
 
 ARCHIVE = "bidmc-ppg-and-respiration-dataset-1.0.0.zip"
 TOP = "bidmc-ppg-and-respiration-dataset-1.0.0"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
 from physml.data.readers.timeseries import read_ts, write_ts
 from physml.data.store import Arrays
-from physml.errors import DataError
 
 NAMES = {"heart": "BIDMC32HR", "respiratory": "BIDMC32RR"}
 N = 7949  # windows of both files together, as the papers say

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.safe_pickle import arrays, unpickle
-from physml.errors import DataError
 
 ARCHIVE = "cifar-10-python.tar.gz"
 TOP = "cifar-10-batches-py"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
 from physml.data.limits import open_regular
 from physml.data.store import Arrays
-from physml.errors import DataError
 
 FILE = "glove.6B.100d.txt"
 D = 100

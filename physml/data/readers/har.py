@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.archives import Tree
 from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.errors import DataError
 
 ARCHIVE = "UCI HAR Dataset.zip"
 TOP = "UCI HAR Dataset"

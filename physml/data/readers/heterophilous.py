@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
-from physml.errors import DataError
 
 # Nodes, features, classes, edge rows, as published.
 SIZES = {

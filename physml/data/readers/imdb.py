@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.errors import DataError
 
 ARCHIVE = "aclImdb_v1.tar.gz"
 PARTS = ("train", "test")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError, needed_by
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.limits import gunzip, read_bytes
-from physml.errors import DataError, needed_by
 
 PARTS = {"train": "train", "test": "t10k"}
 SIZES = {"train": 60_000, "test": 10_000}

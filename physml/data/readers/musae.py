@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.array_files import json_value
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.limits import read_bytes
 from physml.data.readers.graph_fixture import communities
 from physml.data.readers.webkb import FIXTURE_NODES, pairs
-from physml.errors import DataError
 
 SIZES = {"chameleon": (2277, 3132, 36_101), "squirrel": (5201, 3148, 217_073)}  # pages, nouns, links
 FIXTURE_NOUNS = 30

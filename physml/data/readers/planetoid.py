@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.limits import read_bytes
 from physml.data.readers.graph_fixture import communities
 from physml.data.safe_pickle import SparseRows, arrays, lists, sparse, unpickle
-from physml.errors import DataError
 
 # Nodes, words, classes, test nodes, as published.
 SIZES = {

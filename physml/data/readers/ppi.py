@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.archives import Tree
 from physml.data.array_files import NUMBERS, json_value, npy
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
-from physml.errors import DataError
 
 ARCHIVE = "ppi/ppi.zip"
 PARTS = ("train", "valid", "test")

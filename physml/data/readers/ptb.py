@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
 from physml.data.limits import read_text
 from physml.data.store import Arrays
-from physml.errors import DataError
 
 PARTS = ("train", "valid", "test")
 UNITS = {"word": "ptb", "char": "ptb.char"}

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
-from physml.errors import DataError
 
 # File, nodes, words, classes, entries of the adjacency matrix, as published.
 SIZES = {

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from physml.base.errors import DataError, needed_by, suggest
 from physml.data.archives import Tree
 from physml.data.datasets import DataSet, Files
 from physml.data.store import Arrays
-from physml.errors import DataError, needed_by, suggest
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"
 NOISE = "_background_noise_"

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.archives import ZipTree
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.errors import DataError
 
 ARCHIVE, MEMBER = "superpixels/MNISTSuperpixels.zip", "MNISTSuperpixels.pt"
 SIZES = {"train": 60_000, "test": 10_000}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.graph_fixture import communities
 from physml.data.readers.shchur import edges_of, sparse_graph, write
-from physml.errors import DataError
 
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 REPEATS = (1, 2, 3)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError, needed_by
 from physml.data.archives import damaged
-from physml.errors import DataError, needed_by
 
 
 @dataclass(frozen=True)

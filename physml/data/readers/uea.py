@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from physml.base.errors import DataError, InputError
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
 from physml.data.readers.timeseries import Cases, read_ts, write_ts
-from physml.errors import DataError, InputError
 
 PARTS = ("train", "test")
 ARCHIVE = "https://www.timeseriesclassification.com/aeon-toolkit"

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.limits import read_text
 from physml.data.safe_pickle import tensors, unpickle
-from physml.errors import DataError
 
 ATOMS, BONDS = 28, 4  # kinds; bond 0 is none
 MOST_ATOMS = 1000  # of one molecule; those of the data set have 38 at most

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops import transforms
 from physml.ops.backend import BACKENDS, FASTEST, LATE, Op, bf16_products, bf16_refused, resolved
 from physml.ops.cell import reference
@@ -147,7 +147,7 @@ def _compiled(
 
 
 def _few(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether a loop is faster than a trace and packed weights, by the sweep of `physml.bench.dispatch`."""
+    """Whether a loop is faster than a trace and packed weights, by the sweep of `scripts.bench.dispatch`."""
     small = n_steps * n_batch * n_hidden**2 < 1.5e6
     return (n_steps <= FEW and small) or (n_steps * n_batch <= 16 and n_hidden >= 256)
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops.backend import Op, note
 from physml.ops.cell.outline import Outline, parsed
 from physml.ops.cell.program import Backward, Forward, Program, program

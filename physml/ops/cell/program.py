@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.ops.cell.graph import graph
 from physml.ops.cell.layout import Layout, Part
 from physml.ops.cell.outline import Outline

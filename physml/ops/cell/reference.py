@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 
 Step = Callable[[Any, tuple[Tensor, ...]], tuple[Tensor, tuple[Tensor, ...]]]
 

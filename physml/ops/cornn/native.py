@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.check import has_shape
-from physml.errors import InputError
+from physml.base.check import has_shape
+from physml.base.errors import InputError
 from physml.ops.cornn.autograd import Constants, constants
 from physml.ops.cornn.steps import few_steps
 from physml.ops.native import call

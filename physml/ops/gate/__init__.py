@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.edges import Edges
 from physml.ops.backend import Op
 from physml.ops.gate import autograd, reference

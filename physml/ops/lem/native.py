@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.check import has_shape
+from physml.base.check import has_shape
 from physml.ops.lem.steps import few_steps
 from physml.ops.native import call, pool
 from physml.ops.native.products import load

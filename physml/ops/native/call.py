@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from physml.check import has_shape
-from physml.errors import InputError
+from physml.base.check import has_shape
+from physml.base.errors import InputError
 from physml.ops.native import library, pool
 from physml.ops.native.library import Unavailable
 

@@ -18,9 +18,9 @@ from threading import Lock
 
 import torch
 
-from physml.errors import InputError
-from physml.files import locked
-from physml.paths import cache_root, display_path
+from physml.base.errors import InputError
+from physml.base.files import locked
+from physml.base.paths import cache_root, display_path
 
 HEADERS = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")

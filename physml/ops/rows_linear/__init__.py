@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from physml.errors import InputError
+from physml.base.errors import InputError
 from physml.graph.rows import Rows
 from physml.ops.backend import Op
 from physml.ops.rows_linear import autograd, reference

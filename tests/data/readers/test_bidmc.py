@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
 from physml.data.datasets import DataSet
 from physml.data.readers.bidmc import ARCHIVE, BIDMC, SUBJECTS, TOP
 from physml.data.readers.bidmc_tsr import HEART, RESPIRATORY
 from physml.data.store import Store
 from physml.data.verify import fingerprint
-from physml.errors import DataError
 
 REPACKED = "bidmc_pleth_ii_31subj.npz"
 

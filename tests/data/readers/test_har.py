@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from physml.base.errors import DataError
 from physml.data.readers.har import ARCHIVE, CHANNELS, FIXTURE_SIZES, TOP, UCI_HAR
 from physml.data.store import Store
 from physml.data.verify import fingerprint
-from physml.errors import DataError
 
 
 @pytest.fixture

@@ -1,0 +1,74 @@
+"""Checks of arguments, with messages that say what was wanted and what came."""
+
+from collections.abc import Collection
+from numbers import Integral
+from typing import TYPE_CHECKING, Protocol
+
+from physml.base.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Shaped(Protocol):
+    """An array of numbers, such as a tensor, as far as checks of its shape go."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> "torch.dtype": ...
+    def dim(self) -> int: ...
+    def __len__(self) -> int: ...
+
+
+def positive(name: str, value: float) -> None:
+    _number(name, value)
+    if not value > 0:
+        raise InputError(f"{name} must be positive; got {value}.")
+
+
+def count(name: str, value: int) -> None:
+    if not isinstance(value, Integral):
+        raise InputError(f"{name} must be a whole number; got {value!r}.")
+    positive(name, value)
+
+
+def non_negative(name: str, value: float) -> None:
+    _number(name, value)
+    if not value >= 0:
+        raise InputError(f"{name} must not be negative; got {value}.")
+
+
+def _number(name: str, value: object) -> None:
+    if value is None or isinstance(value, str):
+        raise InputError(f"{name} must be a number; got {value!r}.")
+
+
+def within(name: str, value: float, low: float, high: float) -> None:
+    _number(name, value)
+    if not low <= value <= high:
+        raise InputError(f"{name} must lie in [{low}, {high}]; got {value}.")
+
+
+def one_of(name: str, value: str, options: Collection[str]) -> None:
+    if value not in options:
+        hint = suggest(str(value), options)
+        raise InputError(
+            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}."
+            + (f" {hint}" if hint.startswith("Did") else "")
+        )
+
+
+def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = "") -> None:
+    """Letters stand for any positive size; numbers must match.
+
+    Example:
+        >>> import torch
+        >>> has_shape("u", torch.zeros(4, 3, 2), ("B", "T", 2))
+    """
+    fits = x.dim() == len(axes) and all(
+        size == axis if isinstance(axis, int) else size > 0 for size, axis in zip(x.shape, axes, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join(map(str, axes))
+        raise InputError(f"{name} must have shape ({wanted}); got {tuple(x.shape)}. {hint}".rstrip())

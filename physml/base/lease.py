@@ -1,0 +1,239 @@
+"""Leases: who works in a folder, on file systems whose `flock` does not reach other nodes.
+
+A lease is a file `lease/<n>` that is created exclusively: of several takers the file system lets one win. The
+largest number counts. Its holder adds a byte to it every few seconds. A process that has watched it for
+some periods, by its own clock, without a new byte may create `lease/<n + 1>`. No file is removed, so none is
+created twice, and no two clocks are compared.
+
+A holder that was stopped for long learns of its loss before it writes: it too must create the next file.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from physml.base.errors import ConfigError
+
+NAME = "lease"
+MISSED = 6  # periods without a byte, after which a lease has run out
+FREE = b"free\n"  # the end of a lease that was given back
+_SEEN: dict[Path, tuple[int, float]] = {}  # lease -> its size, and since when we know it
+
+
+def period_s() -> float:
+    """Seconds between two bytes of a holder: $PHYSML_LEASE_S, else 10."""
+    text = os.environ.get("PHYSML_LEASE_S") or "10"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 3600:
+        raise ConfigError(f"PHYSML_LEASE_S must be a number of seconds below 3600; got {text!r}.")
+    return seconds
+
+
+class Lost(Exception):
+    """Another process has taken the lease over."""
+
+
+class Lease:
+    """A lease that this process holds and renews.
+
+    Raises:
+        BlockingIOError: Another process holds it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.place = folder / NAME
+        self.place.mkdir(parents=True, exist_ok=True)
+        self.period_s = period_s()
+        self.number = _watched(self.place) + 1
+        try:
+            self._create(self.number)
+        except FileExistsError as error:
+            raise BlockingIOError from error
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self.thread.start()
+
+    @property
+    def lost(self) -> bool:
+        """Whether another process is known to have taken it over; `confirm` is sure of it."""
+        return _path(self.place, self.number + 1).exists()
+
+    def confirm(self) -> None:
+        """Hold it for a full time from now on.
+
+        Raises:
+            Lost: Another process was quicker.
+        """
+        try:
+            self._create(self.number + 1)
+        except FileExistsError as error:
+            raise Lost from error
+        self.number += 1
+
+    def give_back(self) -> None:
+        self.ended.set()
+        self.thread.join()
+        with contextlib.suppress(OSError):  # it runs out
+            _append(_path(self.place, self.number), b"\n" + FREE)
+
+    def _create(self, number: int) -> None:
+        content = json.dumps(_self() | {"period_s": self.period_s})
+        _create(_path(self.place, number), f"{content}\n".encode())
+
+    def _renew(self) -> None:
+        while not self.ended.wait(self.period_s) and not self.lost:
+            with contextlib.suppress(OSError):  # a full disk: if it stays full, the lease runs out
+                _append(_path(self.place, self.number), b".")
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process holds the lease of a folder; one that has run out is given back for all to see."""
+    place = folder / NAME
+    number = _newest(place)
+    if not number:
+        return False
+    state = _state(_path(place, number))
+    if state == "expired":
+        with contextlib.suppress(OSError):  # another was quicker, or we may not write
+            _create(_path(place, number + 1), FREE)
+    return state == "held"
+
+
+def holder(folder: Path) -> str:
+    """The host and process that hold or have held the lease, as far as is known."""
+    made = _holder(_read(_path(folder / NAME, _newest(folder / NAME))))
+    return f"{made['host']} (pid {made['pid']})" if {"host", "pid"} <= made.keys() else "another process"
+
+
+def _watched(place: Path) -> int:
+    """The number of the newest lease, which is free or has run out; 0: there is none.
+
+    Watches a lease until its holder shows a sign of life, or for as long as it takes to run out.
+
+    Raises:
+        BlockingIOError: Its holder is alive.
+    """
+    first: tuple[int, int] | None = None
+    while True:
+        number = _newest(place)
+        path = _path(place, number)
+        if not number or _state(path) != "held":
+            return number
+        now = number, len(_read(path))
+        if first not in (None, now) or _runs_here(path):
+            raise BlockingIOError
+        first = now
+        time.sleep(min(1.0, period_s() / 4))
+
+
+def _state(path: Path) -> str:
+    """Of a lease: "free", "held", or "expired" where we have seen it unchanged for long enough."""
+    began = time.monotonic()  # before it is read: what was read is at least as new
+    content = _read(path)
+    made = _holder(content)
+    if content.endswith(FREE) or (_is_ours(made) and not _is_alive(made)):
+        return "free"
+    size, since = _SEEN.get(path, (-1, 0.0))
+    if size != len(content):
+        _SEEN[path] = len(content), time.monotonic()
+        return "held"
+    return "expired" if began - since > MISSED * float(made.get("period_s", period_s())) else "held"
+
+
+# ---------------------------------------------------------------------------- processes
+
+
+def _self() -> dict[str, Any]:
+    """This process: host, start of the machine, space of process ids, id, and its own start."""
+    return {"host": platform.node(), "pid": os.getpid(), "started": _started(os.getpid()), **_machine()}
+
+
+def _machine() -> dict[str, str]:
+    """What two processes have in common that see each other's ids; empty where that is unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return {"boot": boot, "space": str(Path("/proc/self/ns/pid").readlink())}
+    except OSError:
+        return {}
+
+
+def _is_ours(made: dict[str, Any]) -> bool:
+    """Whether a process is or was on this machine, where we would see it."""
+    here = _machine()
+    return bool(here) and made.get("host") == platform.node() and here.items() <= made.items()
+
+
+def _is_alive(made: dict[str, Any]) -> bool:
+    return made.get("started") is not None and _started(made.get("pid", 0)) == made["started"]
+
+
+def _runs_here(path: Path) -> bool:
+    made = _holder(_read(path))
+    return _is_ours(made) and _is_alive(made)
+
+
+def _started(pid: int) -> int | None:
+    """When a process was started, in ticks; None: it does not run."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    words = stat.rpartition(")")[2].split()
+    return None if words[0] in "ZX" else int(words[19])
+
+
+# ---------------------------------------------------------------------------- files
+
+
+def _newest(place: Path) -> int:
+    try:
+        return max((int(one.name) for one in place.iterdir() if one.name.isdecimal()), default=0)
+    except OSError:
+        return 0
+
+
+def _path(place: Path, number: int) -> Path:
+    return place / str(number)
+
+
+def _create(path: Path, content: bytes) -> None:
+    """Raises FileExistsError where another process has created it."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        os.write(file, content)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _append(path: Path, content: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, content)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _holder(content: bytes) -> dict[str, Any]:
+    """The first line of a lease; empty while it is being written."""
+    try:
+        made = json.loads(content.partition(b"\n")[0])
+    except ValueError:
+        return {}
+    return made if isinstance(made, dict) else {}

@@ -1,0 +1,1 @@
+"""Systems that figures show without training."""

@@ -1,0 +1,1 @@
+"""What there is: models, tasks, tables, rows, with their state."""

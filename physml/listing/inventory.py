@@ -1,0 +1,170 @@
+"""The configs that there are, read from conf/ alone: models, tasks, tables, figures, experiments.
+
+A new config file shows up here by itself. Nothing is imported but YAML: no torch, no hydra.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from physml.base.errors import ConfigError, suggest
+from physml.base.paths import CONF
+from physml.config import conf_files, studies
+from physml.config.identity import class_source
+from physml.listing import tasks as task_facts
+
+_OPEN = "???"  # a value that the user must give
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One config file: its name, what it is in one line, and what belongs beside that.
+
+    `target` is the class it builds, null for a template whose class the user names.
+    """
+
+    name: str
+    about: str
+    facts: str = ""
+    target: str | None = None
+    below: tuple[str, ...] = ()  # further lines
+
+
+def models() -> list[Entry]:
+    return _all_built("model")
+
+
+def tasks() -> list[Entry]:
+    """Below: protocols, sizes of the parts, trivial references, as far as they were measured."""
+    return [replace(e, below=tuple(task_facts.lines(e.name))) if e.target else e for e in _all_built("task")]
+
+
+def tables() -> list[Entry]:
+    """Facts: the other ids a table answers to."""
+    return _published("table")
+
+
+def figures() -> list[Entry]:
+    return _published("figure")
+
+
+def experiments(named: str | None = None) -> list[Entry]:
+    """About: model, task and where the settings come from. Facts: the provenance's kind. Below: the settings.
+
+    named: studies that cannot have such an experiment are not read.
+    """
+    words = [f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word]
+    fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
+    found = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
+    listed = []
+    for name in sorted(found, key=_natural):
+        made = studies.experiment(name, CONF)
+        provenance, source = made.settings["provenance"], made.settings["provenance"].get("source")
+        about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
+        about += f"; {source}" if source else ""
+        of = conf_files.folder_mark(studies.file_of(studies.row_of(name, CONF)[0], CONF), CONF)
+        listed.append(Entry(name, about, _joined(provenance.get("kind"), of)))
+    return listed
+
+
+def searches() -> list[Entry]:
+    """Each experiment that names a search; about: how far it is, and its best trial."""
+    from physml.search.state import state_text
+
+    found = [(experiment, ident) for ident, experiment in studies.searches(CONF).items()]
+    return [Entry(name, state_text(ident)) for name, ident in sorted(found, key=lambda one: _natural(one[0]))]
+
+
+KINDS: dict[str, Callable[..., list[Entry]]] = {
+    kind.__name__: kind for kind in (models, tasks, tables, experiments, figures, searches)
+}
+
+
+def entries(kind: str, named: str | None = None, *, settings: bool = False) -> list[Entry]:
+    """The entries of one kind, all or those with each word of `named` in their name; wildcards are words too.
+
+    settings: below each experiment, what it sets.
+
+    Errors: ConfigError for an unknown kind, and where no name fits, with near names.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"there is no list of {kind}. {suggest(kind, KINDS)}")
+    if settings and kind != "experiments":
+        raise ConfigError(f"--settings is for experiments alone; got {kind}.")
+    found = experiments(named) if kind == "experiments" else KINDS[kind]()
+    words = (named or "").split()
+    fitting = [entry for entry in found if all(fnmatchcase(entry.name, f"*{w}*") for w in words)]
+    if named is not None and not fitting:
+        found = KINDS[kind]()
+        hint = suggest(named, [entry.name for entry in found])
+        raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")
+    if settings:
+        return [replace(entry, below=settings_lines(entry.name)) for entry in fitting]
+    return fitting
+
+
+def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
+    """Name and content of every file of a group; `_comment` is its first line, `_folder` one's own folder."""
+    files = conf_files.files(group, CONF)
+    if not files:
+        raise ConfigError(f"there are no configs in {CONF / group}: physml is not whole. Install it again.")
+    return [(name, _read(files[name])) for name in sorted(files, key=_natural)]
+
+
+def _joined(*facts: str | None) -> str:
+    return ", ".join(filter(None, facts))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts lem-9 before lem-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in name.replace(".", "-").split("-")]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    comment = first.removeprefix("#").strip() if first.startswith("#") else ""
+    comment = "" if comment.startswith("@package") else comment
+    return conf_files.content(path) | {"_comment": comment, "_folder": conf_files.folder_mark(path, CONF)}
+
+
+def _all_built(group: str) -> list[Entry]:
+    """Told by their class; where one class serves several configs, by the comment that says which this is."""
+    contents = _configs(group)
+    users = Counter(str(content.get("_target_")) for _, content in contents)
+    made = []
+    for name, content in contents:
+        target, about = content.get("_target_"), content["_comment"]
+        if not isinstance(target, str):
+            raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
+        if target != _OPEN and (users[target] == 1 or not about):
+            source = class_source(content, [Path(plugin) for plugin in content.get("plugins") or ()])
+            about = " ".join(((source.doc if source else "").partition("\n\n")[0] or about).split())
+        made.append(Entry(name, about, content["_folder"], target=None if target == _OPEN else target))
+    return made
+
+
+def _published(group: str) -> list[Entry]:
+    made = []
+    for name, content in _configs(group):
+        if not (about := content.get("title") or content["_comment"]):
+            raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
+        made.append(Entry(name, about, _joined(*map(str, content.get("aliases") or []), content["_folder"])))
+    return made
+
+
+def settings_lines(name: str) -> tuple[str, ...]:
+    """One line for each group that an experiment changes: `model: n_layers 6, p 1.53`."""
+    settings = studies.experiment(name, CONF).settings.items()
+    return tuple(f"{group}: {_short(value)}" for group, value in settings if group != "provenance")
+
+
+def _short(value: Any, inside: bool = False) -> str:
+    if not isinstance(value, dict):
+        return "null" if value is None else str(value)
+    inner = ", ".join(f"{key} {_short(v, inside=True)}" for key, v in value.items() if key != "_target_")
+    if "_target_" in value:
+        return f"{str(value['_target_']).rpartition('.')[2]}({inner})"
+    return f"({inner})" if inside else inner

@@ -1,0 +1,157 @@
+"""The finished runs that a name means: of a row, an experiment, its file, or a record. No torch, no hydra."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from physml.base.errors import ConfigError, InputError, suggest
+from physml.base.paths import expanded
+from physml.config import studies
+from physml.config.conf_files import YAML, is_path
+from physml.config.load import read_yaml
+from physml.queue.requested import RequestedRuns, RunOptions
+from physml.records import record
+from physml.records.export import ADHOC, adhoc_folders
+from physml.records.schema import Record
+from physml.report.compare.rows import Side
+from physml.report.compare.text import Rows, compared
+from physml.report.table.runs import Runs
+from physml.report.table.spec import Cell, Column, Row, TableSpec
+
+TELLING = ("graph", "length", "name", "dataset")  # arguments that make another task of one class
+
+
+# --- rows of a table
+
+
+def row_named(spec: TableSpec, label: str) -> Row:
+    """ConfigError for a label that no row has, with near ones."""
+    for row in spec.rows:
+        if row.label == label:
+            return row
+    raise ConfigError(
+        f"{spec.id} has no row {label!r}. {suggest(label, [row.label for row in spec.rows])} "
+        "Labels with blanks need quotes."
+    )
+
+
+def experiments_of_rows(spec: TableSpec, rows: Iterable[Row], columns: Iterable[Column]) -> list[str]:
+    """The experiments behind the cells of some rows."""
+    columns = list(columns)
+    cells = [spec.cell(row, column) for row in rows for column in columns]
+    return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment))
+
+
+def rows_of_table(
+    spec: TableSpec,
+    rows: tuple[Row, Row],
+    columns: Sequence[Column],
+    requested: RequestedRuns,
+    hint: str,
+) -> Rows:
+    """Two rows of a table, compared by their finished runs.
+
+    Args:
+        spec: The table.
+        rows: Of it, A and B.
+        columns: To compare in.
+        requested: Has the experiments of both rows.
+        hint: What to do where nothing can be compared.
+
+    Raises:
+        InputError: Both are one row, or they share no run.
+    """
+    if rows[0] is rows[1]:
+        raise InputError(f"a comparison needs two rows; both are {rows[0].label}.")
+    records = requested.records()
+
+    def side(row: Row, cell: Cell) -> Side:
+        name = cell.experiment or ""
+        identity = requested.identities.get(name)
+        return Side(row.label, Runs.find(name, identity, records, spec.places_of(name)))
+
+    cells = {column.key: (spec.cell(rows[0], column), spec.cell(rows[1], column)) for column in columns}
+    sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
+    return compared(spec.id, columns, sides, cells, spec.spread, hint)
+
+
+# --- two experiments
+
+
+def both(first: str, second: str) -> tuple[Side, Side]:
+    """The runs of two names, of the same task.
+
+    Raises:
+        ConfigError: A name that nothing has, with near names; or one of several settings.
+        InputError: Both mean the same runs or one setting, or runs of different tasks.
+    """
+    sides = side_of(first), side_of(second)
+    of = [(side.runs.experiment, side.runs.identity) for side in sides]
+    if of[0] == of[1]:
+        raise InputError(f"a comparison needs two experiments; both are {of[0][0]}.")
+    if of[0][1] is not None and of[0][1] == of[1][1]:
+        raise InputError(f"a comparison needs two settings; {first} and {second} are both {of[0][1]}.")
+    tasks = [_task(side.runs) for side in sides]
+    if None not in tasks and tasks[0] != tasks[1]:
+        raise InputError(
+            f"a comparison needs runs of one task; {sides[0].label} has {tasks[0]}, {sides[1].label} has "
+            f"{tasks[1]}."
+        )
+    return sides
+
+
+def side_of(name: str) -> Side:
+    """The runs of an experiment `lem/adding-lem`, of a file `./mine.yaml`, of the setting of a record
+    `results/runs/adhoc/adding-lem/0123abcd-split0-seed0.json`, or of a folder of records `adding-lem`."""
+    if name.endswith(".json"):
+        made = record.read(Path(name))
+        beside = [record.read(path) for path in sorted(Path(name).parent.glob(record.RUNS))]
+        return Side(_labelled(made), _runs(made["experiment"], made["identity"], beside))
+    _refuse_table(name)
+    if is_path(name) or studies.is_name(name):
+        requested = RequestedRuns([(name, 0, 0)], RunOptions(), name)
+        if name in requested.broken:
+            raise ConfigError(f"{name}: {requested.broken[name]}")
+        return Side(name, _runs(name, requested.identities[name], requested.records()))
+    return _of_folder(name)
+
+
+def _refuse_table(name: str) -> None:
+    """ConfigError for the file of a table: its rows are compared by their labels."""
+    if name.endswith(YAML) and (path := expanded(name)).is_file() and "columns" in read_yaml(path):
+        raise ConfigError(f"{name} is a table. Compare two of its rows: physml compare A B --table {name}.")
+
+
+def _of_folder(name: str) -> Side:
+    known = [*studies.names(), *adhoc_folders()]
+    folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
+    if folder is None:
+        raise ConfigError(f"there is no experiment {name}. {suggest(name, known)}")
+    found = record.records(folder)
+    settings = {one["identity"]: one for one in found}
+    if len(settings) > 1:
+        files = ", ".join(Path(str(one["path"])).name for one in settings.values())
+        raise ConfigError(
+            f"{folder} has runs of {len(settings)} settings. Name a record of one instead, with its folder: "
+            f"{files}."
+        )
+    return Side(name, _runs(folder, next(iter(settings), None), found))
+
+
+def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> Runs:
+    records = list(records)
+    return Runs.find(experiment, identity, records, {(one["split"], one["seed"]) for one in records})
+
+
+def _labelled(made: Record) -> str:
+    return f"{made['experiment']} {made['identity']}"
+
+
+def _task(runs: Runs) -> str | None:
+    """The task of the runs with what tells its graphs and lengths apart; how edges are read is a choice."""
+    for one in runs.finished.values():
+        task: dict[str, Any] = dict((one.get("config") or {}).get("task") or {})
+        choice = (one.get("choices") or {}).get("task")
+        arguments = ", ".join(f"{key}={task[key]}" for key in sorted(task) if key in TELLING)
+        return f"{choice or task.get('_target_')}" + (f" ({arguments})" if arguments else "")
+    return None

@@ -1,0 +1,122 @@
+"""The tasks of conf/ in numbers: sizes of the parts, trivial references. Kept in results/tasks.
+
+Reading what was measured (`lines`) imports neither torch nor numpy; `measure` loads the data.
+"""
+
+import datetime
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from physml.base import files
+from physml.base.errors import DataError
+from physml.base.paths import CONF, cache_root, data_root, results_root, results_roots
+from physml.config import conf_files, studies
+from physml.config.identity import class_source
+from physml.data.datasets import Places
+from physml.data.locate import blocked
+
+
+def file_of(root: Path, task: str) -> Path:
+    return root / "tasks" / f"{task}.json"
+
+
+def settings(task: str) -> dict[str, dict[str, Any]]:
+    """Protocol -> what an experiment of conf/ changes in the task for it; that of conf/task changes nothing.
+
+    Where experiments of the same protocol differ, the first by name stands for them.
+    """
+    found: dict[str, dict[str, Any]] = {str(_content(task).get("protocol")): {}}
+    for chosen, changes in _of_experiments():
+        if task == chosen and "protocol" in changes:
+            found.setdefault(str(changes["protocol"]), changes)
+    return found
+
+
+@cache
+def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
+    """Of every experiment, its task and what it changes there."""
+    made = [studies.experiment(name, CONF) for name in studies.names(CONF)]
+    return [(one.choices.get("task"), one.settings.get("task") or {}) for one in made]
+
+
+def measure(task: str, verify: str) -> dict[str, Any]:
+    """Load a task at its full size under each protocol, and write what it says of itself.
+
+    Errors: DataError where its data are not at hand, or not sound.
+    """
+    from physml.config.build import build_task
+    from physml.config.compose import compose
+    from physml.data.store import store_of
+
+    measured = []
+    for protocol, changes in settings(task).items():
+        given = [f"task.{key}={json.dumps(value)}" for key, value in changes.items()]
+        composed = compose([f"task={task}", "+model._target_=none", f"data.verify={verify}", *given])
+        if reason := blocked(composed.datasets, Places(data_root(), cache_root())):
+            raise DataError(f"{task}: data absent: {reason}")
+        built = build_task(composed.config)
+        built.load(store_of(composed.config), 0)
+        facts = built.facts()
+        of_class = {key: getattr(built, key) for key in ("version", "n_splits", "d_in", "d_out")}
+        data = {key: facts[key] for key in ("kind", "sha256", "fingerprint") if facts.get(key)}
+        found = {"sizes": facts["sizes"], "data": data, "references": built.references()}
+        measured.append({"protocol": protocol, "changes": changes} | of_class | found)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    made = {"task": task, "config": _plain(task), "measured": measured, "date": today}
+    files.write_json(file_of(results_root(), task), made)
+    return made
+
+
+def lines(task: str) -> list[str]:
+    """One line for each protocol: sizes and trivial references, or why they are not known."""
+    content = _plain(task)
+    reads = content.get("datasets") or []
+    found = _read(task)
+    absent = blocked(reads, Places(data_root(), cache_root()))
+    told = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
+    again = f"physml list tasks --measure {task}"
+    source = class_source(content, [Path(plugin) for plugin in _content(task).get("plugins") or ()])
+    version = source.version if source else None
+    if found is None:
+        unknown = [] if absent else [f"not measured yet: {again}"]
+    elif found["config"] != content or any(one["version"] != version for one in found["measured"]):
+        unknown = [f"measured before it was changed: {again}"]
+    else:
+        return told + [line for one in found["measured"] for line in _lines_of(one)]
+    return [*told, f"protocols: {', '.join(settings(task))}", *unknown]
+
+
+def _lines_of(one: dict[str, Any]) -> Iterator[str]:
+    sizes = ", ".join(f"{part} {n:,}" for part, n in one["sizes"].items())
+    kind = one["data"].get("kind")
+    known = f" [{kind}]" if kind not in (None, "verified") else ""
+    yield f"{one['protocol']}: {sizes}; d_in {one['d_in']}, d_out {one['d_out']}{known}"
+    for name, metrics in one["references"].items():
+        yield f"  {name}: " + ", ".join(f"{metric} {_number(value)}" for metric, value in metrics.items())
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _plain(task: str) -> dict[str, Any]:
+    """The settings of conf/task, without those that move no number at full size."""
+    return {key: v for key, v in _content(task).items() if key not in ("smoke", "plugins")}
+
+
+def _content(task: str) -> dict[str, Any]:
+    return conf_files.content(conf_files.find("task", task, CONF) or CONF / "task" / f"{task}.yaml")
+
+
+def _read(task: str) -> dict[str, Any] | None:
+    for root in results_roots():
+        try:
+            found: dict[str, Any] = json.loads(file_of(root, task).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if {"config", "measured"} <= set(found):
+            return found
+    return None

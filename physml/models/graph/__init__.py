@@ -1,0 +1,1 @@
+"""Layers on graphs, and the network around them."""

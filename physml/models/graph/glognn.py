@@ -1,0 +1,106 @@
+"""GloGNN. Axes: N nodes, E edges, D features, H channels."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from physml.base.check import count, non_negative, positive, within
+from physml.base.errors import InputError
+from physml.models.graph.graph_features import Features, linear
+from physml.models.graph.graph_parts import check_input
+from physml.models.graph.graph_propagation import gcn_spread, link_spread
+from physml.ops.dropout import dropout
+
+
+class GloGNN(nn.Module):
+    r"""Each node as a mixture of all nodes, by coefficients Z that solve a least-squares problem per layer.
+
+    .. math::
+        Z^n &= \arg\min_Z \|X^{n-1} - (1 - \gamma) Z X^{n-1} - \gamma X^0\|^2 + \alpha \|Z\|^2
+               + \beta \Big\|Z - \sum_{k=1}^K \lambda_k P^k\Big\|^2 \\
+        X^n &= (1 - \gamma) Z^n X^{n-1} + \gamma X^0, \qquad
+        X^0 = \mathrm{ReLU}\big(\delta (X W_X + b_X) + (1 - \delta)(A W_A + b_A)\big)
+
+    with P the matrix of equation 7.5, lambda trained and A[i, j] = 1 where i receives from j. W_A has a row
+    for each node, so that it knows one graph alone. Z itself is never made: with
+    :math:`Q = X ((1 - \gamma)^2 X^\top X + (\alpha + \beta) I)^{-1}`,
+    :math:`Z X = (1 - \gamma)(X - \gamma X^0) X^\top Q + \beta \sum_k \lambda_k P^k Q`.
+
+    Source: Li et al., ICML 2022, https://arxiv.org/abs/2205.07308, section 4.
+    Choices: mixtures are of H channels and the decoder acts after them, where the paper's are of class
+    scores.
+    Init: lambda 1 / K.
+    Args:
+        d_in: D.
+        n_nodes: N, which the task gives.
+        d_hidden: H.
+        n_layers: number of mixtures.
+        alpha: weight of small coefficients.
+        beta: weight of coefficients near the graph's.
+        gamma: share of the start.
+        delta: share of features against links.
+        n_orders: K.
+        dropout: on X^0.
+    Shapes: x (N, D), a tensor or `Rows`, edge_index (2, E) -> (N, H).
+    Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
+    Errors: InputError for a task of many graphs, and for a graph of another size.
+    """
+
+    version: ClassVar[int] = 1
+    one_graph: ClassVar[bool] = True
+    takes_rows: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        d_in: int,
+        n_nodes: int | None,
+        *,
+        d_hidden: int,
+        n_layers: int = 1,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        gamma: float = 0.5,
+        delta: float = 0.5,
+        n_orders: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if n_nodes is None:
+            raise InputError("GloGNN has weights for each node of one graph, and the task has many graphs.")
+        sizes = {"d_in": d_in, "n_nodes": n_nodes, "d_hidden": d_hidden, "n_layers": n_layers}
+        for name, size in {**sizes, "n_orders": n_orders}.items():
+            count(name, size)
+        positive("alpha", alpha)
+        non_negative("beta", beta)
+        for name, share in {"gamma": gamma, "delta": delta, "dropout": dropout}.items():
+            within(name, share, 0.0, 1.0)
+        self.d_in, self.n_nodes, self.d_out = d_in, n_nodes, d_hidden
+        self.n_layers, self.alpha, self.beta, self.gamma, self.delta = n_layers, alpha, beta, gamma, delta
+        self.n_orders, self.dropout = n_orders, dropout
+        self.of_links, self.of_features = nn.Linear(n_nodes, d_hidden), nn.Linear(d_in, d_hidden)
+        self.lam = nn.Parameter(torch.full((n_orders,), 1 / n_orders))
+
+    def forward(self, x: Features, edge_index: Tensor) -> Tensor:
+        start = dropout(self.start(x, edge_index), self.dropout, self.training)
+        spread, X = gcn_spread(start, edge_index), start
+        kept, ridge = 1 - self.gamma, (self.alpha + self.beta) * torch.eye(self.d_out).to(start)
+        for _ in range(self.n_layers):
+            Q = torch.linalg.solve(kept**2 * X.T @ X + ridge, X, left=False)
+            mixed, far = kept * (X - self.gamma * start) @ (X.T @ Q), Q
+            for k in range(self.n_orders):
+                far = spread(far)
+                mixed = mixed + self.beta * self.lam[k] * far
+            X = kept * mixed + self.gamma * start
+        return X
+
+    def start(self, x: Features, edge_index: Tensor) -> Tensor:
+        """X^0."""
+        check_input(x, edge_index, None, self.d_in)
+        if len(x) != self.n_nodes:
+            raise InputError(
+                f"GloGNN knows one graph, of {self.n_nodes} nodes; got one of {len(x)}. Make another for it."
+            )
+        h_A = link_spread(x, edge_index)(self.of_links.weight.T) + self.of_links.bias
+        h_X = linear(x, self.of_features.weight, self.of_features.bias)
+        return torch.relu(self.delta * h_X + (1 - self.delta) * h_A)

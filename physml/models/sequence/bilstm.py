@@ -1,0 +1,106 @@
+"""LSTMs in both directions, behind a convolution. Axes: B batch, T time, D features, H units each way."""
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from physml.base.check import one_of, positive
+from physml.base.errors import InputError
+from physml.models.sequence.gated import TorchLayer, compiled, lstm_step
+from physml.ops.cell import recurrence
+from physml.ops.sequence import initial_state, no_autocast, sequence
+
+Ends = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+class BiLSTM(nn.Module):
+    r"""A convolution along time, then one LSTM that reads forwards and one that reads backwards.
+
+    .. math::
+        x_n &= \sum_{j=0}^{k-1} C_j\, u_{n + j - (k-1)/2} + c \qquad (u = 0 \text{ outside of } 1..T) \\
+        \overrightarrow{h}_n &= \text{LSTM}(\overrightarrow{h}_{n-1}, x_n), \qquad
+        \overleftarrow{h}_n = \text{LSTM}(\overleftarrow{h}_{n+1}, x_n)
+
+    With `order` "read" the output n is what either direction knows after n steps of its own,
+    :math:`[\overrightarrow{h}_n, \overleftarrow{h}_{T+1-n}]`: the last one has seen the whole sequence twice,
+    which a "last" read-out needs. With "time" both halves belong to input n, as in torch.nn.LSTM; its last
+    output knows of the backward direction one step alone.
+
+    Source: the row BiLSTM+1d-conv of LEM, https://arxiv.org/abs/2110.04744, Table 2, which is named there and
+    not described; LSTM: Hochreiter and Schmidhuber 1997.
+    Choices: the convolution comes first, keeps T and D, and has no nonlinearity behind it. With two biases
+    per gate, as the other LSTMs of that table are counted, 22 units and 6 inputs make the printed 5.8k
+    parameters for k = 7, 8 or 9; k = 7 is taken.
+    Init: torch's: uniform on [-a, a], a = H^(-1/2) for the LSTMs, a = (D k)^(-1/2) for the convolution.
+
+    Nothing can be carried from one piece of a sequence to the next: the backward half reads from the end.
+    Padding behind a shorter sequence is read as any other input.
+
+    Args:
+        d_in: D.
+        d_hidden: H, of each direction.
+        kernel: k, odd; None: no convolution.
+        order: "read" or "time".
+    Shapes: u (B, T, D) -> (B, T, 2H). The state handed back is the last (h, c) of both directions, forward
+    first, each (B, H).
+
+    Example:
+        >>> layer = BiLSTM(d_in=2, d_hidden=8, kernel=7, order="read")
+        >>> layer(torch.randn(4, 10, 2))[0].shape
+        torch.Size([4, 10, 16])
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self, d_in: int, d_hidden: int, *, kernel: int | None = 7, order: Literal["read", "time"] = "read"
+    ) -> None:
+        super().__init__()
+        positive("d_in", d_in)
+        positive("d_hidden", d_hidden)
+        one_of("order", order, ("read", "time"))
+        if kernel is not None and (kernel < 1 or kernel % 2 == 0):
+            raise InputError(f"kernel must be odd, so that every step has a middle, or null; got {kernel}.")
+        self.d_in, self.d_hidden, self.d_out = d_in, d_hidden, 2 * d_hidden
+        self.kernel, self.order = kernel, order
+        self.conv: nn.Conv1d | None = None
+        if kernel is not None:
+            self.conv = nn.Conv1d(d_in, d_in, kernel, padding=(kernel - 1) // 2)
+        self.cell = TorchLayer("LSTM", d_in, d_hidden, bidirectional=True)
+
+    def symbols(self) -> list[dict[str, Tensor]]:
+        """Forward, backward: `W` acts on h, `V` on the input, `b` is the sum of both biases; gates ifgo."""
+        found: list[dict[str, Tensor]] = []
+        for V, W, b, b2 in self.cell.all_weights:
+            packed = {"W": W, "V": V, "b": b + b2}
+            found.append(
+                {k + gate: x for k, p in packed.items() for gate, x in zip("ifgo", p.chunk(4), strict=True)}
+            )
+        return found
+
+    def forward(self, u: Tensor, state: None = None) -> tuple[Tensor, Ends]:
+        if state is not None:
+            raise InputError(
+                "state must be None: a layer that reads a sequence from both ends can't go on from a state. "
+                "Give whole sequences, or take the model lstm."
+            )
+        u = sequence(u, self.d_in, self.cell.all_weights[0][0])
+        h0, c0 = initial_state(None, ("h", "c"), u, self.d_hidden)
+        with no_autocast(u):
+            x = u if self.conv is None else self.conv(u.transpose(1, 2)).transpose(1, 2)
+            forwards, backwards, ends = self._both_ways(x, h0, c0)
+        if self.order == "time":
+            backwards = backwards.flip(1)
+        return torch.cat([forwards, backwards], 2), ends
+
+    def _both_ways(self, x: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor, Ends]:
+        """The outputs of both directions, in the order in which each of them reads, and the last states."""
+        if compiled(x):
+            there, back = (lstm_step(weights) for weights in self.cell.all_weights)
+            forwards, (h, c) = recurrence(there, x, (h0, c0))
+            backwards, (k, d) = recurrence(back, x.flip(1), (h0, c0))
+            return forwards, backwards, (h, c, k, d)
+        path, hs, cs = self.cell(x, torch.stack([h0, h0]), torch.stack([c0, c0]))
+        forwards, backwards = path.split(self.d_hidden, 2)
+        return forwards, backwards.flip(1), (hs[0], cs[0], hs[1], cs[1])

@@ -1,0 +1,80 @@
+"""An LSTM that learns from the end of a sequence alone. Axes: B batch, T time, D features, H units."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from physml.base.check import positive
+from physml.models.sequence.gated import TorchLayer, compiled, lstm_step
+from physml.ops.cell import recurrence
+from physml.ops.sequence import initial_state, no_autocast, sequence
+
+
+class TruncatedLSTM(nn.Module):
+    r"""Truncated backpropagation through time: all steps move the state, the last ones teach the weights.
+
+    .. math::
+        (h_n, c_n) = \text{LSTM}(h_{n-1}, c_{n-1}, u_n), \qquad
+        \frac{\partial (h_n, c_n)}{\partial (h_{n-1}, c_{n-1})} := 0 \quad\text{at } n = T - k + 1
+
+    Outputs are those of the LSTM. The first T - k of them, and the input at those steps, get no gradient: so
+    for a "last" read-out, only the last k steps teach the weights. With k >= T this is the LSTM.
+
+    Source: UnICORNN, https://arxiv.org/abs/2103.05487 (thesis, section 3.4): an LSTM whose BPTT "is truncated
+    after the last 500 time points"; LEM, https://arxiv.org/abs/2110.04744, Table 11.
+    Choices: the text can also mean that the first steps are not read at all; here they are, without gradient.
+    Init: torch's, uniform on [-a, a], a = H^(-1/2).
+
+    Args:
+        d_in: D.
+        d_hidden: H.
+        last: k, the steps that gradients go back.
+    Shapes: u (B, T, D) -> h (B, T, H). The state is a pair (h, c), each (B, H).
+
+    Example:
+        >>> layer = TruncatedLSTM(d_in=2, d_hidden=8, last=3)
+        >>> layer(torch.randn(4, 10, 2))[0].shape
+        torch.Size([4, 10, 8])
+    """
+
+    version: ClassVar[int] = 1
+    output_in_state: ClassVar[tuple[int, ...]] = (0,)
+
+    def __init__(self, d_in: int, d_hidden: int, *, last: int) -> None:
+        super().__init__()
+        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "last": last}.items():
+            positive(name, value)
+        self.d_in, self.d_out, self.last = d_in, d_hidden, last
+        self.cell = TorchLayer("LSTM", d_in, d_hidden)
+
+    def symbols(self) -> dict[str, Tensor]:
+        """`W` acts on h, `V` on the input, `b` is the sum of both biases; gates i, f, g, o."""
+        V, W, b, b2 = self.cell.all_weights[0]
+        found: dict[str, Tensor] = {}
+        for letter, packed in {"W": W, "V": V, "b": b + b2}.items():
+            found.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
+        return found
+
+    def forward(
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        u = sequence(u, self.d_in, self.cell.all_weights[0][0])
+        h, c = initial_state(state, ("h", "c"), u, self.d_out)
+        early = u.shape[1] - self.last
+        with no_autocast(u):
+            if early <= 0:
+                path, (h, c) = self._run(u, h, c)
+            else:
+                with torch.no_grad():
+                    before, (h, c) = self._run(u[:, :early], h, c)
+                path, (h, c) = self._run(u[:, early:], h, c)
+                path = torch.cat([before, path], 1)
+        return path, (h, c)
+
+    def _run(self, u: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        if compiled(u):
+            path, (h, c) = recurrence(lstm_step(self.cell.all_weights[0]), u, (h, c))
+            return path, (h, c)
+        path, h, c = self.cell(u, h[None], c[None])
+        return path, (h[0], c[0])

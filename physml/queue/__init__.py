@@ -1,0 +1,1 @@
+"""Many runs: what is missing, processes, pilots, clusters."""

@@ -1,0 +1,175 @@
+"""What an engine is asked for: so many pilots, each with cores, memory, GPUs and hours."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import yaml
+
+from physml.base.errors import ConfigError, suggest
+from physml.base.paths import cache_root, data_root, own_conf, results_root, work_root
+from physml.config import conf_files
+from physml.config.load import read_yaml, structure
+from physml.queue.plan import Planned
+from physml.queue.processes import threads
+from physml.run.resources import GROWTH, SMOKE
+
+SPARE_HOURS = 0.25  # for the start of a pilot
+UNKNOWN = 4096  # MiB of a run of which no record tells: a cluster may hold a job to what it asked for
+LATE = 1.2  # runs may take so much longer than those that were timed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of an engine, from conf/engine/<engine>.yaml or a site's file below it, changed by --engine KEY=VALUE.
+
+    Args:
+        workers: Pilots at most; never more than runs.
+        cpus: Of each pilot, which makes as many one-threaded runs side by side.
+        gpus: Of each pilot; None: one where the runs are to be on a GPU.
+        memory_gib: Of each pilot; None: from the records of the runs, or 4 GiB a run.
+        hours: Limit of a job. Pilots that reach it leave checkpoints and are queued again.
+    """
+
+    workers: int = 4
+    cpus: int = 1
+    gpus: int | None = None
+    memory_gib: float | None = None
+    hours: float = 24.0
+
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The pilots of one command.
+
+    Args:
+        name: Of the command, such as `table lem-1`.
+        command: Arguments of physml for a pilot.
+        environment: Variables that make all pilots share one folder.
+        runs: How many are to do.
+        total_hours: Of all of them; None: not all are known.
+        workers: Pilots.
+        cpus, gpus, memory_gib, hours: Of each.
+        detach: The command leaves once they are submitted.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    runs: int
+    total_hours: float | None
+    workers: int
+    cpus: int
+    gpus: int
+    memory_gib: float
+    hours: float
+    detach: bool = False
+
+
+class Submission(Protocol):
+    """Pilots that an engine has been given."""
+
+    @property
+    def text(self) -> str:
+        """Its name on the cluster, where its output is, and how it is stopped."""
+        ...
+
+    @property
+    def attached(self) -> bool:
+        """Whether the pilots end with the command."""
+        ...
+
+    def alive(self) -> int:
+        """Pilots that wait or run."""
+        ...
+
+    def close(self) -> None:
+        """The command ends: stop the pilots that end with it, and wait for their checkpoints."""
+        ...
+
+
+class Engine(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+
+    def describe(self, job: Job) -> str:
+        """What would be submitted."""
+        ...
+
+    def submit(self, job: Job) -> Submission: ...
+
+
+def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) -> Job:
+    """The pilots for runs that are to do."""
+    hours = [one.cost.hours for one in todo]
+    known = [h for h in hours if h is not None]
+    total = sum(known) if len(known) == len(hours) else None
+    workers = min(settings.workers, len(todo))
+    side_by_side = max(1, settings.cpus // max((threads(one.spec) for one in todo), default=1))
+    rounds = math.ceil(len(todo) / (workers * side_by_side))
+    limit = settings.hours
+    if total is not None:
+        limit = min(limit, LATE * rounds * max(known) + SPARE_HOURS)
+    memory = settings.memory_gib
+    if memory is None:
+        peak = max(one.cost.memory_mib or _unknown(one) for one in todo)
+        memory = math.ceil(side_by_side * GROWTH * peak / 1024 + 1)
+    gpus = settings.gpus
+    if gpus is None:
+        gpus = int(any(str(one.spec.config["runtime"]["device"]).startswith("cuda") for one in todo))
+    name = " ".join(word for word in command[:2] if not word.startswith("-"))
+    return Job(
+        name,
+        tuple(command),
+        shared_environment(),
+        len(todo),
+        total,
+        workers,
+        settings.cpus,
+        gpus,
+        memory,
+        limit,
+    )
+
+
+def _unknown(one: Planned) -> int:
+    """MiB of a run of which no record tells."""
+    return SMOKE if one.spec.config["profile"] == "smoke" else UNKNOWN
+
+
+def shared_environment() -> dict[str, str]:
+    """Variables of a pilot: the folders of this process, absolute, and its choice of tracker and locks."""
+    made = {"PHYSML_RESULTS": results_root(), "PHYSML_RUNS": work_root(), "PHYSML_CACHE": cache_root()}
+    if data := data_root():
+        made["PHYSML_DATA"] = data
+    if own := own_conf():
+        made["PHYSML_CONF"] = own
+    chosen = ("WANDB_MODE", "WANDB_PROJECT", "PHYSML_LOCKS", "PHYSML_LEASE_S")
+    given = {name: value for name, value in os.environ.items() if name in chosen}
+    return {name: str(path) for name, path in made.items()} | given
+
+
+def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
+    """Of conf/engine/<name>.yaml, with changes KEY=VALUE.
+
+    Errors: ConfigError for an unknown site or key, and for a value of the wrong type.
+    """
+    path = conf_files.find("engine", name)
+    if path is None:
+        known = conf_files.files("engine")
+        raise ConfigError(f"there is no engine {name}. {suggest(name, ['local', 'pilot', *known])}")
+    content = read_yaml(path)
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise ConfigError(f"--engine takes KEY=VALUE, such as partition=gpu; got {change!r}.")
+        content[key] = yaml.safe_load(value)
+    made = structure(kind, content, f"engine {name}")
+    if made.workers < 1 or made.cpus < 1 or not made.hours > 0:
+        raise ConfigError(f"engine {name}: workers, cpus and hours must be positive.")
+    return made

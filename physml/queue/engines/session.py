@@ -1,0 +1,158 @@
+"""A command whose runs are made elsewhere: it submits pilots once, and watches the shared folder."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
+
+from physml.base.errors import ConfigError, Preempted
+from physml.queue import plan as planning
+from physml.queue.engines.job import Engine, Job, Submission, job_of
+from physml.queue.plan import Planned
+from physml.queue.scheduler import Batch, Outcome, Source, made_by, progress
+from physml.run import history as attempts
+from physml.run.progress import many
+from physml.run.spec import RunSpec
+from physml.run.state import state_of
+
+LOOK = 5.0  # seconds between two looks at the folder
+_SESSION: ContextVar["Session | None"] = ContextVar("session", default=None)
+
+
+def current() -> "Session | None":
+    """The session of the command that runs; None where it makes its runs itself."""
+    return _SESSION.get()
+
+
+class Session:
+    """One command on an engine.
+
+    Args:
+        engine: Where pilots are started.
+        command: The arguments of physml with which a pilot makes the same runs.
+        detach: Leave once they are submitted.
+    """
+
+    def __init__(self, engine: Engine, command: Sequence[str], detach: bool = False) -> None:
+        self.engine, self.command, self.detach = engine, tuple(command), detach
+        self.submission: Submission | None = None
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        token = _SESSION.set(self)
+        try:
+            with made_by(self.make):
+                yield
+        finally:
+            _SESSION.reset(token)
+            if self.submission:
+                self.submission.close()
+
+    def describe(self, planned: Sequence[Planned]) -> str:
+        """What would be submitted for these runs, and how they are packed."""
+        todo = [one for one in planned if one.todo]
+        if not todo:
+            return "Nothing is to do."
+        job = self._job(todo)
+        each = f"{job.cpus} core(s)" + (f", {job.gpus} GPU(s)" if job.gpus else "")
+        hours = "unknown" if job.total_hours is None else f"{job.total_hours:.2g}"
+        packing = (
+            f"{job.runs} runs, {hours} hours in all, by {job.workers} pilot(s) of {each}, "
+            f"{job.memory_gib:.3g} GiB and {job.hours:.2g} h: about {job.runs / job.workers:.3g} runs each"
+        )
+        return f"{self.engine.describe(job)}\n{packing}"
+
+    def make(self, batch: Batch) -> Outcome:
+        """Wait until pilots have made the runs; the first call submits them.
+
+        Raises:
+            Preempted: Ctrl-C, or --detach.
+        """
+        if self.submission is None or not self.submission.alive():
+            if self.submission:
+                self.submission.close()
+            todo = batch.todo
+            if batch.source is not None:
+                todo = planning.plan([batch.source.first]) * batch.source.left()
+            self.submission = self.engine.submit(self._job(todo))
+            print(self.submission.text, flush=True)
+        if self.detach:
+            raise Detached("submitted; physml status shows how far the runs are.")
+        try:
+            if batch.source is not None:
+                return self._watched_source(batch.source, self.submission)
+            return self._watched([one.spec for one in batch.todo], self.submission, batch.ended)
+        except KeyboardInterrupt as error:
+            if self.submission.attached:
+                raise Preempted("the pilots are stopped; the same command goes on.") from error
+            raise Preempted(f"the runs go on: {self.submission.text}.") from error
+
+    def _job(self, todo: Sequence[Planned]) -> Job:
+        return replace(job_of(self.engine.settings, self.command, todo), detach=self.detach)
+
+    def _watched(
+        self, specs: list[RunSpec], submission: Submission, ended: Callable[[RunSpec], str] | None
+    ) -> Outcome:
+        outcome, left, view = Outcome(), {spec.label: spec for spec in specs}, many(len(specs))
+        try:
+            while left:
+                alive = submission.alive()  # before the states: a run may end between the two
+                running = {}
+                for label, spec in list(left.items()):
+                    state = state_of(spec)
+                    if state == "running":
+                        running[label] = progress(spec)
+                    failed = state == "failed" and (attempts.given_up(spec) or not alive)
+                    if state in ("done", "diverged") or failed:
+                        del left[label]
+                        outcome.codes[label] = 0 if state == "done" else 1
+                        more = f"; {ended(spec)}" if ended else ""
+                        view.note(f"{label}: {'finished' if state == 'done' else state}{more}")
+                view.show(running, len(outcome.codes))
+                if not alive:
+                    break
+                if left:
+                    time.sleep(LOOK)
+        finally:
+            view.close()
+        outcome.left = list(left)
+        return outcome
+
+    def _watched_source(self, source: Source, submission: Submission) -> Outcome:
+        view, total = many(source.left()), source.left()
+        try:
+            while left := source.left():
+                alive = submission.alive()
+                running = {spec.label: progress(spec) for spec in source.running()}
+                view.show(running, total - left)
+                if not alive:
+                    break
+                time.sleep(LOOK)
+        finally:
+            view.close()
+        return Outcome()
+
+
+class Detached(Preempted):
+    """The pilots were submitted, and nobody waits for them."""
+
+    exit_code = 0
+
+
+def engine_of(name: str, changes: Sequence[str]) -> Engine:
+    """`slurm`, `slurm/<site>` or `ray`.
+
+    Raises:
+        ConfigError: There is no such engine.
+    """
+    kind, _, site = name.partition("/")
+    if kind == "slurm":
+        from physml.queue.engines.slurm import Slurm
+
+        return Slurm(site or None, changes)
+    if kind == "ray" and not site:
+        from physml.queue.engines.ray import Ray
+
+        return Ray(changes)
+    raise ConfigError(f"there is no engine {name}. It is local, pilot, slurm, slurm/SITE or ray.")

@@ -1,0 +1,142 @@
+"""Pilots as the tasks of one Slurm array job.
+
+The scheduler is asked for nothing but whether the job is there: what is done is told by the records.
+"""
+
+import math
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from physml.base.errors import ConfigError, RunFailed
+from physml.base.paths import display_path, work_root
+from physml.queue.engines.job import Job, Settings, read_settings
+
+SIGNAL_S = 90  # before the end of a job: time for the checkpoints
+
+
+@dataclass(frozen=True)
+class SlurmSettings(Settings):
+    """Settings of a cluster.
+
+    Args:
+        partition, account, qos: As of sbatch; None: the cluster's own.
+        gres: Of each pilot, in place of gpu:<gpus>, such as gpu:a100:1.
+        throttle: Pilots that run at the same time at most.
+        lines: Further options of sbatch, such as --constraint=a100.
+        setup: Shell lines before the pilot, such as module load cuda.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    gres: str | None = None
+    throttle: int | None = None
+    lines: list[str] = field(default_factory=list)
+    setup: list[str] = field(default_factory=list)
+
+
+class Slurm:
+    """The engine. site: of conf/engine/slurm/<site>.yaml; None: conf/engine/slurm.yaml."""
+
+    def __init__(self, site: str | None, changes: Sequence[str]) -> None:
+        name = f"slurm/{site}" if site else "slurm"
+        self.settings: SlurmSettings = read_settings(SlurmSettings, name, changes)
+
+    def describe(self, job: Job) -> str:
+        return script(job, self.settings)
+
+    def submit(self, job: Job) -> "SlurmJob":
+        (work_root() / "slurm").mkdir(parents=True, exist_ok=True)
+        ident = _command("sbatch", "--parsable", text=script(job, self.settings)).strip().split(";")[0]
+        return SlurmJob(ident)
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    ident: str
+    attached: ClassVar[bool] = False
+
+    def close(self) -> None:
+        """The job goes on."""
+
+    @property
+    def text(self) -> str:
+        logs = display_path(work_root() / "slurm" / f"{self.ident}_*.log")
+        return f"Slurm job {self.ident}; output in {logs}; to stop it: scancel {self.ident}"
+
+    def alive(self) -> int:
+        try:
+            lines = _command("squeue", "--noheader", "--array", "--jobs", self.ident, "--format", "%T")
+        except RunFailed:  # Slurm has forgotten it
+            return 0
+        return len(lines.split())
+
+
+def script(job: Job, settings: SlurmSettings) -> str:
+    """The batch script: a pilot that is told of the end in time, and queued again if it was stopped."""
+    minutes = math.ceil(job.hours * 60)
+    gres = settings.gres or (f"gpu:{job.gpus}" if job.gpus else None)
+    throttle = f"%{settings.throttle}" if settings.throttle else ""
+    options = {
+        "job-name": "physml-" + job.name.replace(" ", "-").replace("/", "-"),
+        "array": f"0-{job.workers - 1}{throttle}",
+        "partition": settings.partition,
+        "account": settings.account,
+        "qos": settings.qos,
+        "cpus-per-task": job.cpus,
+        "mem": f"{math.ceil(job.memory_gib * 1024)}M",
+        "gres": gres,
+        "time": f"{minutes // 60}:{minutes % 60:02d}:00",
+        "signal": f"B:USR1@{SIGNAL_S}",
+        "open-mode": "append",
+        "output": str(work_root() / "slurm" / "%A_%a.log"),
+    }
+    lines = [f"#SBATCH --{key}={value}" for key, value in options.items() if value is not None]
+    lines += ["#SBATCH --requeue", *(f"#SBATCH {line}" for line in settings.lines)]
+    for line in lines:
+        if "\n" in line:
+            raise ConfigError(f"an option of sbatch must be one line; got {line!r}.")
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in job.environment.items()]
+    pilot = shlex.join([sys.executable, "-m", "physml", *job.command])
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *lines,
+            "",
+            *exports,
+            *settings.setup,
+            f"cd {shlex.quote(str(Path.cwd()))} || exit 2",
+            "",
+            "# A signal ends `wait` and goes on to the pilot, which writes checkpoints and exits with 75.",
+            "# A pilot that does not know of signals yet is killed by it: more than 128.",
+            "pilot= told=",
+            """trap 'told=1; [ -z "$pilot" ] || kill -USR1 $pilot 2>/dev/null' USR1 TERM""",
+            f"{pilot} &",
+            "pilot=$!",
+            '[ -z "$told" ] || kill -USR1 $pilot 2>/dev/null',
+            "while :; do",
+            "    wait $pilot; code=$?",
+            "    kill -0 $pilot 2>/dev/null || break",
+            "done",
+            'if [ $code -eq 75 ] || [ -n "$told" -a $code -gt 128 ]; then',
+            '    scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"',
+            "fi",
+            "exit $code",
+            "",
+        ]
+    )
+
+
+def _command(name: str, *arguments: str, text: str | None = None) -> str:
+    if shutil.which(name) is None:
+        raise ConfigError(f"{name} is not there: --on slurm works where Slurm's commands are installed.")
+    done = subprocess.run([name, *arguments], input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RunFailed(f"{name}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout

@@ -1,0 +1,193 @@
+"""A pilot: one of several processes, on one machine or many, that make the same runs in one shared folder.
+
+It needs nothing but the folder: records say what is done, locks what is under way, checkpoints where to go
+on. So a pilot looks at a run's state again before it starts it, comes back to the runs that others hold, and
+takes over those that a dead machine has left. The last pilot ends when nothing is left to do.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass
+
+from physml.queue import plan as planning
+from physml.queue.plan import Planned
+from physml.queue.processes import ForkServer, can_fork
+from physml.queue.scheduler import (
+    UNKNOWN,
+    Batch,
+    Outcome,
+    Scheduler,
+    Source,
+    estimate,
+    last_words,
+    machine,
+    made_by,
+    maker,
+    why,
+)
+from physml.run import history as attempts
+from physml.run.progress import many
+from physml.run.resources import Resources, Slot
+from physml.run.spec import RunSpec
+from physml.run.state import state_of
+
+LOOK = 5.0  # seconds between two looks at runs that others hold
+BEFORE_END = 120.0  # seconds before the end of a job in which no run is started
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """wait: until the runs that others hold have ended, instead of leaving them."""
+
+    wait: bool = True
+
+
+def sharing(how: Sharing) -> contextlib.AbstractContextManager[None]:
+    """Inside, runs are made by a pilot."""
+    return made_by(lambda batch: (Pilot if batch.source is None else Feeder)(how, batch).work())
+
+
+def carry_out_from(source: Source, *, jobs: int | None, max_hours: float | None = None) -> Outcome:
+    """Make runs of a source until it has no more; otherwise as `scheduler.carry_out`."""
+    batch = Batch([], machine(jobs), max_hours=max_hours, source=source)
+    make = maker()
+    return Feeder(Sharing(), batch).work() if make is None else make(batch)
+
+
+def hours_left() -> float | None:
+    """Until the job of a cluster ends, less a while in which starting a run is of no use; None: unknown."""
+    try:
+        end = float(os.environ["SLURM_JOB_END_TIME"])
+    except (KeyError, ValueError):
+        return None
+    return max((end - BEFORE_END - time.time()) / 3600, 1e-9)
+
+
+class Pilot(Scheduler):
+    """A scheduler that shares its runs with others."""
+
+    def __init__(self, how: Sharing, batch: Batch) -> None:
+        super().__init__(batch)
+        self.how = how
+        self.held: list[Planned] = []  # by others
+        self.looked_at = time.monotonic()
+        # Not all pilots look for work in the same place.
+        begin = random.randrange(len(self.todo) or 1)
+        self.todo = self.todo[begin:] + self.todo[:begin]
+        if (left := hours_left()) is not None:
+            end = time.monotonic() + left * 3600
+            self.deadline = end if self.deadline is None else min(self.deadline, end)
+
+    def _more(self) -> bool:
+        waits = self.how.wait and not self.stopping
+        return super()._more() or (bool(self.held) and waits)
+
+    def work(self) -> Outcome:
+        outcome = super().work()
+        held = [one.spec.label for one in self.held]
+        if self.stopping:  # nobody knows whether the others will end them: this pilot is to be started again
+            outcome.left += held
+        else:
+            outcome.elsewhere += held
+        return outcome
+
+    def _start(self) -> None:
+        if time.monotonic() - self.looked_at > LOOK:
+            self.looked_at = time.monotonic()
+            self.todo += self.held
+            self.held.clear()
+        super()._start()
+
+    def _admitted(self, one: Planned) -> bool:
+        """Whether a run is still to do: others may have made it since, or work on it."""
+        spec = one.spec
+        state = state_of(spec)
+        if state in ("done", "diverged") and not self.force:
+            self.outcome.elsewhere.append(spec.label)
+            self.view.note(f"{spec.label}: {state} by another process")
+            return False
+        if state == "running":
+            self._leave(one)
+            return False
+        if attempts.given_up(spec):
+            self.outcome.codes[spec.label] = 1
+            self.view.note(f"{spec.label}: {given_up_text(spec)}")
+            return False
+        return True
+
+    def _leave(self, one: Planned) -> None:
+        self.held.append(one)
+
+    def _start_one(self, one: Planned, slot: Slot) -> None:
+        if self._admitted(one):
+            super()._start_one(one, slot)
+
+    def _ended(self, spec: RunSpec, code: int) -> bool:
+        """False where another process was quicker: its run is not our failure."""
+        if code not in (0, 75) and state_of(spec) in ("done", "diverged", "running"):
+            self._leave(Planned(spec, "running"))
+            return False
+        return super()._ended(spec, code)
+
+
+class Feeder(Pilot):
+    """A pilot that takes its runs from a source, one whenever there is room."""
+
+    def __init__(self, how: Sharing, batch: Batch) -> None:
+        super().__init__(how, batch)
+        assert batch.source is not None
+        self.source = batch.source
+        self.view = many(self.source.left())
+        self.needed = UNKNOWN
+        if can_fork():
+            self.server = ForkServer([self.source.first])
+
+    def _measure(self) -> None:
+        """All runs take what the first one takes."""
+        first = Planned(self.source.first, "missing")
+        self.needed = Resources(1, 0)
+        if self.machine.needs_estimate:
+            self.needed = estimate(first.spec, planning.plan([first.spec])[0].cost) or self._tried(first.spec)
+
+    def _more(self) -> bool:
+        return super()._more() or (not self.stopping and self.source.more(self.how.wait))
+
+    def _start(self) -> None:
+        if not (self.stopping or self.interrupted):
+            for spec in self.source.to_stop([spec for _, spec, _ in self.running.values()]):
+                self.running[spec.label][0].send_signal(signal.SIGTERM)
+            if self._room() and (new := self.source.next()):
+                self.needs[new.label] = self.needed
+                self.todo.append(Planned(new, "missing"))
+        super()._start()
+
+    def _room(self) -> bool:
+        taken = [slot for _, _, slot in self.running.values()]
+        return not self.todo and self.machine.slot(self.needed, taken) is not None
+
+    def _admitted(self, one: Planned) -> bool:
+        """What another process has ended is told to the source."""
+        admitted = super()._admitted(one)
+        if not admitted and one not in self.held:
+            self.source.ended(one.spec, self.outcome.codes.get(one.spec.label, 0))
+        return admitted
+
+    def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
+        """No further run is taken here; another worker may do better."""
+        super()._cannot_start(spec, error)
+        self.stopping = True
+
+    def _note_end(self, spec: RunSpec, code: int) -> None:
+        counts, text = self.source.ended(spec, code)
+        self.outcome.codes[spec.label] = counts
+        said = text if code != 0 and counts == 0 else f"{why(spec, code)}; {text}"
+        self.view.note(f"{spec.label}: {said}")
+
+
+def given_up_text(spec: RunSpec) -> str:
+    """Why no pilot starts a run any more, and what a person can do."""
+    count = attempts.in_vain(spec.work_folder)
+    return f"given up after {count} attempts: {last_words(spec)}. physml retry starts it anew"

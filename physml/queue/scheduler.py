@@ -1,0 +1,328 @@
+"""Runs worker processes concurrently until the queue is empty."""
+
+import contextlib
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from physml.base.errors import InputError
+from physml.base.lock import is_held
+from physml.base.paths import display_path
+from physml.queue.plan import Cost, Planned, _of_probe
+from physml.queue.processes import (
+    ForkServer,
+    Process,
+    can_fork,
+    device_of,
+    output_lines,
+    pause,
+    start_worker,
+    threads,
+)
+from physml.run.progress import many
+from physml.run.resources import CONTEXT, GROWTH, MIB, SMOKE, Machine, Resources, Slot
+from physml.run.spec import RunSpec
+from physml.training.interrupt import SIGNALS, handled
+
+BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
+UNKNOWN = Resources(1, math.inf, gpu_memory=math.inf)  # it could not be tried: it runs alone
+
+
+@dataclass
+class Outcome:
+    """The exit codes of a batch of runs."""
+
+    codes: dict[str, int] = field(default_factory=dict)  # label -> exit code
+    left: list[str] = field(default_factory=list)  # not started: out of time, or stopped
+    elsewhere: list[str] = field(default_factory=list)  # another process has begun them meanwhile
+
+    @property
+    def exit_code(self) -> int:
+        """75 if something was stopped or not started, else 2 or 1 if something failed, else 0."""
+        codes = set(self.codes.values())
+        if 75 in codes or self.left:
+            return 75
+        if codes <= {0}:
+            return 0
+        return 2 if codes <= {0, 2} else 1
+
+
+class Source(Protocol):
+    """Runs that are found one by one, by several workers, such as the trials of a search."""
+
+    @property
+    def first(self) -> RunSpec:
+        """A run like all of them, for memory and modules."""
+        ...
+
+    def next(self) -> RunSpec | None:
+        """A run to begin; None: there is none now."""
+        ...
+
+    def more(self, wait: bool) -> bool:
+        """Whether runs may still come; without `wait`, only as long as others have not taken them all."""
+        ...
+
+    def left(self) -> int:
+        """Runs that have not ended, of all workers."""
+        ...
+
+    def running(self) -> Iterable[RunSpec]:
+        """Runs that have begun, of all workers."""
+        ...
+
+    def to_stop(self, running: Iterable[RunSpec]) -> list[RunSpec]:
+        """Those of our runs that are to end early."""
+        ...
+
+    def ended(self, spec: RunSpec, code: int) -> tuple[int, str]:
+        """Take note of the end of a run; returns the exit code that counts, and a text to show."""
+        ...
+
+
+@dataclass
+class Batch:
+    """Runs that are to do, and how; see `carry_out`."""
+
+    todo: list[Planned]
+    machine: Machine
+    force: bool = False
+    max_hours: float | None = None
+    tables: list[str] = field(default_factory=list)
+    ended: Callable[[RunSpec], str] | None = None
+    source: Source | None = None  # of runs beside todo
+
+
+_MAKER: ContextVar[Callable[[Batch], Outcome] | None] = ContextVar("maker", default=None)
+
+
+@contextlib.contextmanager
+def made_by(make: Callable[[Batch], Outcome]) -> Iterator[None]:
+    """Inside, `carry_out` leaves the runs to another maker, such as a pilot."""
+    token = _MAKER.set(make)
+    try:
+        yield
+    finally:
+        _MAKER.reset(token)
+
+
+def estimate(spec: RunSpec, cost: Cost) -> Resources | None:
+    """The resources of a run, by its cost; None if its memory is unknown."""
+    device = device_of(spec)
+    on_gpu = device.startswith("cuda")
+    peak = cost.gpu_mib if on_gpu else cost.memory_mib
+    if peak is None:
+        return Resources(threads(spec), SMOKE * MIB, device) if spec.config["profile"] == "smoke" else None
+    if not on_gpu:
+        return Resources(threads(spec), GROWTH * peak * MIB)
+    memory = GROWTH * (cost.memory_mib or BESIDE_GPU) * MIB
+    return Resources(threads(spec), memory, device, GROWTH * peak * MIB + CONTEXT)
+
+
+def footprint(spec: RunSpec) -> str:
+    """Equal for runs that take the same memory: they differ in nothing but floats, seed or duration."""
+    config, trainer = spec.config, spec.config["trainer"]
+    kept = [config[key] for key in ("model", "net", "task", "optim", "precision", "profile", "runtime")]
+    sizes = [trainer[key] for key in ("batch_size", "eval_batch_size")]
+    return json.dumps(json.loads(json.dumps([*kept, *sizes]), parse_float=lambda _: None), sort_keys=True)
+
+
+def carry_out(
+    planned: list[Planned],
+    *,
+    jobs: int | None,
+    force: bool = False,
+    max_hours: float | None = None,
+    tables: list[str] | None = None,
+    ended: Callable[[RunSpec], str] | None = None,
+) -> Outcome:
+    """Make the runs that are to do, `jobs` at a time, and never start one after `max_hours`.
+
+    jobs: None for as many as the machine can hold. ended: called after each run; its text is shown.
+
+    Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on. A run that
+    another process has begun meanwhile is passed over.
+    """
+    todo = [p for p in planned if p.todo]
+    if not todo:
+        return Outcome()
+    batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended)
+    make = maker()
+    return Scheduler(batch).work() if make is None else make(batch)
+
+
+def machine(jobs: int | None) -> Machine:
+    """This machine, for so many runs side by side; None: as many as fit."""
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs must be at least 1; got {jobs}.")
+    return Machine(jobs)
+
+
+def maker() -> Callable[[Batch], Outcome] | None:
+    """What `made_by` has set."""
+    return _MAKER.get()
+
+
+class Scheduler:
+    """Runs worker processes concurrently until the queue is empty."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.todo, self.machine, self.force = list(batch.todo), batch.machine, batch.force
+        self.tables, self.ended = batch.tables, batch.ended
+        self.needs: dict[str, Resources] = {}
+        self.deadline = time.monotonic() + batch.max_hours * 3600 if batch.max_hours else None
+        self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
+        self.server = (
+            ForkServer([one.spec for one in self.todo]) if len(self.todo) > 1 and can_fork() else None
+        )
+        self.outcome = Outcome()
+        self.interrupted = False  # by a signal
+        self.stopping = False
+        self.view = many(len(self.todo))
+
+    def work(self) -> Outcome:
+        with handled(SIGNALS, self._interrupt):
+            try:
+                self._measure()
+                while self._more():
+                    self._stop_if_due()
+                    self._start()
+                    self._collect()
+                    running = {label: progress(spec) for label, (_, spec, _) in self.running.items()}
+                    self.view.show(running, len(self.outcome.codes))
+                    pause([process for process, _, _ in self.running.values()], 0.2)
+            finally:  # after an error of our own runs must not go on without their launcher
+                self._signal(signal.SIGTERM)
+                for process, _, _ in self.running.values():
+                    process.wait()
+                self.view.close()
+        return self.outcome
+
+    def _more(self) -> bool:
+        return bool(self.todo or self.running)
+
+    def _interrupt(self, _number: int, _frame: object) -> None:
+        self.interrupted = True
+
+    def _stop_if_due(self) -> None:
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        if self.stopping or not (self.interrupted or late):
+            return
+        self.stopping = True
+        self.view.note("stopping: each run writes a checkpoint; the same command goes on from there")
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        for process, _, _ in self.running.values():
+            process.send_signal(number)
+
+    def _start(self) -> None:
+        if self.stopping:
+            self.outcome.left += [one.spec.label for one in self.todo]
+            self.todo.clear()
+        for one in list(self.todo):
+            taken = [slot for _, _, slot in self.running.values()]
+            slot = self.machine.slot(self.needs[one.spec.label], taken)
+            if slot and not self.interrupted:
+                self.todo.remove(one)
+                self._start_one(one, slot)
+
+    def _start_one(self, one: Planned, slot: Slot) -> None:
+        spec = one.spec
+        if is_held(spec.work_folder):
+            self._leave(one)
+            return
+        try:
+            process = start_worker(spec, [], self.force, self.tables, slot.environment, self.server)
+        except OSError as error:  # such as a full disk
+            self._cannot_start(spec, error)
+            return
+        slot.pid = process.pid
+        self.running[spec.label] = (process, spec, slot)
+
+    def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
+        """The failure of one run."""
+        self.outcome.codes[spec.label] = 1
+        self.view.note(f"{spec.label}: cannot be started: {error}")
+
+    def _leave(self, one: Planned) -> None:
+        """Another process works on it."""
+        self.outcome.elsewhere.append(one.spec.label)
+        self.view.note(f"{one.spec.label}: running already")
+
+    def _measure(self) -> None:
+        """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
+        wanted = self.machine.needs_estimate and len(self.todo) > 1
+        sizes: dict[str, Resources] = {}
+        unknown = []
+        for one in self.todo:
+            found = estimate(one.spec, one.cost) if wanted else Resources(1, 0)
+            if found is None:
+                unknown.append(one.spec)
+            else:
+                sizes[footprint(one.spec)] = self.needs[one.spec.label] = found
+        for spec in unknown:
+            key = footprint(spec)
+            if key not in sizes and not self.interrupted:
+                sizes[key] = self._tried(spec)
+            self.needs[spec.label] = sizes.get(key, UNKNOWN)
+
+    def _tried(self, spec: RunSpec) -> Resources:
+        self.view.note(f"{spec.label}: trying a few steps, to know how much memory it takes")
+        try:
+            cost = _of_probe(spec, True, lambda: self.interrupted, self.server)
+        except OSError:  # the run itself will report it
+            cost = Cost()
+        return estimate(spec, cost) or UNKNOWN
+
+    def _collect(self) -> None:
+        for label, (process, spec, _) in list(self.running.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            del self.running[label]
+            if self.stopping and code == -signal.SIGTERM:
+                code = 75  # so early that it had nothing to save
+            self._note_end(spec, code)
+
+    def _note_end(self, spec: RunSpec, code: int) -> None:
+        if self._ended(spec, code):
+            more = f"; {self.ended(spec)}" if self.ended else ""
+            self.view.note(f"{spec.label}: {why(spec, code)}{more}")
+
+    def _ended(self, spec: RunSpec, code: int) -> bool:
+        """Take note of an exit code; whether it is to be shown."""
+        self.outcome.codes[spec.label] = code if code >= 0 else 1
+        return True
+
+
+def why(spec: RunSpec, code: int) -> str:
+    """An exit code of a run, in words."""
+    if code == 0:
+        return "finished"
+    if code == 75:
+        return "stopped; the same command goes on"
+    if code < 0:
+        hint = ": perhaps out of memory" if code == -signal.SIGKILL else ""
+        return f"killed by {signal.Signals(-code).name}{hint}; the same command goes on"
+    return f"{last_words(spec)} (exit {code}; {display_path(spec.output_file)})"
+
+
+def last_words(spec: RunSpec) -> str:
+    """The last line that a worker of a run has printed."""
+    lines = output_lines(spec)
+    return lines[-1] if lines else "no output"
+
+
+def progress(spec: RunSpec) -> tuple[int, int]:
+    """Steps that a run has made, of how many; 0 of 0 where nothing is known."""
+    try:
+        now = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
+        return now["done"], now["total"]
+    except (OSError, ValueError, KeyError):
+        return 0, 0

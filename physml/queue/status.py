@@ -1,0 +1,137 @@
+"""How far the runs of a table or figure are, told by the shared folder alone. No scheduler is asked."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from physml.queue.plan import Planned
+from physml.queue.scheduler import last_words
+from physml.run import history as attempts
+from physml.run.perform import existing
+from physml.run.spec import RunSpec
+
+STALE = 300.0  # seconds without news after which a run is called silent
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One run.
+
+    Args:
+        spec: The run.
+        state: done, diverged, running, stopped, failed, given up, missing or blocked.
+        host: That works on it, or did last.
+        step, steps: Made, of how many; 0 of 0 where nothing is known.
+        hours_left: At the speed since it was begun; None: unknown.
+        silent_s: Seconds since its last news, where they are many.
+        reason: Of a failure, or of what blocks it.
+    """
+
+    spec: RunSpec
+    state: str
+    host: str | None = None
+    step: int = 0
+    steps: int = 0
+    hours_left: float | None = None
+    silent_s: float | None = None
+    reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What is known beside the state.
+
+        Example:
+            >>> Seen(None, "running", "node1", 50, 200, 1.5).text
+            'node1, step 50 of 200, 1 h 30 min left'
+        """
+        parts = [self.host] if self.host else []
+        if self.steps:
+            parts.append(f"step {self.step} of {self.steps}")
+        if self.hours_left is not None:
+            parts.append(f"{duration(self.hours_left)} left")
+        if self.silent_s is not None:
+            parts.append(f"no news for {duration(self.silent_s / 3600)}")
+        return ", ".join(parts + ([self.reason] if self.reason else []))
+
+
+def duration(hours: float) -> str:
+    """In the two largest units.
+
+    Example:
+        >>> duration(0.004), duration(0.5), duration(26.0)
+        ('14 s', '30 min', '1 d 2 h')
+    """
+    seconds = round(hours * 3600)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes // 1440} d {minutes % 1440 // 60} h"
+
+
+def seen(one: Planned) -> Seen:
+    spec, state = one.spec, str(one.state)
+    if state in ("done", "diverged"):
+        return Seen(spec, state)
+    if state == "blocked":
+        return Seen(spec, state, reason=one.reason)
+    news = _news(spec)
+    last = attempts.last(spec.work_folder)
+    host = news.get("host") or last.get("host")
+    step, steps = int(news.get("done", 0)), int(news.get("total", 0))
+    if state == "running":
+        return Seen(spec, state, host, step, steps, _hours_left(news), _silent(news))
+    reason = None
+    if state == "failed":
+        made = existing(spec)
+        reason = made["reason"] if made else None
+    if attempts.given_up(spec):
+        count = attempts.in_vain(spec.work_folder)
+        state, reason = "given up", f"{count} attempts in vain: {reason or last_words(spec)}"
+    if state == "missing":
+        return Seen(spec, state)
+    return Seen(spec, state, host, step, steps, reason=reason)
+
+
+def _news(spec: RunSpec) -> dict[str, Any]:
+    """What the worker has written last."""
+    try:
+        news = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return news if isinstance(news, dict) else {}
+
+
+def _hours_left(news: dict[str, Any]) -> float | None:
+    try:
+        made = news["done"] - news["first"]
+        spent = news["at"] - news["began"]
+        return float(spent / made * (news["total"] - news["done"]) / 3600) if made > 0 else None
+    except (KeyError, TypeError):
+        return None
+
+
+def _silent(news: dict[str, Any]) -> float | None:
+    at = news.get("at")
+    silent = time.time() - at if isinstance(at, int | float) else 0.0
+    return silent if silent > STALE else None
+
+
+def summary(name: str, runs: Sequence[Seen], planned: Iterable[Planned]) -> str:
+    """Counts, and the hours that are left as far as they are known."""
+    counts = Counter(one.state for one in runs)
+    words = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    waiting = [one.cost.hours for one in planned if one.todo]
+    known = [hours for hours in waiting if hours is not None]
+    hours = sum(known) + sum(one.hours_left or 0.0 for one in runs if one.state == "running")
+    text = f"{name}: {len(runs)} runs: {words or 'none'}"
+    if waiting or counts["running"]:
+        unknown = len(waiting) - len(known)
+        text += f"; {duration(hours)} of work left" + (f", and {unknown} of unknown time" if unknown else "")
+    return text

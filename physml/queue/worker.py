@@ -1,0 +1,66 @@
+"""One run as a process of its own: `python -m physml.queue.worker SPEC.json`. Started by the launcher."""
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from physml.base import files
+from physml.base.errors import PhysmlError
+from physml.queue.cost_probe import probe
+from physml.run.perform import perform
+from physml.run.progress import FileReporter
+from physml.run.spec import RunSpec
+
+
+def main(arguments: list[str]) -> int:
+    """SPEC.json makes a run, `SPEC.json --probe OUT.json` times a few steps of it; returns the exit code."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    options = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    spec = RunSpec.from_json(options["spec"])
+    report = FileReporter(spec.work_folder / "progress.json")
+    try:
+        if "--probe" in arguments:
+            files.write_json(Path(arguments[2]), probe(spec.config))
+            return 0
+        made = perform(spec, report, force=options["force"], tables=options["tables"])
+    except PhysmlError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0 if made["status"] == "finished" else 1
+
+
+def keep_niceness() -> None:
+    """Give the worker's session the nice value of its process: Linux may weigh sessions, not processes.
+
+    Runs of `nice physml ...` have sessions of their own, and would compete as if they were not nice.
+    """
+    if (nice := os.nice(0)) > 0:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text(f"{nice}\n", encoding="ascii")
+
+
+def as_process(arguments: list[str]) -> NoReturn:
+    """`main` as a whole process, which ends without taking torch apart: that would last a second."""
+    keep_niceness()
+    code = 1
+    try:
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+    shutdown: Callable[[], None] = threading._shutdown  # type: ignore[attr-defined]  # waits for threads
+    for end in (shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+        with contextlib.suppress(Exception):
+            end()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    as_process(sys.argv[1:])

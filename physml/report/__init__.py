@@ -1,0 +1,1 @@
+"""Tables and figures from records. No torch, no hydra."""

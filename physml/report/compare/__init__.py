@@ -1,0 +1,1 @@
+"""Comparison of rows, and of a run with its repetition."""

@@ -1,0 +1,283 @@
+"""Whether a run that was trained again gave the recorded numbers. No torch, no hydra.
+
+Rounding differs between processors, backends and numbers of threads, and training amplifies it. So a
+difference is judged by two limits:
+
+- Rounding alone: one rounding of the precision for each step, relative to the number, at most 1 %.
+- Spread, where the first does not hold and the records tell a source of other rounding: rounding that has
+  grown over training ends, at worst, at the number of another seed. Of pairs of seeds of the recorded setting
+  on the same split, 95 % differ by less than t sd sqrt(2), for all numbers together (Bonferroni). The curves
+  must then start together, within 1 % at the first evaluation: rounding begins small, a mistake does not.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from physml.base.errors import MissingExtra, RecordError
+from physml.base.paths import display_path
+from physml.records.curves import curve_of
+from physml.records.record import differences
+from physml.records.schema import Record
+from physml.report.stats.summary import N_FOR_VERDICT, t_quantile
+
+Outcome = Literal["equal", "within", "different"]
+# Of one operation, relative.
+ROUNDING = {"fp32": 2.0**-23, "tf32": 2.0**-10, "bf16": 2.0**-7, "bf16-products": 2.0**-7}
+MOST_ROUNDING = 0.01
+ALPHA = 0.05
+SAME = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
+FIELDS = ("hashed", "n_parameters", "code", "packages", "machine", "backend")
+SUBSTANCE = ("hashed", "n_parameters", "data.version", "data.kind", "data.sizes", "data.files")
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One number of both runs, and how far apart they may lie."""
+
+    name: str
+    before: float
+    after: float
+    limit: float
+    by_spread: bool  # which of the two limits it is
+
+    @property
+    def size(self) -> float:
+        return abs(self.after - self.before)
+
+    @property
+    def share(self) -> float:
+        """Of the limit; above 1 it is exceeded."""
+        return 0.0 if self.size == 0.0 else self.size / self.limit if self.limit else math.inf
+
+
+@dataclass(frozen=True)
+class RerunVerdict:
+    """The outcome, and a sentence for a person."""
+
+    outcome: Outcome
+    sentence: str
+
+
+def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerdict:
+    """The recorded run against the one that was trained again.
+
+    Args:
+        old: As recorded.
+        new: Trained again.
+        seeds: Runs of the identity of `old` on its split, with `old`; they give the spread.
+    """
+    between = _between(old, new)
+    if all(old.get(key) == new.get(key) for key in SAME):
+        n = len(_numbers(old))
+        count = f"all {n} scores, the selected step and the number of steps" if n else "status and steps"
+        return RerunVerdict("equal", f"equal to the bit: {count}.{between}")
+    if old["status"] != new["status"]:
+        reason = f" ({new['reason']})" if new.get("reason") else ""
+        text = f"different: the run {_ended(new)}{reason}; the recorded one {_ended(old)}."
+        return RerunVerdict("different", f"{text}{between or _unexplained(old)}")
+    other_rounding = bool(_rounding_sources(old, new))
+    shifts = _shifts(old, new, ())
+    start = None
+    if max((shift.share for shift in shifts), default=0.0) > 1 and other_rounding:
+        shifts, start = _shifts(old, new, seeds), start_of(old, new)
+    worst = max(shifts, key=lambda shift: shift.share, default=None)
+    told = _told(worst, old, new, seeds) + _start_text(start) + (between or _unexplained(old))
+    apart = start is not None and start[1] > MOST_ROUNDING
+    other_names = _numbers(old).keys() != _numbers(new).keys()
+    if _substance(old, new) or other_names or apart or (worst and worst.share > 1):
+        return RerunVerdict("different", f"different: {told}")
+    what = "what another processor, backend or thread count explains" if other_rounding else "rounding"
+    return RerunVerdict("within", f"not equal to the bit, but within {what}: {told}")
+
+
+def _ended(made: Record) -> str:
+    return "finished" if made["status"] == "finished" else f"is {made['status']}"
+
+
+# --- numbers
+
+
+def _numbers(made: Record) -> dict[str, float]:
+    """The scores with the selected weights: best/test/rmse."""
+    best = made["metrics"]["best"] or {}
+    return {
+        f"{part}/{name}": float(value)
+        for part, scores in best.items()
+        for name, value in scores.items()
+        if value is not None
+    }
+
+
+def _shifts(old: Record, new: Record, seeds: Sequence[Record]) -> list[Shift]:
+    before, after = _numbers(old), _numbers(new)
+    spreads = _spreads(before, seeds)
+    relative = rounding_of(old)
+    shifts = []
+    for name in before.keys() & after.keys():
+        rounding, spread = relative * abs(before[name]), spreads.get(name, 0.0)
+        limit = max(rounding, spread)
+        shifts.append(Shift(name, before[name], after[name], limit, by_spread=spread > rounding))
+    return shifts
+
+
+def rounding_of(made: Record) -> float:
+    """What rounding alone may change in a run, relative to a number: once for each step."""
+    return min(MOST_ROUNDING, ROUNDING.get(made["precision"], 2.0**-23) * made.get("n_steps", 0))
+
+
+def _spreads(names: Iterable[str], seeds: Sequence[Record]) -> dict[str, float]:
+    """By number, what 95 % of pairs of seeds stay below, for all numbers together."""
+    names = list(names)
+    found = {}
+    for name in names:
+        values = [numbers[name] for one in seeds if name in (numbers := _numbers(one))]
+        if len(values) >= N_FOR_VERDICT:
+            factor = t_quantile(len(values) - 1, 1 - ALPHA / len(names))
+            found[name] = factor * statistics.stdev(values) * math.sqrt(2)
+    return found
+
+
+def start_of(old: Record, new: Record) -> tuple[int, float] | None:
+    """The first step that both curves have, and how far they are apart there: relative, the worst column.
+
+    None where a curve is missing or cannot be read.
+    """
+    try:
+        rows, others = ({row["step"]: row for row in curve_of(one)[1][1]} for one in (old, new))
+        step = next((step for step in rows if step in others), None)
+        if step is None:
+            return None
+        pairs = [(float(rows[step][name]), float(others[step][name])) for name in _scored(rows[step])]
+    except (RecordError, MissingExtra, KeyError, ValueError):
+        return None
+    largest = ((abs(a - b) / size if (size := max(abs(a), abs(b))) else 0.0) for a, b in pairs)
+    return int(step), max(largest, default=0.0)
+
+
+def _scored(row: Mapping[str, str]) -> list[str]:
+    """The columns of a row with a loss or a metric."""
+    return [name for name, value in row.items() if "/" in name and value]
+
+
+# --- what differs
+
+
+def _flat(made: Record) -> dict[str, Any]:
+    """The fields of a record that can explain other numbers."""
+    data = made.get("data") or {}
+    files = {file["name"]: file["sha256"] for file in data.get("files") or ()}
+    kept = {key: data.get(key) for key in ("version", "kind", "sizes")} | {"files": files}
+    fingerprint = str(data.get("fingerprint") or "none")
+    return {
+        **{
+            key: made.get(key) for key in ("hashed", "n_parameters", "code", "packages", "machine", "backend")
+        },
+        "data": kept | {"fingerprint": fingerprint},
+    }
+
+
+Difference = tuple[str, Any, Any]
+
+
+def _differences(old: Record, new: Record) -> list[Difference]:
+    return differences(_flat(old), _flat(new))
+
+
+def _substance(old: Record, new: Record) -> list[Difference]:
+    """What makes it another setting or other data."""
+    found = []
+    for name, before, after in _differences(old, new):
+        wrong = str(after).startswith("differs") != str(before).startswith("differs")
+        if name.startswith(SUBSTANCE) or (name == "data.fingerprint" and wrong):
+            found.append((name, before, after))
+    return found
+
+
+def _rounding_sources(old: Record, new: Record) -> list[Difference]:
+    """What can make other roundings: machine, packages, backend; a GPU also by itself, and other code."""
+    found = [
+        (name, before, after)
+        for name, before, after in _differences(old, new)
+        if name.startswith(("machine.", "packages.", "backend", "code."))
+    ]
+    machine: Mapping[str, Any] = new.get("machine") or {}
+    if machine.get("device", "cpu") != "cpu" and not machine.get("deterministic"):
+        found.append(("machine.deterministic", False, False))
+    return found
+
+
+def _between(old: Record, new: Record) -> str:
+    found = _differences(old, new)
+    if old.get("code", {}).get("dirty"):
+        found.append(("code", "with changes that were not committed", None))
+    phrases = "; ".join(_phrases(found))
+    return f" Other than recorded: {phrases}." if phrases else ""
+
+
+def _phrases(found: Iterable[Difference]) -> Iterator[str]:
+    for name, before, after in found:
+        if name == "code":
+            yield f"the code then, {before}"
+        elif name == "code.dirty":
+            if after:
+                yield "the code now, with changes that are not committed"
+        else:
+            yield f"{name.replace('.', ' ', 1)} {_short(after)}, was {_short(before)}"
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text[:10] if len(text) >= 40 and " " not in text else text
+
+
+def _unexplained(old: Record) -> str:
+    machine: Mapping[str, Any] = old.get("machine") or {}
+    where = f" ({machine['cpu']})" if machine.get("cpu") else ""
+    return (
+        " Code, packages, data, machine and backend are as recorded. Processors of one name"
+        f"{where} can differ, and the records do not tell."
+    )
+
+
+def _told(worst: Shift | None, old: Record, new: Record, seeds: Sequence[Record]) -> str:
+    """The number that is furthest from its recorded value, or else what differs beside the numbers."""
+    if worst is None or worst.size == 0.0:
+        pairs = differences({key: old.get(key) for key in SAME}, {key: new.get(key) for key in SAME})
+        return f"{'; '.join(f'{name} {after}, was {before}' for name, before, after in pairs[:3])}."
+    relation = "above" if worst.share > 1 else "below"
+    seen = f"{worst.name} is {worst.after:.6g}, recorded {worst.before:.6g}: a difference of {worst.size:.2g}"
+    return f"{seen}, {relation} {worst.limit:.2g} ({_limit(worst, old, seeds)})."
+
+
+def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:
+    """Where a limit comes from."""
+    n = len(seeds)
+    if worst.by_spread:
+        return f"95 % of pairs of seeds differ by less, by the {n} recorded on this split"
+    text = f"rounding over {old.get('n_steps', 0)} steps in {old['precision']}"
+    if worst.share > 1 and n < N_FOR_VERDICT:
+        text += f"; {n} recorded seed{'s' if n != 1 else ''} on this split, too few for a spread"
+    return text
+
+
+def _start_text(start: tuple[int, float] | None) -> str:
+    """Whether the curves start together."""
+    if start is None:
+        return ""
+    step, apart = start
+    if apart == 0.0:
+        return f" The curves start together: equal after {step} steps in the digits they keep."
+    begun = "not together" if apart > MOST_ROUNDING else "together"
+    return f" The curves start {begun}: {apart:.1g} apart, relative, after {step} steps."
+
+
+def dirty(made: Record) -> str | None:
+    """A line for a record of uncommitted code."""
+    if not made.get("code", {}).get("dirty"):
+        return None
+    place = display_path(Path(made["path"])) if made.get("path") else made["experiment"]
+    return f"{place} was made on uncommitted code: no commit holds what produced it."

@@ -1,0 +1,289 @@
+"""Two rows compared by their runs of equal split and seed. No torch, no hydra.
+
+The pairs are splits, after averaging over the starts of each, or runs of equal seed. `claims.gain` gives mean
+difference and intervals; here stand the effect size, two tests, and how many pairs a decision would need.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from physml.base.check import within
+from physml.base.errors import InputError
+from physml.report.stats.claims import ALPHA, Gain, gain, holm
+from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, by_split, t_quantile
+from physml.report.table.runs import Runs, incomparable
+from physml.report.table.spec import Cell, Column
+
+RowVerdict = Literal["first better", "second better", "equal", "cannot be told apart", "too few pairs"]
+POWER = 0.8
+MOST = 1000  # further pairs; more are called hopeless
+NEVER = ("other protocol", "different data")  # no comparison at all; other reasons are caveats
+SUBSTITUTE = "substitute data"  # for one row alone
+FAR = 6.0  # noncentrality from which a significant difference of the wrong sign is rarer than 1e-9
+DIGITS = 9  # of the greatest value: differences below come from rounding, and must not break ties
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs of equal split and seed. difference: positive where the first is better."""
+
+    split: int
+    seed: int
+    first: float
+    second: float
+    difference: float
+
+
+@dataclass(frozen=True)
+class RowComparison:
+    """Two rows in one column.
+
+    Args:
+        column: Which number of the runs.
+        pairs: The common runs, by split and seed.
+        over: What is independent, and counts: "splits" or "runs".
+        first: Mean of the first row over what counts.
+        second: Mean of the second row.
+        gain: The paired difference, positive where the first row is better.
+        d_z: Effect size, mean / sd of the paired differences; infinite where all are equal and not 0.
+        p: Of the paired t-test, two-sided; None below three pairs.
+        p_wilcoxon: Of Wilcoxon's signed-rank test, two-sided; None below three pairs.
+        p_adjusted: p, corrected for all columns that are compared (Holm).
+        needed: Pairs in all that would decide; None where it is decided, or not to be said.
+        caveats: Why the rows may differ in more than themselves.
+    """
+
+    column: Column
+    pairs: tuple[Pair, ...]
+    over: Spread
+    first: float
+    second: float
+    gain: Gain
+    d_z: float | None
+    p: float | None
+    p_wilcoxon: float | None
+    p_adjusted: float | None = None
+    needed: int | None = None
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> RowVerdict:
+        """By the corrected p-value of the t-test, at 5 %."""
+        if self.p_adjusted is None:
+            return "too few pairs"
+        if all(pair.difference == 0.0 for pair in self.pairs):
+            return "equal"
+        if self.p_adjusted >= ALPHA:
+            return "cannot be told apart"
+        return "first better" if self.gain.mean > 0 else "second better"
+
+    @property
+    def more(self) -> int | None:
+        """How many more pairs would decide; above `MOST`, it is hopeless."""
+        return None if self.needed is None else self.needed - self.gain.n
+
+
+def compare_values(
+    column: Column,
+    first: Values,
+    second: Values,
+    spread: Spread = "runs",
+    test_to_train: float | None = None,
+) -> RowComparison:
+    """Two rows in one column, not yet corrected for other columns.
+
+    Args:
+        column: Gives the direction.
+        first: (split, seed) -> value.
+        second: The same of the other row; only common runs count.
+        spread: "splits": the pairs are splits, after averaging over the starts of each.
+        test_to_train: Nodes or samples for test over those for training, for the interval over new splits.
+
+    Raises:
+        InputError: They share no run.
+    """
+    common = sorted(first.keys() & second.keys())
+    differences = _differences(first, second, column.better)
+    found = gain(differences, dict.fromkeys(differences, 0.0), "higher", spread, test_to_train)
+    over_splits = spread == "splits" and len({split for split, _ in common}) > 1
+    independent = by_split(differences) if over_splits else list(differences.values())
+    ours, theirs = ({at: values[at] for at in common} for values in (first, second))
+    return RowComparison(
+        column=column,
+        pairs=tuple(Pair(*at, first[at], second[at], differences[at]) for at in common),
+        over="splits" if over_splits else "runs",
+        first=_mean(by_split(ours) if over_splits else list(ours.values())),
+        second=_mean(by_split(theirs) if over_splits else list(theirs.values())),
+        gain=found,
+        d_z=effect_size(found),
+        p=found.p_value(),
+        p_wilcoxon=wilcoxon_p(independent),
+        p_adjusted=found.p_value(),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _differences(first: Values, second: Values, better: Better) -> Values:
+    """Positive where the first is better; 0 where both are equal but for rounding."""
+    sign = 1.0 if better == "higher" else -1.0
+    common = sorted(first.keys() & second.keys())
+    largest = max((max(abs(first[at]), abs(second[at])) for at in common), default=0.0)
+    found = {at: sign * (first[at] - second[at]) for at in common}
+    return {at: 0.0 if abs(value) <= 10.0**-DIGITS * largest else value for at, value in found.items()}
+
+
+def corrected(found: Sequence[RowComparison]) -> list[RowComparison]:
+    """p-values corrected for all columns (Holm), and the pairs that a decision needs at 5 % for all of them.
+
+    The latter are for the first step of Holm's test, at 5 % / (number of columns): an undecided column then
+    never has enough pairs already.
+    """
+    raw = {one.column.key: one.p for one in found if one.p is not None}
+    adjusted = holm(raw)
+    made = []
+    for one in found:
+        p = adjusted.get(one.column.key)
+        one = dataclasses.replace(one, p_adjusted=p)
+        if one.verdict == "cannot be told apart" and one.d_z is not None:
+            needed = pairs_needed(one.d_z, ALPHA / len(raw), most=one.gain.n + MOST)
+            one = dataclasses.replace(one, needed=needed)
+        made.append(one)
+    return made
+
+
+# --- statistics
+
+
+def effect_size(found: Gain) -> float | None:
+    """Cohen's d of paired differences, d_z = mean / sd; None for one pair."""
+    if found.sd is None:
+        return None
+    if found.sd == 0.0:
+        return 0.0 if found.mean == 0.0 else math.copysign(math.inf, found.mean)
+    return found.mean / found.sd
+
+
+def wilcoxon_p(differences: Sequence[float]) -> float | None:
+    """Wilcoxon's signed-rank test, two-sided: are positive differences as large as negative ones?
+
+    Zeros are left out. The p-value is exact up to 50 pairs, or up to 13 where sizes are tied; else by the
+    normal approximation. None below three pairs; 1 where all differences are 0.
+
+    Example:
+        >>> wilcoxon_p([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])  # 2 of 2^6 sets of signs are as extreme
+        0.03125
+    """
+    import numpy as np
+    from scipy.stats import PermutationMethod, wilcoxon
+
+    if len(differences) < N_FOR_VERDICT:
+        return None
+    sizes = np.asarray(differences, float)
+    sizes = sizes[sizes != 0.0]
+    if not len(sizes):
+        return 1.0
+    sizes = np.round(sizes / np.abs(sizes).max(), DIGITS)  # 2.7 and 2.7000000000001 are tied
+    tied = len(np.unique(np.abs(sizes))) < len(sizes)
+    method: Any = "exact" if len(sizes) <= 50 else "approx"
+    if tied:
+        method = PermutationMethod(n_resamples=2**13) if len(sizes) <= 13 else "approx"
+    return float(wilcoxon(sizes, method=method).pvalue)
+
+
+def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
+    """How often a two-sided paired t-test of n pairs finds an effect d_z: by the noncentral t distribution.
+
+    With noncentrality d_z sqrt(n) and n - 1 degrees of freedom, 1 - F(t) + F(-t) for the t-test's own t.
+
+    Example:
+        >>> round(power_of(34, 0.5), 2)  # the textbook's 34 pairs for a medium effect
+        0.81
+    """
+    from scipy.special import nctdtr
+
+    within("alpha", alpha, 0.0, 1.0)
+    if n < 2:
+        raise InputError(f"a paired t-test needs at least 2 pairs; got {n}.")
+    if math.isinf(d_z):
+        return 1.0
+    t, shift = t_quantile(n - 1, 1 - alpha), abs(d_z) * math.sqrt(n)
+    wrong_sign = nctdtr(n - 1, shift, -t) if shift < FAR else 0.0
+    return float(1 - nctdtr(n - 1, shift, t) + wrong_sign)
+
+
+def pairs_needed(d_z: float, alpha: float = ALPHA, power: float = POWER, most: int = MOST) -> int:
+    """The least number of pairs that finds an effect d_z with this power; `most` + 1 if that is not enough.
+
+    Example:
+        >>> pairs_needed(0.5), pairs_needed(0.0)
+        (34, 1001)
+    """
+    within("power", power, 0.0, 1.0)
+    low, high = N_FOR_VERDICT, most + 1  # power grows with n: the answer is in low..high
+    while low < high:
+        middle = (low + high) // 2
+        if power_of(middle, d_z, alpha) >= power:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+# --- records
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two rows: its name, and its records."""
+
+    label: str
+    runs: Runs
+
+
+def compare_runs(
+    column: Column, first: Side, second: Side, spread: Spread, cells: tuple[Cell, Cell] = (Cell(), Cell())
+) -> RowComparison | str:
+    """Two rows in one column, or why they cannot be compared there."""
+    ours, theirs = first.runs.values(column), second.runs.values(column)
+    for side, values in ((first, ours), (second, theirs)):
+        if not values:
+            return f"{side.label} has no finished run with {column.metric}{_stale(side.runs)}"
+    if not ours.keys() & theirs.keys():
+        return (
+            f"they share no run of equal split and seed: {first.label} has {_which(ours)}; "
+            f"{second.label} has {_which(theirs)}"
+        )
+    caveats = {}
+    for side, cell in zip((first, second), cells, strict=True):
+        if reason := incomparable(column, cell, side.runs):
+            caveats[side.label] = reason
+    for label, reason in caveats.items():
+        if reason in NEVER or (reason == SUBSTITUTE and list(caveats.values()) != [SUBSTITUTE] * 2):
+            return f"{label} has {reason}"
+    made = compare_values(column, ours, theirs, spread, first.runs.test_to_train)
+    return dataclasses.replace(made, caveats=tuple(f"{row}: {why}" for row, why in caveats.items()))
+
+
+def _stale(runs: Runs) -> str:
+    return f" ({runs.stale} of other settings than today's)" if runs.stale else ""
+
+
+def _which(values: Values) -> str:
+    """`splits 0-4, seed 0`."""
+    splits, seeds = ({at[k] for at in values} for k in (0, 1))
+    return f"{_numbers('split', splits)}, {_numbers('seed', seeds)}"
+
+
+def _numbers(what: str, numbers: set[int]) -> str:
+    """`seeds 0-4`, `seeds 0, 3, 7`, `seed 2`."""
+    ordered = sorted(numbers)
+    if len(ordered) == 1:
+        return f"{what} {ordered[0]}"
+    whole = ordered == list(range(ordered[0], ordered[-1] + 1))
+    return f"{what}s {ordered[0]}-{ordered[-1]}" if whole else f"{what}s {', '.join(map(str, ordered))}"

@@ -1,0 +1,336 @@
+"""Two rows compared, in words: a `Document` with a sentence for each column."""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from physml.base.errors import InputError
+from physml.report.compare.rows import (
+    MOST,
+    POWER,
+    RowComparison,
+    Side,
+    compare_runs,
+    corrected,
+)
+from physml.report.stats.claims import ALPHA
+from physml.report.stats.summary import LEVEL, N_FOR_VERDICT, Spread
+from physml.report.table.numbers import gain_text
+from physml.report.table.spec import Cell, Column
+from physml.report.text.document import NONE, Document, Grid, Section
+
+LONGEST = 30  # runs that are listed one by one
+FEWEST_SIGNS = 6  # pairs: with fewer, no p-value of Wilcoxon's test can be below 5 %
+HEADS = (
+    "column", "pairs", "A", "B", "difference", "95 % interval", "on new splits", "d_z", "t test",
+    "Wilcoxon", "outcome", "more pairs",
+)  # fmt: skip
+FOLDED = ((0, 1), (2, 3), (4, 5, 6), (7, 8, 9), (10, 11))
+TEX_HEADS = (
+    ("Column", 0), ("Pairs", 1), ("A", 2), ("B", 3), ("Difference", 4), (r"95\,\% interval", 5),
+    ("$d_z$", 7), ("$t$ test", 8), ("Wilcoxon", 9), ("Outcome", 10),
+)  # fmt: skip
+CSV_HEADS = (
+    "table", "first", "second", "column", "metric", "unit", "better", "protocol", "split", "seed",
+    "value_first", "value_second", "difference", "pairs", "over", "sd", "low", "high", "new_low", "new_high",
+    "d_z", "p_t", "p_holm", "p_wilcoxon", "more_pairs", "state",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Two rows, and what was found in each column: a comparison, or why there is none.
+
+    Args:
+        id: Of the table; `compare` for two experiments.
+        names: Of the two rows.
+        found: One for each column, corrected for being several.
+        missing: Column -> why there is no comparison.
+        facts: What else stands below.
+    """
+
+    id: str
+    names: tuple[str, str]
+    found: tuple[RowComparison, ...]
+    missing: dict[str, str]
+    facts: tuple[str, ...] = ()
+
+
+def compared(
+    id: str,
+    columns: Sequence[Column],
+    sides: Mapping[str, tuple[Side, Side]],
+    cells: Mapping[str, tuple[Cell, Cell]],
+    spread: Spread,
+    hint: str,
+) -> Rows:
+    """Every column in which both rows have runs.
+
+    Args:
+        id: Of the table.
+        columns: To compare in.
+        sides: Column key -> both rows.
+        cells: Column key -> their cells in the table.
+        spread: As in a table.
+        hint: What to do where no column can be compared.
+
+    Raises:
+        InputError: There is no column in which both rows have a run of equal split and seed.
+    """
+    found, missing = [], {}
+    for column in columns:
+        made = compare_runs(column, *sides[column.key], spread, cells.get(column.key, (Cell(), Cell())))
+        if isinstance(made, str):
+            missing[column.title] = made
+        else:
+            found.append(made)
+    names = next((one.label, other.label) for one, other in sides.values())
+    if not found:
+        reasons = "; ".join(dict.fromkeys(missing.values()))
+        raise InputError(
+            f"a comparison needs finished runs of both rows with equal split and seed; {reasons}. {hint}"
+        )
+    return Rows(id, names, tuple(corrected(found)), missing, tuple(_settings(sides)))
+
+
+def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
+    """Whose settings each row has: where they differ, a search may be what is compared."""
+    for letter, k in (("A", 0), ("B", 1)):
+        every = [pair[k] for pair in sides.values() if pair[k].runs.finished]
+        experiments = dict.fromkeys(side.runs.experiment for side in every)
+        settings = dict.fromkeys(str(side.runs.settings) for side in every)
+        label = next(pair[k].label for pair in sides.values())
+        parts = [name for name in experiments if name != label] + [f"settings: {', '.join(settings)}"]
+        yield f"{letter}: {label} ({', '.join(parts)})"
+
+
+def document(rows: Rows) -> Document:
+    first, second = rows.names
+    title = f"{first} (A) against {second} (B)"
+    lines = tuple(_line(one) for one in rows.found)
+    return Document(
+        id=rows.id,
+        title=title,
+        caption=f"{title}.",
+        heads=HEADS,
+        tex_heads=TEX_HEADS,
+        grids=(Grid(lines),),
+        facts=(*rows.facts, *_rule(rows)),
+        values=(CSV_HEADS, *_values(rows)),
+        folded=FOLDED,
+        claim=("What follows:", *_sentences(rows)),
+        sections=tuple(_runs(one) for one in rows.found),
+    )
+
+
+# --- sentences
+
+
+def _sentences(rows: Rows) -> Iterator[str]:
+    for one in rows.found:
+        yield f"{one.column.title}: {sentence(one, rows.names, len(rows.found))}"
+        for caveat in one.caveats:
+            yield f"{one.column.title}: {caveat}"
+    for title, reason in rows.missing.items():
+        yield f"{title}: not compared: {reason}"
+
+
+def sentence(one: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
+    """What follows from the comparison in one column.
+
+    Args:
+        one: The comparison.
+        names: Of the two rows.
+        columns: How many columns are compared: p-values are corrected for them.
+    """
+    first, second = names
+    verdict, found, places = one.verdict, one.gain, _places(one)
+    what = _counted(found.n, one)
+    if verdict == "too few pairs":
+        return f"no verdict from {what}; {N_FOR_VERDICT} are the fewest."
+    if verdict == "equal":
+        return f"{first} and {second} are equal in every one of {what}."
+    ahead, behind = (first, second) if found.mean > 0 else (second, first)
+    by = f"{abs(found.mean):.{places}f}{_unit(one.column)}"
+    evidence = f"{_percent(LEVEL)} interval {_ahead(one, found.low, found.high)}, {what}, {_p(one, columns)}"
+    if verdict != "cannot be told apart":
+        text = f"{ahead} is better than {behind} by {by} ({evidence})."
+        if found.new_low is not None and found.new_high is not None:
+            known = "can be expected" if found.new_low > 0 or found.new_high < 0 else "is not certain"
+            new = _ahead(one, found.new_low, found.new_high)
+            text += f" On new splits the same order {known}: {_percent(LEVEL)} interval {new}."
+        return text + _other_test(one)
+    text = f"{first} and {second} cannot be told apart: {ahead} is ahead by {by} on average ({evidence})."
+    return text + _more(one, columns) + _other_test(one)
+
+
+def _more(one: RowComparison, columns: int) -> str:
+    level = _percent(ALPHA) + (f" over all {columns} columns" if columns > 1 else "")
+    if one.more is None:
+        return ""
+    many = f"more than {MOST}" if one.more > MOST else str(one.more)
+    return (
+        f" If difference and spread stay as they are, {many} more {_noun(one, one.more)} would find it "
+        f"at {level} with a power of {_percent(POWER)}."
+    )
+
+
+def _other_test(one: RowComparison) -> str:
+    """A word on Wilcoxon's test where it disagrees and could agree."""
+    if one.p is None or one.p_wilcoxon is None or one.gain.n < FEWEST_SIGNS:
+        return ""
+    if (one.p < ALPHA) == (one.p_wilcoxon < ALPHA):
+        return ""
+    return f" Wilcoxon's test disagrees with the t test: p = {_short_p(one.p_wilcoxon)}."
+
+
+def _p(one: RowComparison, columns: int) -> str:
+    text = _p_is("p", one.p)
+    return f"{text}, corrected {_short_p(one.p_adjusted)}" if columns > 1 else text
+
+
+def _p_is(name: str, p: float | None) -> str:
+    short = _short_p(p)
+    return f"{name} {short}" if short.startswith("<") else f"{name} = {short}"
+
+
+def _short_p(p: float | None) -> str:
+    if p is None:
+        return NONE
+    return f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _unit(column: Column) -> str:
+    if column.unit == "%":
+        return " points"
+    times = "× " if column.unit[:1].isdigit() else ""  # 0.04 × 1e-2
+    return f" {times}{column.unit}" if column.unit else ""
+
+
+def _noun(one: RowComparison, n: int) -> str:
+    noun = "split" if one.over == "splits" else "pair"
+    return noun if n == 1 else f"{noun}s"
+
+
+def _counted(n: int, one: RowComparison) -> str:
+    return f"{n} {_noun(one, n)}" + (" of runs" if one.over == "runs" else "")
+
+
+def _interval(low: float | None, high: float | None, places: int) -> str:
+    """`[+0.5, +2.1]`"""
+    if low is None or high is None:
+        return NONE
+    return gain_text(0.0, low, high, places).partition(" ")[2]
+
+
+def _ahead(one: RowComparison, low: float | None, high: float | None) -> str:
+    """An interval of the difference, positive where the row with the better mean is better."""
+    if low is not None and high is not None and one.gain.mean < 0:
+        low, high = -high, -low
+    return _interval(low, high, _places(one))
+
+
+def _places(one: RowComparison) -> int:
+    """Digits after the point: those of the table, else two of the spread."""
+    if one.column.decimals is not None:
+        return one.column.decimals
+    scale = one.gain.sd or max(abs(one.first), abs(one.second)) / 100
+    return min(6, max(0, 1 - math.floor(math.log10(scale)))) if scale else 4
+
+
+# --- tables
+
+
+def _line(one: RowComparison) -> tuple[str, ...]:
+    found, places = one.gain, _places(one)
+    unit = f" [{one.column.unit}]" if one.column.unit else ""
+    more = NONE if one.more is None else f"> {MOST}" if one.more > MOST else str(one.more)
+    outcome = {"first better": "A better", "second better": "B better"}
+    return (
+        f"{one.column.title}{unit}",
+        _counted(found.n, one),
+        f"{one.first:.{places}f}",
+        f"{one.second:.{places}f}",
+        gain_text(found.mean, None, None, places),
+        _interval(found.low, found.high, places),
+        NONE if found.new_low is None else f"{_interval(found.new_low, found.new_high, places)} (new)",
+        NONE if one.d_z is None else f"d_z = {one.d_z:.2f}",
+        _p_is("p", one.p),
+        f"{_p_is('p', one.p_wilcoxon)} (W)",
+        outcome.get(one.verdict, one.verdict),
+        NONE if one.more is None else f"{more} more",
+    )
+
+
+def _runs(one: RowComparison) -> Section:
+    """The runs, side by side; of more than 30, how their differences lie."""
+    places = _places(one)
+    column = one.column
+    title = column.title if column.title == column.metric else f"{column.title}: {column.metric}"
+    heading = f"{title}, {column.better} is better, runs of equal split and seed"
+    if len(one.pairs) > LONGEST:
+        values = sorted(pair.difference for pair in one.pairs)
+        counts = [sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values)]
+        points = (values[0], *statistics.quantiles(values, n=4), values[-1])
+        heads = ("runs", "A better", "equal", "B better", "least", "quartile", "median", "quartile", "most")
+        line = (str(len(values)), *map(str, counts), *(gain_text(v, None, None, places) for v in points))
+        return Section(heading, heads, (line,))
+    lines = tuple(
+        (
+            str(pair.split),
+            str(pair.seed),
+            f"{pair.first:.{places}f}",
+            f"{pair.second:.{places}f}",
+            gain_text(pair.difference, None, None, places),
+        )
+        for pair in one.pairs
+    )
+    return Section(heading, ("split", "seed", "A", "B", "difference"), lines)
+
+
+def _rule(rows: Rows) -> Iterator[str]:
+    yield (
+        "Differences are between runs of equal split and seed, averaged over the starts of a split where "
+        f"there are several, and positive where A is better; {_percent(LEVEL)} t-interval of their mean, "
+        "d_z = mean / sd, paired t test, Wilcoxon's signed-rank test (W)."
+    )
+    if any(one.gain.new_low is not None for one in rows.found):
+        yield (
+            "On new splits of the same graph (new): the interval allows for training sets that overlap "
+            "(Nadeau and Bengio 2003); more splits hardly narrow it."
+        )
+    if len(rows.found) > 1:
+        yield (
+            f"Outcomes are by the t test, corrected for {len(rows.found)} columns (Holm); that these two "
+            "rows were chosen among others is not corrected for."
+        )
+
+
+def _values(rows: Rows) -> Iterator[tuple[object, ...]]:
+    """A line for each column, and one for each pair of runs with the state `pair`, in full precision."""
+    first, second = rows.names
+    for one in rows.found:
+        column, found = one.column, one.gain
+        known: dict[str, object] = {
+            "table": rows.id, "first": first, "second": second, "column": column.key, "metric": column.metric,
+            "unit": column.unit or "1", "better": column.better, "protocol": column.protocol,
+        }  # fmt: skip
+        summary = {
+            "value_first": one.first, "value_second": one.second, "difference": found.mean, "pairs": found.n,
+            "over": one.over, "sd": found.sd, "low": found.low, "high": found.high,
+            "new_low": found.new_low, "new_high": found.new_high, "d_z": one.d_z, "p_t": one.p,
+            "p_holm": one.p_adjusted, "p_wilcoxon": one.p_wilcoxon, "more_pairs": one.more,
+            "state": one.verdict,
+        }  # fmt: skip
+        yield tuple((known | summary).get(head) for head in CSV_HEADS)
+        for pair in one.pairs:
+            run = {
+                "split": pair.split, "seed": pair.seed, "value_first": pair.first,
+                "value_second": pair.second, "difference": pair.difference, "state": "pair",
+            }  # fmt: skip
+            yield tuple((known | run).get(head) for head in CSV_HEADS)

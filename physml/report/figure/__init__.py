@@ -1,0 +1,1 @@
+"""Figures: their spec, data and drawing."""

@@ -1,0 +1,198 @@
+"""Figures: what the records of runs say of each curve that a config names. No torch, no hydra."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from physml.base.errors import DataError, RecordError
+from physml.records.curves import read_array, read_curve, read_scores
+from physml.records.schema import Record
+from physml.report.figure.simulated import simulate
+from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
+from physml.report.state import State
+from physml.report.table.collect import Runs
+from physml.report.table.ranks import Ranking, ranked
+from physml.report.table.ranks_text import lines as rank_lines
+from physml.report.table.spec import Run, experiments_of
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The drawn data of one series, and its state. The kind of the figure decides which fields are filled.
+
+    curves: x steps, y the mean over runs, low and high their least and greatest; each (n,). points: the same,
+    x the settings, low and high one standard deviation from the mean. Where a short
+    budget or a stopping rule may end one run before another: `each`, the steps and values of every run.
+    arrays: as curves. histogram: values (n,), of all runs together. Without runs: as `simulated` says.
+    """
+
+    label: str
+    state: State
+    done: int = 0
+    wanted: int = 0
+    x: np.ndarray | None = None
+    y: np.ndarray | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    values: np.ndarray | None = None
+    each: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    counts: tuple[int, ...] = ()  # of points: the runs behind each
+    shorts: tuple[str, ...] = ()  # why budgets are short, as the records say
+    line: Line = "solid"
+
+    @property
+    def drawn(self) -> bool:
+        return self.y is not None or self.values is not None or bool(self.each)
+
+
+@dataclass(frozen=True)
+class Figure:
+    spec: FigureSpec
+    panels: tuple[tuple[Panel, tuple[Curve, ...]], ...]
+    ranking: Ranking | None = None  # of kind ranks
+
+
+def collect(
+    spec: FigureSpec,
+    identities: Mapping[str, str | None],
+    records: Iterable[Record],
+    running: Collection[Run] = (),
+    *,
+    blocked: Mapping[str, str] | None = None,
+) -> Figure:
+    """The curves, from records. Arguments as in `table.collect`; each record has the `path` of its file.
+
+    Reads the curve and array files beside the records. A damaged one is the state of its curve.
+    """
+    records = list(records)
+    if spec.table is not None:
+        table = spec.ranked_table()
+        found = {
+            name: Runs.find(name, identities.get(name), records, table.places_of(name))
+            for name in experiments_of(table)
+        }
+        return Figure(spec, (), ranked(table, found))
+    panels = []
+    for panel in spec.panels:
+        curves = []
+        for series in panel.series:
+            if spec.kind in WITHOUT_RUNS:
+                curves.append(_simulated(spec, panel, series))
+                continue
+            parts = []
+            for of, metric in _scores(spec, series):
+                runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
+                parts.append(_measured(spec, series, metric, runs, running, (blocked or {}).get(of)))
+            curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
+        panels.append((panel, tuple(curves)))
+    return Figure(spec, tuple(panels))
+
+
+def _scores(spec: FigureSpec, series: Series) -> list[tuple[str, str]]:
+    """The experiments of a series with the metric of each; of points one for each, in their order."""
+    own = series.metric or spec.metric or ""
+    if series.experiment:
+        return [(series.experiment, own)]
+    return [(point.experiment, point.metric or own) for point in series.points]
+
+
+def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
+    try:
+        made = simulate(spec, panel, series)
+    except DataError as error:
+        return Curve(series.label, State("blocked", str(error)), line=series.line)
+    seeds = spec.seeds_of(series) if spec.kind == "simulation" else ()
+    word = "measured" if spec.kind == "measurement" else "simulated"
+    word = word if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
+    curve = Curve(series.label, State(word), line=series.line)
+    return dataclasses.replace(curve, **made)  # type: ignore[arg-type]
+
+
+def _measured(
+    spec: FigureSpec,
+    series: Series,
+    metric: str,
+    runs: Runs,
+    running: Collection[Run],
+    blocked: str | None,
+) -> Curve:
+    wanted = spec.places_of(series)
+    done = len(runs.finished)
+    found = list(runs.finished.values())
+    shorts = tuple(sorted({short for record in found if (short := record.get("short"))}))
+    if any((runs.experiment, *at) in running for at in wanted):
+        state = State("running")
+    elif done < len(wanted):
+        state = runs.unfinished(len(wanted), blocked)
+    elif shorts:
+        state = State("not comparable", "short budget")
+    else:
+        state = State("complete")
+    curve = Curve(series.label, state, done, len(wanted), shorts=shorts, line=series.line)
+    if not found:
+        return curve
+    try:
+        if spec.kind == "histogram":
+            values = [read_array(record, series.array or "") for record in found]
+            return dataclasses.replace(curve, values=np.concatenate(values))
+        if spec.kind == "points":
+            return dataclasses.replace(curve, values=read_scores(found, metric))
+        if spec.kind == "arrays":
+            over, array = series.over or "", series.array or ""
+            return mean_curve(curve, [(read_array(one, over), read_array(one, array)) for one in found])
+        paths = [read_curve(record, metric) for record in found]
+        if shorts or len({steps[-1] for steps, _ in paths}) > 1:
+            return dataclasses.replace(curve, each=tuple(paths))
+        return mean_curve(curve, paths)
+    except RecordError as error:
+        return dataclasses.replace(curve, state=State("failed", str(error)))
+
+
+def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
+    """One curve through the points of a series that have runs; those of one experiment share them."""
+    once = {point.experiment: part for point, part in zip(series.points, parts, strict=True)}.values()
+    done, wanted = sum(part.done for part in once), sum(part.wanted for part in once)
+    states = [part.state for part in parts if part.state.word != "complete"] or [State("complete")]
+    state = next((s for s in states if s.word in ("failed", "diverged", "running")), states[0])
+    if 0 < done < wanted and state.word in ("missing", "stale", "partial", "not comparable"):
+        state = State("partial", done=done, wanted=wanted)
+    curve = Curve(
+        series.label,
+        state,
+        done=done,
+        wanted=wanted,
+        shorts=tuple(sorted({short for part in parts for short in part.shorts})),
+        line=series.line,
+    )
+    there = [
+        (p.x, part.values) for p, part in zip(series.points, parts, strict=True) if part.values is not None
+    ]
+    if not there:
+        return curve
+    mean = np.array([values.mean() for _, values in there])
+    sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in there])
+    x, counts = np.array([x for x, _ in there]), tuple(len(values) for _, values in there)
+    return dataclasses.replace(curve, x=x, y=mean, low=mean - sd, high=mean + sd, counts=counts)
+
+
+def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
+    """Mean, least and greatest over runs, at the steps that all of them have."""
+    steps = paths[0][0]
+    for other, _ in paths[1:]:
+        steps = np.intersect1d(steps, other)
+    every = np.stack([value[np.isin(step, steps)] for step, value in paths])
+    return dataclasses.replace(curve, x=steps, y=every.mean(0), low=every.min(0), high=every.max(0))
+
+
+def state_lines(figure: Figure) -> list[str]:
+    """One line per curve: panel, label, runs, state; and where runs end, if one may end before another."""
+    lines = list(rank_lines(figure.ranking)) if figure.ranking else []
+    for panel, curves in figure.panels:
+        for curve in curves:
+            runs = f"{curve.done}/{curve.wanted}, " if curve.wanted else ""
+            ends = ", ".join(f"{values[-1]:.2g} at step {steps[-1]:.0f}" for steps, values in curve.each)
+            line = f"{panel.title}, {curve.label}: {runs}{curve.state}"
+            lines.append(f"{line}; ends with {ends}" if ends else line)
+    return lines

@@ -1,0 +1,64 @@
+"""Pictures and figures as files: PNG, SVG, PDF, and the numbers as CSV. The same content, the same bytes."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from physml.base import files
+from physml.report.figure.collect import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+PICTURES = ("png", "svg", "pdf")
+FORMS = (*PICTURES, "csv")
+USUAL = ("png", "svg", "csv")  # a PDF only where it is asked for
+SHADES = 256  # colours of a PNG: a third of the size of one with all
+NO_DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+def write_picture(canvas: "Canvas", path: Path, *, dpi: int = 150) -> Path:
+    """Writes a PNG, SVG or PDF, by the suffix of the path, whole or not at all."""
+    files.write(path, lambda file: _fill(canvas, file, path.suffix.removeprefix("."), path.stem, dpi))
+    return path
+
+
+def _fill(canvas: "Canvas", file: IO[bytes], form: str, stem: str, dpi: int) -> None:
+    import matplotlib
+
+    if form == "png":
+        _png(canvas, file, dpi)
+        return
+    # A fixed salt makes ids in an SVG the same each time; fonts of type 42 stay text in a PDF.
+    with matplotlib.rc_context({"svg.hashsalt": stem, "pdf.fonttype": 42}):
+        canvas.savefig(file, format=form, metadata=NO_DATES[form])
+
+
+def _png(canvas: "Canvas", file: IO[bytes], dpi: int) -> None:
+    from PIL import Image
+
+    drawn = io.BytesIO()
+    canvas.savefig(drawn, format="png", dpi=dpi, metadata={"Software": None})
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(SHADES, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(file, format="PNG", optimize=True, dpi=(dpi, dpi))
+
+
+def write_figure(figure: Figure, folder: Path, forms: Sequence[str] = USUAL) -> list[Path]:
+    """Writes <id>.png, .svg, .pdf and .csv into `folder`, as far as `forms` names them."""
+    from physml.report.figure.plot import draw
+
+    canvas = draw(figure) if set(forms) & set(PICTURES) else None
+    return [write_form(figure, folder / f"{figure.spec.id}.{form}", canvas) for form in forms]
+
+
+def write_form(figure: Figure, path: Path, canvas: "Canvas | None" = None) -> Path:
+    """Writes one file, by the suffix of its path. canvas: the figure as drawn, where it is."""
+    from physml.report.figure.data import comma_separated
+    from physml.report.figure.plot import draw
+
+    if path.suffix == ".csv":
+        files.write_text(path, comma_separated(figure))
+        return path
+    return write_picture(canvas or draw(figure), path)

@@ -1,0 +1,108 @@
+"""Legends beside the axes, and the words for what is missing."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from physml.report.figure.collect import Curve, Figure
+from physml.report.figure.style import Counted, apart, counted
+from physml.report.state import State
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+WIDEST = 34  # characters of an entry before it is wrapped
+FONT = 8
+NOTE = "0.35"  # grey of notes
+Entries = dict[str, Counted]  # label -> its runs; nothing for marks and published points
+
+
+def add_legends(canvas: "Canvas", grid: Any, figure: Figure) -> None:
+    """One legend for all panels where its entries are the same in every row, else one beside each row."""
+    columns = grid.shape[1]
+    rows = _rows(figure, columns)
+    if not any(rows):
+        return
+    beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
+    same = all(list(row) == list(rows[0]) for row in rows)
+    for i, row in enumerate(rows[:1] if same else rows):
+        merged = _merged(rows) if same else row
+        last = min(columns, len(figure.panels) - i * columns) - 1
+        handles: dict[str, Any] = {}
+        for axes in grid.ravel() if same else grid[i]:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        title, texts = _words(merged)
+        grid[i, last].legend(
+            [handles[label] for label in merged], texts, title=title or None, title_fontsize=FONT,
+            fontsize=FONT, handlelength=3.2, alignment="left", **beside,
+        )  # fmt: skip
+
+
+def legend_width(figure: Figure, columns: int) -> float:
+    """Inches that a legend beside the axes takes."""
+    rows = _rows(figure, columns)
+    if not any(rows):
+        return 0.0
+    longest = 0
+    for row in rows:
+        title, texts = _words(row)
+        parts = [part for text in (title, *texts) for part in text.split("\n")]
+        longest = max([longest, *map(len, parts)])
+    return 0.75 + 0.062 * longest
+
+
+def _rows(figure: Figure, columns: int) -> list[Entries]:
+    """The entries of each row of panels; of a panel with one curve that speaks for itself none."""
+    rows: list[Entries] = []
+    for i, (_, curves) in enumerate(figure.panels):
+        if i % columns == 0:
+            rows.append({})
+        drawn = [curve for curve in curves if curve.drawn]
+        if len(drawn) > 1 or any(curve.wanted for curve in drawn):
+            for curve in drawn:
+                rows[-1][curve.label] = rows[-1].get(curve.label, Counted()) | counted(curve)
+    for i, row in enumerate(rows):
+        shown = figure.panels[i * columns : (i + 1) * columns]
+        row.update((printed.label, Counted()) for panel, _ in shown for printed in panel.printed)
+        row.update((mark.label, Counted()) for mark in figure.spec.marks)
+    return rows
+
+
+def _merged(rows: Sequence[Entries]) -> Entries:
+    found: Entries = {}
+    for row in rows:
+        for label, runs in row.items():
+            found[label] = found.get(label, Counted()) | runs
+    return found
+
+
+def _words(entries: Entries) -> tuple[str, list[str]]:
+    """The title of a legend, which says what holds for all curves, and its entries with the rest."""
+    of_curves = [label for label, runs in entries.items() if str(runs)]
+    common, rest = apart([entries[label] for label in of_curves])
+    own = dict(zip(of_curves, rest, strict=True))
+    texts = [f"{label} ({own[label]})" if own.get(label) else label for label in entries]
+    return textwrap.fill(common, WIDEST), [textwrap.fill(text, WIDEST) for text in texts]
+
+
+def absent(curves: Iterable[Curve]) -> list[str]:
+    """One line for each state of curves that have nothing to draw: `missing: A, B`."""
+    states: dict[str, list[str]] = {}
+    for curve in curves:
+        if not curve.drawn:
+            state = curve.state
+            if state.word == "blocked":  # what to do, with paths of this machine, is for the screen
+                state = State("blocked", re.split(r": looked for |\. ", state.reason or "")[0])
+            states.setdefault(str(state), []).append(curve.label)
+    comma = {
+        state: "; " if any("," in label for label in labels) else ", " for state, labels in states.items()
+    }
+    return [f"{state}: {comma[state].join(labels)}" for state, labels in states.items()]
+
+
+def whole_labels(text: str, width: int) -> list[str]:
+    """The text in lines, broken between labels only, where they fit."""
+    kept = re.sub(r"(?<![,;:]) ", "\u00a0", text)
+    return [line.replace("\u00a0", " ") for line in textwrap.wrap(kept, width)]

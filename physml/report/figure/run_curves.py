@@ -1,0 +1,78 @@
+"""The training curves of any runs as a figure of one panel: a line for each run, or means over seeds."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from physml.base.errors import RecordError
+from physml.records.curves import curve_of, read_curve
+from physml.records.schema import Record
+from physml.report.figure.collect import Curve, Figure, mean_curve
+from physml.report.figure.spec import FigureSpec, Panel, Series
+from physml.report.state import State
+
+
+def metrics_of(record: Record) -> list[str]:
+    """The metrics of a run's curve, those on validation data first. RecordError where it has no curve."""
+    heads = [head for head in curve_of(record)[1][0] if "/" in head]
+    return sorted(heads, key=lambda head: not head.startswith("valid/"))
+
+
+def run_curves(
+    groups: Mapping[str, Sequence[Record]],
+    metric: str,
+    *,
+    mean: bool = False,
+    log_x: bool = False,
+    log_y: bool = False,
+    title: str | None = None,
+) -> Figure:
+    """A figure of curves, with a curve for each group.
+
+    Args:
+        groups: Label to the records of one setting, each with the `path` of its file.
+        metric: A column of the curves, such as valid/rmse.
+        mean: The mean over the runs of a group, with a band from the least to the greatest; else every run.
+        log_x, log_y: Whether an axis is logarithmic.
+        title: Of the picture; by default what all labels begin with, which they then leave out.
+    """
+    common = _common(list(groups)) if title is None else ""
+    groups = {label.removeprefix(common): records for label, records in groups.items()}
+    series = tuple(Series(label, experiment=label) for label in groups)
+    spec = FigureSpec(
+        id=metric,
+        title=title or common.rstrip("-/_") or "training curves",
+        source="runs",
+        kind="curves",
+        metric=metric,
+        seeds=(0,),
+        x_label="training steps",
+        y_label=metric,
+        x_scale="log" if log_x else "linear",
+        y_scale="log" if log_y else "linear",
+        panels=(Panel("", series),),
+    )
+    curves = tuple(_curve(label, records, metric, mean) for label, records in groups.items())
+    return Figure(spec, ((spec.panels[0], curves),))
+
+
+def _common(labels: Sequence[str]) -> str:
+    """The whole words that all of several labels begin with.
+
+    Example:
+        >>> _common(["lem/adding-500-lem", "lem/adding-500-lstm"]), _common(["lem/a"])
+        ('lem/adding-500-', '')
+    """
+    if len(labels) < 2:
+        return ""
+    first, last = min(labels), max(labels)  # what these share, all share
+    shared = next((i for i, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), 0)
+    return first[: max(first.rfind(mark, 0, shared) for mark in "-/") + 1]
+
+
+def _curve(label: str, records: Sequence[Record], metric: str, mean: bool) -> Curve:
+    curve = Curve(label, State("complete"), done=len(records), wanted=len(records))
+    try:
+        paths = [read_curve(record, metric) for record in records]
+    except RecordError as error:
+        return dataclasses.replace(curve, state=State("failed", str(error)))
+    return mean_curve(curve, paths) if mean else dataclasses.replace(curve, each=tuple(paths))

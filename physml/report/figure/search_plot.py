@@ -1,0 +1,88 @@
+"""The picture of a search: the value of every trial against each of its settings."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from physml.report.figure.files import write_picture
+from physml.report.figure.legend import NOTE
+from physml.report.figure.style import COLOURS
+
+PANEL = 2.6  # inches
+ASIDE = 0.05  # of the distance between two words of a list
+
+
+def write_search_plot(
+    title: str,
+    metric: str,
+    space: Mapping[str, Any],
+    trials: Sequence[Mapping[str, Any]],
+    best: int | None,
+    importance: Mapping[str, float],
+    path: Path,
+) -> Path:
+    """Writes a picture: one panel for each key of the space, the most important one first.
+
+    Args:
+        title: Of the picture.
+        metric: Of the vertical axis.
+        space: Config key to a range {low, high, log}, or to a list.
+        trials: Each with its point and its value; None: it diverged or was pruned, and is a cross at the top.
+        best: Number of the trial that is marked.
+        importance: Config key to its part of the variance; empty where it is not known.
+        path: Of the picture.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    keys = sorted(space, key=lambda key: -importance.get(key, 0.0))
+    canvas = Canvas(figsize=(max(6.4, PANEL * len(keys)), 3.4), layout="constrained")
+    FigureCanvasAgg(canvas)
+    grid = canvas.subplots(1, len(keys), sharey=True, squeeze=False)[0]
+    values = [one["value"] for one in trials if one["value"] is not None]
+    log = bool(values) and min(values) > 0
+    for axes, key in zip(grid, keys, strict=True):
+        _panel(axes, key, space[key], trials, best)
+        part = f", {importance[key]:.0%}" if key in importance else ""
+        axes.set_title(f"{key}{part}", fontsize=10)
+        axes.set_yscale("log" if log else "linear")
+    grid[0].set_ylabel(metric)
+    lost = len(trials) - len(values)
+    said = f"{title}: {len(trials)} trials" + (f", {lost} without a value (crosses)" if lost else "")
+    canvas.suptitle(said, fontsize=11)
+    legend = "Darker: later trials. Star: the best" + (
+        ". Per cent: the part of the variance that a setting explains" if importance else ""
+    )
+    canvas.supxlabel(legend, fontsize=8, color=NOTE)
+    return write_picture(canvas, path)
+
+
+def _panel(axes: Any, key: str, span: Any, trials: Sequence[Mapping[str, Any]], best: int | None) -> None:
+    offered = [str(one) for one in span] if isinstance(span, list) else None
+
+    def place(one: Mapping[str, Any]) -> float:
+        value = one["point"][key]
+        if offered is None:
+            return value
+        return offered.index(str(value)) + ASIDE * (one["trial"] % 9 - 4)  # so that fewer hide each other
+
+    scored = [one for one in trials if one["value"] is not None and math.isfinite(one["value"])]
+    shades = [one["trial"] for one in scored]
+    axes.scatter(
+        [place(one) for one in scored], [one["value"] for one in scored], c=shades, cmap="Blues",
+        vmin=-len(trials) / 3, edgecolors="0.5", linewidths=0.3, s=18,
+    )  # fmt: skip
+    lost = [place(one) for one in trials if one["value"] is None]
+    axes.scatter(
+        lost, [0.97] * len(lost), marker="x", color=COLOURS[1], s=14, transform=axes.get_xaxis_transform()
+    )
+    for one in scored:
+        if one["trial"] == best:
+            axes.scatter([place(one)], [one["value"]], marker="*", color=COLOURS[4], s=110, zorder=3)
+    if offered:
+        axes.set_xticks(range(len(offered)), offered)
+        axes.set_xlim(-0.5, len(offered) - 0.5)
+    else:
+        axes.set_xscale("log" if span.get("log") else "linear")
+    axes.tick_params(labelsize=8)

@@ -1,0 +1,90 @@
+"""Figures without runs: what a function of tasks/ or physml/lab/simulate/ that a config names returns.
+
+Kind `trajectories`: an array (N, T, D), whose first two variables are drawn, of the first of N.
+Kind `simulation`: a mapping, with x and y, each (n,), for a line that has gaps where y is NaN, or with values
+(n,) for a histogram. Where the figure has seeds, the function is called with each, and the median is drawn.
+Kind `measurement`: the same without seeds, of a function that reads what was measured.
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from physml.base.errors import ConfigError, suggest
+from physml.config.class_source import module_file
+from physml.report.figure.spec import FigureSpec, Panel, Series
+
+SIMULATIONS = ("tasks.", "physml.lab.simulate.")  # where a function that a config names may stand
+Arrays = dict[str, np.ndarray]
+
+
+def simulate(spec: FigureSpec, panel: Panel, series: Series) -> Arrays:
+    """The drawn arrays of one series: x and y, with low and high if there are seeds; or values.
+
+    ConfigError where the function can't be called so, or returns something else; whatever it raises.
+    """
+    given = panel.arguments | series.arguments
+    arguments = {k: np.array(v, float) if isinstance(v, list) else v for k, v in given.items()}
+    name = panel.function or spec.function or ""
+    function = function_of(name)
+    calls: list[dict[str, Any]] = [arguments]
+    if spec.kind == "simulation" and (seeds := spec.seeds_of(series)):
+        calls = [arguments | {"seed": seed} for seed in seeds]
+    try:
+        inspect.signature(function).bind(**calls[0])
+    except TypeError as error:
+        raise ConfigError(f"{spec.id}: series {series.label}: {name}: {error}.") from error
+    if spec.kind == "trajectories":
+        path = np.asarray(function(**arguments))
+        if path.ndim != 3 or path.shape[2] < 2:
+            raise ConfigError(f"{name} must return (N, T, D) with D of at least 2; got {path.shape}.")
+        return {"x": path[0, :, 0], "y": path[0, :, 1]}
+    return _together([_checked(name, function(**call)) for call in calls])
+
+
+def _checked(name: str, made: Any) -> Arrays:
+    """The answer of a function for a simulation. ConfigError unless it is x and y, or values."""
+    wants = f"{name} must return a mapping with x and y of the same length, or with values, each (n,)"
+    if not isinstance(made, Mapping) or set(made) not in ({"x", "y"}, {"values"}):
+        raise ConfigError(
+            f"{wants}; got {sorted(made) if isinstance(made, Mapping) else type(made).__name__}."
+        )
+    arrays = {key: np.asarray(value, float) for key, value in made.items()}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) > 1 or any(len(shape) != 1 or not shape[0] for shape in shapes):
+        raise ConfigError(f"{wants}; got {', '.join(f'{k} {a.shape}' for k, a in arrays.items())}.")
+    return arrays
+
+
+def _together(made: list[Arrays]) -> Arrays:
+    """One answer as it is; of several all values, or median, least and greatest of y at each x."""
+    if len(made) == 1:
+        return made[0]
+    if "values" in made[0]:
+        return {"values": np.concatenate([one["values"] for one in made])}
+    if not all(np.array_equal(one["x"], made[0]["x"]) for one in made):
+        raise ConfigError("x must be the same for every seed: the median is taken at each x.")
+    every = np.stack([one["y"] for one in made])
+    return {"x": made[0]["x"], "y": np.median(every, 0), "low": every.min(0), "high": every.max(0)}
+
+
+def function_of(target: str) -> Callable[..., Any]:
+    """A function of our own, from its file in the checkout, whatever else is called `tasks`."""
+    module, _, name = target.rpartition(".")
+    if not module.startswith(SIMULATIONS):
+        raise ConfigError(
+            "function must be one of tasks/ or physml/lab/simulate/, such as tasks.lorenz96.trajectories; "
+            f"got {target!r}."
+        )
+    file = module_file(module)
+    spec = importlib.util.spec_from_file_location(f"physml_figure_{file.stem}", file)
+    assert spec is not None and spec.loader is not None  # module_file gave a .py file
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    functions = {n: f for n, f in vars(loaded).items() if inspect.isfunction(f) and f.__module__ == spec.name}
+    if name not in functions:
+        raise ConfigError(f"{module} has no function {name}. {suggest(name, functions)}")
+    return functions[name]

@@ -1,0 +1,141 @@
+"""How the lines of a figure are told apart: by colour, dashes and markers, so that grey print keeps them.
+
+The colours are those of Okabe and Ito (2008), without yellow, which is too light for lines on white.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from physml.report.figure.collect import Curve, Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES: tuple[Any, ...] = (
+    "solid",
+    (0, (5, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (5, 1.5, 1.2, 1.5)),
+    (0, (8, 2)),
+    (0, (3, 1.2, 1.2, 1.2, 1.2, 1.2)),
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+ON_A_LINE = 8  # markers along it
+WIDTH = 1.3
+
+
+@dataclass(frozen=True)
+class Style:
+    colour: str
+    dash: Any
+    marker: str
+
+    def line(self, width: float = WIDTH) -> dict[str, Any]:
+        """Keywords of a line of matplotlib."""
+        return {"color": self.colour, "linestyle": self.dash, "linewidth": width}
+
+    def marks(self, size: float = 4.5) -> dict[str, Any]:
+        return {"marker": self.marker, "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white"}
+
+
+def style(i: int, line: str | None = None) -> Style:
+    """The i-th style; line: the dashes that a config asks for."""
+    dash = DASHES[i % len(DASHES)] if line is None else line
+    return Style(COLOURS[i % len(COLOURS)], dash, MARKERS[i % len(MARKERS)])
+
+
+def styles(figure: Figure) -> dict[str, Style]:
+    """The style of each label, the same in every panel; those that are drawn come first.
+
+    A curve that is alone in its panel has the first style. Where a config gives one series other dashes than
+    solid, all have those of the config.
+    """
+    panels = [curves for _, curves in figure.panels]
+    curves = [curve for panel in panels for curve in panel]
+    company = {curve.label for panel in panels if len(panel) > 1 for curve in panel}
+    drawn = [curve.label for curve in curves if curve.drawn and curve.label in company]
+    labels = dict.fromkeys(drawn + [curve.label for curve in curves if curve.label in company])
+    chosen = any(curve.line not in ("solid", "dots") for curve in curves)
+    dashes = {curve.label: curve.line for curve in curves if curve.line != "dots"} if chosen else {}
+    found = {curve.label: style(0) for curve in curves}
+    return found | {label: style(i, dashes.get(label)) for i, label in enumerate(labels)}
+
+
+def evenly(x: np.ndarray, log: bool, n: int, offset: float = 0.0) -> list[int]:
+    """At most n points of a line that lie evenly along the axis; where x goes back every second or k-th.
+
+    offset: where the first one lies, in parts of the distance between two; 0: with both ends.
+    """
+    if len(x) <= n or (np.diff(x) < 0).any():
+        return list(range(0, len(x), -(-len(x) // n)))
+    place = np.log10(np.maximum(x, np.finfo(float).tiny)) if log else x
+    step = (place[-1] - place[0]) / (n if offset else n - 1)
+    wanted = place[0] + step * (offset + np.arange(n))
+    return sorted({int(i) for i in np.abs(place[:, None] - wanted).argmin(axis=0)})
+
+
+def marked(x: np.ndarray, log: bool, offset: float) -> list[int]:
+    """Which points of a line get a marker: some, or none where x goes back."""
+    return [] if (np.diff(x) < 0).any() else evenly(x, log, ON_A_LINE, 0.1 + 0.8 * offset)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many runs a curve has, where all are there: at least and at most, or `words` in place of them."""
+
+    low: int = 0
+    high: int = 0
+    per_point: bool = False
+    words: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> str:
+        if not self.high:
+            return ""
+        number = str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+        return f"{number} run{'s' if self.high > 1 else ''}{' per point' if self.per_point else ''}"
+
+    def __str__(self) -> str:
+        """As it stands in a legend.
+
+        Example:
+            >>> str(Counted(3, 3, True)), str(Counted(1, 3, words=("short budget",)))
+            ('3 runs per point', '1 to 3 runs, short budget')
+        """
+        return ", ".join(filter(None, (self.number, *self.words)))
+
+    def __or__(self, other: "Counted") -> "Counted":
+        """Of two panels together."""
+        low = min(filter(None, (self.low, other.low)), default=0)
+        words = dict.fromkeys((*self.words, *other.words))
+        return Counted(low, max(self.high, other.high), self.per_point or other.per_point, tuple(words))
+
+
+def counted(curve: Curve) -> Counted:
+    """The runs behind a drawn curve; of one that is not complete its state."""
+    if not curve.wanted:
+        return Counted()
+    short = ("short budget",) if curve.shorts else ()
+    whole = curve.done == curve.wanted and curve.state.word != "running"
+    if curve.counts:
+        words = () if whole else (str(curve.state),)
+        return Counted(min(curve.counts), max(curve.counts), True, (*words, *short))
+    return (
+        Counted(curve.done, curve.done, words=short) if whole else Counted(words=(str(curve.state), *short))
+    )
+
+
+def apart(found: Sequence[Counted]) -> tuple[str, list[str]]:
+    """What several curves have in common, for the title of their legend, and what each has beside it."""
+    if len(found) < 2:
+        return "", list(map(str, found))
+    numbers, words = {one.number for one in found}, {one.words for one in found}
+    common = Counted()
+    if len(numbers) == 1:
+        common = dataclasses.replace(found[0], words=())
+    if len(words) == 1:
+        common = dataclasses.replace(common, words=words.pop())
+    rest = [(one.number if len(numbers) > 1 else "", *(one.words if len(words) > 1 else ())) for one in found]
+    return str(common), [", ".join(filter(None, parts)) for parts in rest]

@@ -1,0 +1,109 @@
+"""What to cite, from conf/references.yaml: the references of papers, models and data sets, as BibTeX."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Literal
+
+from physml import __version__
+from physml.base.paths import CONF
+from physml.config.load import coerce, read_yaml
+
+FILE = "references.yaml"
+VENUES = {"inproceedings": "booktitle", "article": "journal", "techreport": "institution"}
+_TEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#"}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A publication.
+
+    Args:
+        type: Of the entry in BibTeX.
+        author: Family name, given names.
+        venue: Conference, journal or institution.
+        papers: Keys of tables, as lem of lem-4.
+        models: Files of conf/model; * stands for any text.
+        datasets: Files of conf/dataset, likewise.
+    """
+
+    type: Literal["inproceedings", "article", "techreport"]
+    author: tuple[str, ...]
+    title: str
+    venue: str
+    year: int
+    url: str
+    papers: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+
+    def of(self, kind: Literal["papers", "models", "datasets"], names: Iterable[str]) -> bool:
+        return any(fnmatchcase(name, pattern) for name in names for pattern in getattr(self, kind))
+
+
+@cache
+def references() -> dict[str, Reference]:
+    """All of them, by key. ConfigError names what is wrong in the file."""
+    content = read_yaml(CONF / FILE)
+    return {key: coerce(value, Reference, f"{FILE}: {key}") for key, value in content.items()}
+
+
+def cited(
+    papers: Iterable[str], models: Iterable[str] = (), datasets: Iterable[str] = ()
+) -> dict[str, Reference]:
+    """Papers first, then models, then data sets, each once."""
+    found: dict[str, Reference] = {}
+    wanted = (("papers", list(papers)), ("models", list(models)), ("datasets", list(datasets)))
+    for kind, names in wanted:
+        found |= {
+            key: one
+            for key, one in references().items()
+            if one.of(kind, names) and key not in found  # type: ignore[arg-type]
+        }
+    return found
+
+
+def bibtex(key: str, one: Reference) -> str:
+    """An entry. Capitals of the title stay as they are.
+
+    Example:
+        >>> ref = Reference("article", ("Elman, Jeffrey L.",), "Time & X", "Cognitive Science", 1990, "https://x.org/a_b")
+        >>> print(bibtex("elman", ref))
+        @article{elman,
+          author  = {Elman, Jeffrey L.},
+          title   = {{Time \\& X}},
+          journal = {Cognitive Science},
+          year    = {1990},
+          url     = {https://x.org/a_b},
+        }
+    """
+    fields = {
+        "author": " and ".join(one.author),
+        "title": f"{{{_escaped(one.title)}}}",
+        VENUES[one.type]: _escaped(one.venue),
+        "year": str(one.year),
+        "url": one.url,
+    }
+    return _entry(one.type, key, fields)
+
+
+def of_physml() -> str:
+    fields = {
+        "author": "{The physml authors}",
+        "title": "{physml: check, compare and extend physics-inspired machine learning}",
+        "version": __version__,
+        "year": "2026",
+        "note": "MIT licence",
+    }
+    return _entry("software", "physml", fields)
+
+
+def _entry(kind: str, key: str, fields: dict[str, str]) -> str:
+    width = max(map(len, fields))
+    lines = [f"  {name:<{width}} = {{{value}}}," for name, value in fields.items()]
+    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+
+
+def _escaped(text: str) -> str:
+    return "".join(_TEX.get(letter, letter) for letter in text)

@@ -1,0 +1,1 @@
+"""Numbers over runs, and what may be said of them."""

@@ -1,0 +1,117 @@
+"""Rows compared across columns: mean ranks, and the interquartile mean of all runs. No torch."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from physml.base.errors import InputError
+from physml.report.stats.summary import LEVEL, Better
+
+FEWEST_COLUMNS = 5  # below, ranks say next to nothing
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Mean ranks of rows over columns, 1 the best.
+
+    Args:
+        mean: Row -> mean rank, the best first.
+        n_columns: Over how many columns.
+        p: Friedman's test of "all rows are alike".
+        critical: Two rows whose mean ranks differ by more are told apart at 5 % (Nemenyi; Demsar 2006,
+            section 3.2.2): q sqrt(k (k + 1) / (6 N)) for k rows and N columns.
+    """
+
+    mean: dict[str, float]
+    n_columns: int
+    p: float
+    critical: float
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """Rows that are not told apart: the bars of a critical-difference diagram.
+
+        Example:
+            >>> Ranks({"a": 1.0, "b": 1.8, "c": 3.0}, 6, 0.01, 1.4).groups()
+            [('a', 'b'), ('b', 'c')]
+        """
+        rows = list(self.mean)
+        found: list[tuple[str, ...]] = []
+        for i, first in enumerate(rows):
+            near = [row for row in rows[i:] if self.mean[row] - self.mean[first] <= self.critical]
+            if len(near) > 1 and not (found and found[-1][-1] == near[-1]):
+                found.append(tuple(near))
+        return found
+
+
+def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) -> Ranks:
+    """Ranks of rows in each column, ties sharing their mean rank, averaged over the columns.
+
+    Args:
+        scores: Row -> its score in each column.
+        better: The direction of each column.
+
+    Raises:
+        InputError: There are fewer than five columns or three rows, or a row lacks a score.
+    """
+    from scipy.stats import friedmanchisquare, rankdata, studentized_range
+
+    if len(better) < FEWEST_COLUMNS or len(scores) < 3:
+        raise InputError(
+            f"ranks need at least {FEWEST_COLUMNS} columns and 3 rows; got {len(better)} and {len(scores)}."
+        )
+    if short := [row for row, values in scores.items() if len(values) != len(better)]:
+        raise InputError(f"each row needs a score in each of {len(better)} columns; {short[0]} has fewer.")
+    signs = [-1.0 if direction == "higher" else 1.0 for direction in better]
+    by_column = [rankdata([sign * values[k] for values in scores.values()]) for k, sign in enumerate(signs)]
+    mean = {
+        row: math.fsum(float(ranks[i]) for ranks in by_column) / len(better) for i, row in enumerate(scores)
+    }
+    k, n = len(scores), len(better)
+    p = float(friedmanchisquare(*([float(ranks[i]) for ranks in by_column] for i in range(k))).pvalue)
+    quantile = float(studentized_range.ppf(LEVEL, k, math.inf)) / math.sqrt(2)
+    ordered = dict(sorted(mean.items(), key=lambda item: item[1]))
+    return Ranks(ordered, n, p, quantile * math.sqrt(k * (k + 1) / (6 * n)))
+
+
+@dataclass(frozen=True)
+class Middle:
+    """The interquartile mean with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interquartile_mean(columns: Sequence[Sequence[float]]) -> Middle:
+    """The mean of the middle half of all runs of all columns, with a bootstrap stratified by column.
+
+    Runs are drawn anew within each column, so that the interval says how much the seeds matter on these very
+    tasks (Agarwal et al. 2021, section 4.3). Columns must be in one unit.
+
+    Example:
+        >>> found = interquartile_mean([[1.0, 2.0, 3.0, 100.0], [2.0, 2.0, 3.0, 3.0]])
+        >>> found.mean, found.low <= found.mean <= found.high
+        (2.5, True)
+    """
+    import numpy as np
+    from scipy.stats import bootstrap, trim_mean
+
+    if not columns or any(len(runs) < 2 for runs in columns):
+        raise InputError("an interquartile mean needs at least two runs in each column.")
+
+    def middle(*drawn: np.ndarray, axis: int = -1) -> np.ndarray:
+        found: np.ndarray = trim_mean(np.concatenate(drawn, axis=axis), 0.25, axis=axis)
+        return found
+
+    samples = [np.asarray(runs, float) for runs in columns]
+    interval = bootstrap(
+        samples,
+        middle,
+        n_resamples=RESAMPLES,
+        confidence_level=LEVEL,
+        method="percentile",
+        vectorized=True,
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return Middle(float(middle(*samples)), float(interval.low), float(interval.high))

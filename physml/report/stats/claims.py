@@ -1,0 +1,160 @@
+"""Claims of a paper, as comparisons between rows: paired differences, and Holm's correction. No torch."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from physml.base.check import non_negative
+from physml.base.errors import InputError
+from physml.report.stats.summary import (
+    LEVEL,
+    N_FOR_VERDICT,
+    Better,
+    Spread,
+    Values,
+    by_split,
+    summarise,
+    t_quantile,
+)
+
+ClaimVerdict = Literal[
+    "holds", "contradicted", "not seen with our settings", "cannot be told apart", "rows not tuned alike"
+]
+ALPHA = 1 - LEVEL
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By how much one row is better than another, over what is independent of their common runs.
+
+    Args:
+        n: Pairs: splits after averaging over starts, or runs of equal seed.
+        mean: Mean difference, positive where the first row is better.
+        sd: Of the differences, denominator n - 1; None for one pair.
+        low: Lower end of the 95 % t-interval of the mean, on these splits.
+        high: Upper end.
+        new_low: Lower end for new splits of the same graph; None without several splits.
+        new_high: Upper end. The variance of the mean is (1/n + n_test/n_train) sd^2 instead of sd^2/n, for
+            training sets overlap (Nadeau and Bengio 2003, doi:10.1023/A:1024068626366, section 3).
+    """
+
+    n: int
+    mean: float
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+    new_low: float | None = None
+    new_high: float | None = None
+
+    def p_value(self, margin: float | None = None) -> float | None:
+        """Of "no difference" (t-test, two-sided), or with a margin of "not alike" (two one-sided t-tests)."""
+        if self.n < N_FOR_VERDICT or self.sd is None:
+            return None
+        from scipy.special import stdtr
+
+        def below(t: float) -> float:
+            return float(stdtr(self.n - 1, t))
+
+        error = self.sd / math.sqrt(self.n)
+        if margin is None:
+            if error == 0.0:
+                return 1.0 if self.mean == 0.0 else 0.0
+            return 2 * below(-abs(self.mean) / error)
+        if error == 0.0:
+            return 0.0 if abs(self.mean) <= margin else 1.0
+        return max(below((self.mean - margin) / error), below((-margin - self.mean) / error))
+
+
+def gain(
+    first: Values,
+    second: Values,
+    better: Better,
+    spread: Spread = "runs",
+    test_to_train: float | None = None,
+) -> Gain:
+    """The paired difference of two rows, positive where `first` is better.
+
+    Args:
+        first: (split, seed) -> value.
+        second: The same of the other row; only common runs count.
+        better: The direction of the metric.
+        spread: "splits": differences are averaged over the starts of a split first.
+        test_to_train: Nodes or samples for test over those for training, for the interval over new splits.
+
+    Raises:
+        InputError: They share no run.
+
+    Example:
+        >>> gain({(0, 0): 1.0, (0, 1): 2.0}, {(0, 0): 2.0, (0, 1): 4.0}, "lower").mean
+        1.5
+    """
+    sign = 1.0 if better == "higher" else -1.0
+    common = sorted(first.keys() & second.keys())
+    if not common:
+        raise InputError("a paired comparison needs runs of equal split and seed; the two rows share none.")
+    differences = {at: sign * (first[at] - second[at]) for at in common}
+    over_splits = spread == "splits" and len({split for split, _ in common}) > 1
+    found = summarise(by_split(differences) if over_splits else list(differences.values()), "higher")
+    made = Gain(found.n, found.mean, found.sd, found.low, found.high)
+    if not over_splits or test_to_train is None or found.sd is None:
+        return made
+    half = t_quantile(found.n - 1) * found.sd * math.sqrt(1 / found.n + test_to_train)
+    return dataclasses.replace(made, new_low=found.mean - half, new_high=found.mean + half)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """p-values adjusted for being several: reject at alpha where the adjusted one is below (Holm 1979).
+
+    Example:
+        >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+        {'a': 0.03, 'c': 0.06, 'b': 0.06}
+    """
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    for rank, (key, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p))
+        adjusted[key] = largest
+    return adjusted
+
+
+def order_verdict(found: Gain, p: float | None, settled: bool) -> ClaimVerdict | None:
+    """Whether "first beats second" holds. None below three pairs.
+
+    Args:
+        found: The paired difference.
+        p: Its p-value, adjusted for all comparisons of the table.
+        settled: Both rows have published settings, or those of the official code. Else a reversed order says
+            something of our search, not of the paper.
+    """
+    if p is None:
+        return None
+    if p >= ALPHA:
+        return "cannot be told apart"
+    if found.mean > 0:
+        return "holds"
+    return "contradicted" if settled else "not seen with our settings"
+
+
+def tie_verdict(found: Gain, p: float | None, margin: float, settled: bool) -> ClaimVerdict | None:
+    """Whether "first and second are alike" holds, with the p-value of two one-sided tests."""
+    non_negative("margin", margin)
+    if p is None or found.low is None or found.high is None:
+        return None
+    if p < ALPHA:
+        return "holds"
+    if found.low > margin or found.high < -margin:
+        return "contradicted" if settled else "not seen with our settings"
+    return "cannot be told apart"
+
+
+def all_verdict(parts: Sequence[ClaimVerdict | None]) -> ClaimVerdict | None:
+    """The verdict on a claim of several parts: it holds if all do; else the gravest part speaks."""
+    if not parts or None in parts:
+        return "contradicted" if "contradicted" in parts else None
+    gravest: tuple[ClaimVerdict, ...] = (
+        *("contradicted", "not seen with our settings", "cannot be told apart"),
+        "rows not tuned alike",
+    )
+    return next((verdict for verdict in gravest if verdict in parts), "holds")

@@ -1,0 +1,184 @@
+"""Numbers over runs and numbers as printed. No torch."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from physml.base.check import non_negative, one_of, within
+from physml.base.errors import InputError
+
+Better = Literal["lower", "higher"]
+Statistic = Literal["mean", "best", "unknown"]
+Spread = Literal["runs", "splits"]
+Values = dict[tuple[int, int], float]  # (split, seed) -> the value of a run
+Bounds = tuple[float, float]
+
+N_FOR_VERDICT = 3  # below, an interval is wider than anything it could be held against
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One number over n runs, or over n means of runs.
+
+    Args:
+        n: How many.
+        mean: Their mean.
+        sd: Standard deviation, denominator n - 1; None for a single run.
+        low: Lower end of the 95 % t-interval mean ± t_{0.975, n-1} sd / sqrt(n); None for a single run.
+        high: Upper end.
+        best: The best single run.
+    """
+
+    n: int
+    mean: float
+    sd: float | None
+    low: float | None
+    high: float | None
+    best: float
+
+    @property
+    def half_width(self) -> float | None:
+        return None if self.low is None else self.mean - self.low
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed number, in the unit of its column.
+
+    Args:
+        value: As printed.
+        digits: How many digits stand after the point.
+        sd: As printed.
+        n: How many runs it is over, as printed.
+        independent: How many of the n are independent, if not all: 5 splits of 20 starts each have 5.
+        sd_denominator: What the paper's sd has below the root: n - 1, or n as `numpy.std` without ddof.
+        statistic: What the paper says the number is.
+        source: Where it was read, if elsewhere than the table's.
+        trust: Why it may be misread.
+        quoted: The work it was taken from, if the paper did not run it.
+    """
+
+    value: float
+    digits: int | None = None
+    sd: float | None = None
+    n: int | None = None
+    independent: int | None = None
+    sd_denominator: Literal["n - 1", "n"] = "n - 1"
+    statistic: Statistic = "unknown"
+    source: str | None = None
+    trust: str | None = None
+    quoted: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of("statistic", self.statistic, ("mean", "best", "unknown"))
+        one_of("sd_denominator", self.sd_denominator, ("n - 1", "n"))
+        if self.digits is not None and round(self.value, self.digits) != self.value:
+            raise InputError(f"value {self.value} has more than digits={self.digits} digits after the point.")
+        if self.sd is not None:
+            non_negative("sd", self.sd)
+        for name, number in (("n", self.n), ("independent", self.independent)):
+            if number is not None and number < 1:
+                raise InputError(f"{name} must be at least 1; got {number}.")
+
+    @property
+    def sample_sd(self) -> float | None:
+        """The printed sd with n - 1 in its denominator; as printed where n is unknown or 1."""
+        if self.sd is None or self.sd_denominator == "n - 1" or self.n is None or self.n < 2:
+            return self.sd
+        return self.sd * math.sqrt(self.n / (self.n - 1))
+
+
+@functools.lru_cache(maxsize=4096)
+def t_quantile(df: float, level: float = LEVEL) -> float:
+    """The factor of the standard error in a two-sided t-interval with df degrees of freedom."""
+    within("level", level, 0.0, 1.0)
+    if df <= 0:
+        raise InputError(f"an interval needs at least one degree of freedom; got {df}.")
+    from scipy.special import stdtrit  # 0.1 s of import that `physml --help` should not pay
+
+    return float(stdtrit(df, 0.5 + level / 2))
+
+
+def summarise(
+    values: Sequence[float], better: Better, level: float = LEVEL, bounds: Bounds = (-math.inf, math.inf)
+) -> Summary:
+    """Mean, sd, t-interval and best of the values of n runs.
+
+    Args:
+        values: One for each run.
+        better: The direction of the metric.
+        level: Of the interval.
+        bounds: Values that are possible at all; the interval is cut there.
+
+    Raises:
+        InputError: There is no value, or one is not finite: a diverged run has no place in a mean.
+
+    Example:
+        >>> s = summarise([1.0, 2.0, 3.0], "lower")
+        >>> s.mean, s.sd, s.best, round(s.half_width, 3)
+        (2.0, 1.0, 1.0, 2.484)
+    """
+    one_of("better", better, ("lower", "higher"))
+    if not values:
+        raise InputError("a summary needs at least one value; got none.")
+    if bad := [v for v in values if not math.isfinite(v)]:
+        raise InputError(f"values must be finite; got {bad[0]}. A diverged run has no place in a mean.")
+    n = len(values)
+    mean = math.fsum(values) / n
+    best = min(values) if better == "lower" else max(values)
+    if n == 1:
+        return Summary(1, mean, None, None, None, best)
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    half = t_quantile(n - 1, level) * sd / math.sqrt(n)
+    return Summary(n, mean, sd, max(bounds[0], mean - half), min(bounds[1], mean + half), best)
+
+
+def by_split(values: Values) -> list[float]:
+    """The mean over the starts of each split, in the order of the splits."""
+    found: dict[int, list[float]] = {}
+    for split, seed in sorted(values):
+        found.setdefault(split, []).append(values[split, seed])
+    return [math.fsum(starts) / len(starts) for starts in found.values()]
+
+
+def summarise_runs(
+    values: Values, better: Better, spread: Spread = "runs", bounds: Bounds = (-math.inf, math.inf)
+) -> Summary:
+    """A summary of runs (split, seed) -> value.
+
+    spread "runs": over all runs alike. "splits": the value of a split is its mean over starts; mean, sd, n
+    and interval are those of these means over splits, the best is still that of a single run.
+
+    Example:
+        >>> s = summarise_runs({(0, 0): 1.0, (0, 1): 3.0, (1, 0): 4.0, (1, 1): 6.0}, "lower", "splits")
+        >>> s.n, s.mean, round(s.sd, 4), s.best
+        (2, 3.5, 2.1213, 1.0)
+    """
+    one_of("spread", spread, ("runs", "splits"))
+    ordered = [values[key] for key in sorted(values)]
+    if spread == "runs" or not values:
+        return summarise(ordered, better, bounds=bounds)
+    best = min(ordered) if better == "lower" else max(ordered)
+    return dataclasses.replace(summarise(by_split(values), better, bounds=bounds), best=best)
+
+
+def within_splits(values: Values) -> tuple[float, float] | None:
+    """The 95 % interval of the mean on just these splits: only starts are random. None with a start a split.
+
+    The standard error is sqrt(sum_j s_j^2 / K_j) / J for J splits of K_j starts; the degrees of freedom are
+    sum_j (K_j - 1).
+    """
+    starts: dict[int, list[float]] = {}
+    for (split, _), value in sorted(values.items()):
+        starts.setdefault(split, []).append(value)
+    df = len(values) - len(starts)
+    if not starts or any(len(of_split) < 2 for of_split in starts.values()):
+        return None
+    parts = [summarise(of_split, "higher") for of_split in starts.values()]
+    error = math.sqrt(math.fsum((p.sd or 0.0) ** 2 / p.n for p in parts)) / len(parts)
+    mean, half = math.fsum(p.mean for p in parts) / len(parts), t_quantile(df) * error
+    return mean - half, mean + half

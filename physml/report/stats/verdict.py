@@ -1,0 +1,104 @@
+"""The words of a verdict: what was compared, and what came out."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from physml.report.state import State
+from physml.report.stats.comparison import Comparison, Outcome
+
+Kind = Literal["published", "official code", "searched here", "own"]
+KINDS: dict[str, Kind] = {
+    "paper": "published",
+    "official-code": "official code",
+    "searched-here": "searched here",
+}
+
+# Outcome -> word, where the settings are those of the paper or its code, and where they are ours.
+SETTLED: dict[Outcome, str] = {"better": "differs: better", "worse": "differs: worse"}
+OURS: dict[Outcome, str] = {"agrees": "reached", "better": "exceeded"}
+CONTEXT: dict[Outcome, str] = {"agrees": "alike", "better": "ours better", "worse": "theirs better"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Whose settings a row was trained with.
+
+    Args:
+        kind: Of the paper, of its official code, searched here, or chosen here without a search.
+        trials: Finished trials of the search.
+        seeds: Seeds, or splits, that decided the search.
+        drawn: All trials of the search, those that have diverged among them.
+    """
+
+    kind: Kind
+    trials: int | None = None
+    seeds: int = 1
+    drawn: int | None = None
+
+    def __str__(self) -> str:
+        if self.trials is None:
+            return "chosen here" if self.kind in ("own", "searched here") else self.kind
+        return f"searched: {self.trials} x {self.seeds}"
+
+    @property
+    def settled(self) -> bool:
+        """Its authors would not have chosen others: what differs is not a matter of our search."""
+        return self.kind in ("published", "official code")
+
+
+def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
+    """The settings as a record states them; searches of older records give their trials in the note.
+
+    Example:
+        >>> str(settings_of({"kind": "searched-here", "note": "Random search: 24 trials (22 finished)."}))
+        'searched: 22 x 1'
+    """
+    given = provenance or {}
+    kind = KINDS.get(str(given.get("kind")), "own")
+    trials, drawn = given.get("trials"), None
+    if match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note"))):
+        drawn = int(match[1])
+        trials = int(match[2] or match[1]) if trials is None else trials
+    if kind != "searched here":
+        return Settings(kind)
+    return Settings(kind, trials, int(given.get("seeds") or 1), drawn)
+
+
+def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bool:
+    """Whether a comparison of two rows says something of the models, and not of what was tuned.
+
+    Two searches must have as many trials, decided by as many runs. Settings chosen here without a search are
+    held against each other alone. searched: nothing but two equal searches will do.
+
+    Example:
+        >>> tuned_alike(Settings("searched here", 24, 1, 24), Settings("searched here", 22, 1, 24))
+        True
+        >>> tuned_alike(Settings("searched here", 24, 1, 24), Settings("own"))
+        False
+    """
+    kinds = {first.kind, second.kind}
+    if kinds == {"searched here"}:
+        return (first.drawn, first.seeds) == (second.drawn, second.seeds)
+    return not searched and (kinds == {"own"} or "own" not in kinds)
+
+
+def verdict(found: Comparison, settings: Settings, quoted: bool) -> State:
+    """A comparison in words, which accuse no more strongly than the settings permit.
+
+    A number that the paper quotes from other work is context only. Where its readings disagree, the reason
+    says what each gives.
+    """
+    outcome = found.outcome
+    reason = None
+    if outcome == "not decidable":
+        reason = "; ".join(f"{reading.assumption}: {reading.outcome}" for reading in found.readings)
+    if quoted:
+        return State(f"context: {CONTEXT.get(outcome, outcome)}", reason)
+    if settings.settled:
+        return State(SETTLED.get(outcome, outcome), reason)
+    if outcome == "worse":
+        search = "" if settings.trials is None else f" ({settings.trials} trials)"
+        return State(f"not reached by our search{search}" if search else "not reached with our settings")
+    return State(OURS.get(outcome, outcome), reason)

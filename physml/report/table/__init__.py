@@ -1,0 +1,1 @@
+"""Tables: their spec, cells and text."""

@@ -1,0 +1,102 @@
+"""The claim of a table, judged from the runs of its rows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from physml.report.stats.claims import (
+    ClaimVerdict,
+    Gain,
+    all_verdict,
+    gain,
+    holm,
+    order_verdict,
+    tie_verdict,
+)
+from physml.report.stats.verdict import tuned_alike
+from physml.report.table.runs import Runs, incomparable
+from physml.report.table.spec import Claim, Column, Row, TableSpec
+
+
+@dataclass(frozen=True)
+class ClaimPart:
+    """One comparison of a claim. p: adjusted for all comparisons of the table (Holm)."""
+
+    text: str
+    column: str
+    gain: Gain | None
+    p: float | None
+    verdict: ClaimVerdict | None
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two rows that a claim compares. margin: that of a tie; None where the first is to be better."""
+
+    text: str
+    column: Column
+    first: Runs | None
+    second: Runs | None
+    margin: float | None
+    searched: bool  # a verdict needs both rows searched with equally many trials
+
+    def gain(self, spec: TableSpec) -> Gain | None:
+        if self.first is None or self.second is None:
+            return None
+        ours, theirs = self.first.values(self.column), self.second.values(self.column)
+        if not ours.keys() & theirs.keys():
+            return None
+        return gain(ours, theirs, self.column.better, spec.spread, self.first.test_to_train)
+
+    def verdict(self, found: Gain, p: float | None) -> ClaimVerdict | None:
+        settings = [runs.settings for runs in (self.first, self.second) if runs is not None]
+        if p is not None and not tuned_alike(settings[0], settings[-1], self.searched):
+            return "rows not tuned alike"
+        settled = all(one.settled for one in settings)
+        if self.margin is None:
+            return order_verdict(found, p, settled)
+        return tie_verdict(found, p, self.margin, settled)
+
+
+def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ...], ClaimVerdict | None]:
+    """Each comparison of the claim, from runs of the same split and seed.
+
+    Runs that may not be held against the paper say nothing about its claim either.
+    """
+    if not isinstance(spec.claim, Claim):
+        return (), None
+    pairs = list(_pairs(spec, spec.claim, of))
+    gains = [pair.gain(spec) for pair in pairs]
+    raw = {
+        str(k): p
+        for k, (pair, found) in enumerate(zip(pairs, gains, strict=True))
+        if found is not None and (p := found.p_value(pair.margin)) is not None
+    }
+    adjusted = holm(raw)
+    parts = []
+    for k, (pair, found) in enumerate(zip(pairs, gains, strict=True)):
+        p = adjusted.get(str(k))
+        word = None if found is None else pair.verdict(found, p)
+        parts.append(ClaimPart(pair.text, pair.column.key, found, p, word))
+    return tuple(parts), all_verdict([part.verdict for part in parts])
+
+
+def _pairs(spec: TableSpec, claim: Claim, of: Mapping[str, Runs]) -> Iterator[_Pair]:
+    rows = {row.label: row for row in spec.rows}
+    columns = {column.key: column for column in spec.columns}
+
+    def runs(row: Row, column: Column) -> Runs | None:
+        cell = spec.cell(row, column)
+        found = of.get(cell.experiment or "")
+        return None if found is None or incomparable(column, cell, found) else found
+
+    for order in claim.order:
+        column = columns[order.column or claim.column or ""]
+        for other in order.than:
+            first, second = runs(rows[order.better], column), runs(rows[other], column)
+            yield _Pair(f"{order.better} better than {other}", column, first, second, None, claim.searched)
+    for tie in claim.ties:
+        column = columns[tie.column or claim.column or ""]
+        unit = f" in {column.unit}" if column.unit else ""
+        text = f"{tie.rows[0]} and {tie.rows[1]} alike within ±{tie.margin:g}{unit}"
+        first, second = (runs(rows[label], column) for label in tie.rows)
+        yield _Pair(text, column, first, second, tie.margin, claim.searched)

@@ -1,0 +1,283 @@
+"""Tables: a spec and the records of runs become cells with a state. No torch, no hydra.
+
+`collect` is pure: it takes the spec, the wanted identities and all records, and says for each cell what is
+known. `table_text` puts it into words, `document` prints it.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from physml.records.schema import Record
+from physml.report.state import State
+from physml.report.stats import summary as stats
+from physml.report.stats.claims import ClaimVerdict, Gain, gain
+from physml.report.stats.comparison import Comparison, compare
+from physml.report.stats.summary import Bounds, Published, Summary, Values
+from physml.report.stats.verdict import Settings, settings_of, verdict
+from physml.report.table.claims import ClaimPart, judged
+from physml.report.table.facts import Facts, facts_of
+from physml.report.table.ranks import Ranking, ranked
+from physml.report.table.runs import Runs, incomparable, number
+from physml.report.table.spec import Cell, Column, Row, Run, TableSpec, experiments_of
+
+
+@dataclass(frozen=True)
+class Yours:
+    """A run of the reader's own, on its own line: outside mean and n."""
+
+    seed: int
+    split: int
+    value: float | None
+    state: State
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One row in one column. Numbers are in the column's unit."""
+
+    row: str
+    column: str
+    published: Published | None
+    state: State
+    summary: Summary | None = None
+    done: int = 0
+    wanted: int = 0
+    settings: Settings | None = None
+    comparison: Comparison | None = None
+    within: Bounds | None = None  # interval of the mean on these very splits
+    over: tuple[str, Gain] | None = None  # the best trivial reference, and the gain over it
+    params_ours: int | None = None
+    params_paper: str | None = None
+    train_s: float | None = None
+    ms_per_step: float | None = None
+    peak_memory_mib: float | None = None
+    energy_j: float | None = None
+    yours: tuple[Yours, ...] = ()
+    extra: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    spec: TableSpec
+    cells: tuple[CellResult, ...]  # row by row
+    references: dict[str, dict[str, Summary]]  # trivial prediction -> column -> its score, as `spread` has it
+    facts: Facts
+    claim: tuple[ClaimPart, ...] = ()
+    claim_verdict: ClaimVerdict | None = None
+    ranking: Ranking | None = None  # where the config names columns to rank over
+
+    def column(self, key: str) -> list[CellResult]:
+        return [cell for cell in self.cells if cell.column == key]
+
+    @property
+    def own(self) -> bool:
+        """Whether no paper printed any of its numbers."""
+        return all(cell.published is None for cell in self.cells)
+
+
+def collect(
+    spec: TableSpec,
+    identities: Mapping[str, str | None],
+    records: Iterable[Record],
+    running: Collection[Run] = (),
+    *,
+    yours: Sequence[Record] = (),
+    blocked: Mapping[str, str] | None = None,
+    ranks: bool = True,
+) -> Table:
+    """The rows and cells of a table, from its records.
+
+    Args:
+        spec: The table.
+        identities: experiment -> the identity that its runs must have now, None if it can't be composed.
+        records: Of any experiments; one counts if identity, split and seed are the wanted ones.
+        running: The runs (experiment, split, seed) that a process works on.
+        yours: Records shown on lines of their own.
+        blocked: experiment -> the reason why it can't be run here (missing data, missing extra).
+        ranks: False leaves out the ranking of the rows, which takes longer than all the rest.
+    """
+    records = list(records)
+    blocked = blocked or {}
+    of = {e: Runs.find(e, identities.get(e), records, spec.places_of(e)) for e in experiments_of(spec)}
+    cells = []
+    for row in spec.rows:
+        for column in spec.columns:
+            cell = spec.cell(row, column)
+            runs = of.get(cell.experiment or "")
+            reason = blocked.get(cell.experiment or "")
+            mine = [r for r in yours if runs is not None and runs.owns(r)]
+            cells.append(_cell(spec, row, column, cell, runs, running, reason, mine))
+    counted = [r for runs in of.values() for r in runs.finished.values()]
+    claim, claim_verdict = judged(spec, of)
+    ranking = ranked(spec, of) if ranks else None
+    return Table(spec, tuple(cells), _references(spec, of), facts_of(counted), claim, claim_verdict, ranking)
+
+
+def _cell(
+    spec: TableSpec,
+    row: Row,
+    column: Column,
+    cell: Cell,
+    runs: Runs | None,
+    running: Collection[Run],
+    blocked: str | None,
+    yours: Sequence[Record],
+) -> CellResult:
+    empty = CellResult(
+        row=row.label,
+        column=column.key,
+        published=cell.published,
+        state=_never_run(cell.published),
+        params_paper=cell.params,
+        extra=row.extra,
+    )
+    if runs is None:
+        return empty
+    values = runs.values(column)
+    some = list(runs.finished.values())
+    costs = [cost for record in some if (cost := record.get("cost"))]
+    summary = stats.summarise_runs(values, column.better, spec.spread, column.bounds) if values else None
+    settings = settings_of(some[0].get("provenance")) if some else None
+    comparison = None
+    if summary is not None and cell.published is not None:
+        comparison = compare(summary, cell.published, column.margin.of(cell.published), column.better)
+    return dataclasses.replace(
+        empty,
+        summary=summary,
+        done=len(values),
+        wanted=len(spec.places_of(runs.experiment)),
+        state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
+        settings=settings,
+        comparison=comparison,
+        within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
+        over=_over_references(spec, column, runs),
+        params_ours=some[0].get("n_parameters") if some else None,
+        train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
+        ms_per_step=_median(cost["ms_per_step"] for cost in costs),
+        peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
+        energy_j=_median(cost.get("energy_j") for cost in costs),
+        yours=tuple(_yours(record, column, runs) for record in yours),
+    )
+
+
+def _never_run(published: Published | None) -> State:
+    if published is None:
+        return State("no printed number, not run")
+    return State("quoted", published.quoted) if published.quoted else State("not run here")
+
+
+def _state(
+    spec: TableSpec,
+    column: Column,
+    cell: Cell,
+    runs: Runs,
+    running: Collection[Run],
+    blocked: str | None,
+    summary: Summary | None,
+    comparison: Comparison | None,
+    settings: Settings | None,
+) -> State:
+    """The state of a cell. What says most comes first."""
+    wanted = spec.places_of(runs.experiment)
+    done = len(runs.values(column))
+    if summary is not None and (reason := incomparable(column, cell, runs)):
+        return State("not comparable", reason)
+    if any((runs.experiment, *at) in running for at in wanted):
+        return State("running")
+    few = None if summary is None or summary.n >= stats.N_FOR_VERDICT else f"n = {summary.n}, no verdict"
+    if done < len(wanted):
+        if len(runs.finished) > done:
+            return State("failed", f"the records have no {column.metric}")
+        return runs.unfinished(len(wanted), blocked, few)
+    if cell.published is None:
+        return State("not published")
+    if comparison is None or settings is None:
+        return State(few or "no verdict")
+    return verdict(comparison, settings, cell.published.quoted is not None)
+
+
+def _yours(record: Record, column: Column, runs: Runs) -> Yours:
+    value = number(record, column)
+    if record["status"] != "finished":
+        state = State(record["status"], record.get("reason") or "no reason recorded")
+    elif record["identity"] != runs.identity:
+        state = State("other settings")
+    elif reason := incomparable(column, Cell(), dataclasses.replace(runs, finished={(0, 0): record})):
+        state = State("not comparable", reason)
+    else:
+        state = State("outside the mean")
+    return Yours(record["seed"], record["split"], value, state)
+
+
+def _median(numbers: Iterable[float | None]) -> float | None:
+    known = [n for n in numbers if n is not None]
+    return statistics.median(known) if known else None
+
+
+def _references(spec: TableSpec, of: Mapping[str, Runs]) -> dict[str, dict[str, Summary]]:
+    """The scores of trivial predictions on the same splits, once for each split.
+
+    Rows whose data differ, in the features for instance, have each their own, which the first of them names.
+    """
+    found: dict[str, dict[str, Summary]] = {}
+    for column in spec.columns:
+        variants: dict[str, dict[str, Values]] = {}  # prediction -> first row -> scores
+        for row in spec.rows:
+            experiment = spec.cell(row, column).experiment
+            for name, runs in of[experiment].references(column).items() if experiment else ():
+                scores = {(split, 0): score for (split, _), score in runs.items()}
+                alike = variants.setdefault(name, {})
+                same = next((label for label, old in alike.items() if _agree(old, scores)), row.label)
+                alike.setdefault(same, {}).update(scores)
+        for name, alike in variants.items():
+            for label, scores in alike.items():
+                line = name if len(alike) == 1 else f"{name}, data of {label}"
+                found.setdefault(line, {})[column.key] = stats.summarise_runs(
+                    scores, column.better, spec.spread, column.bounds
+                )
+    return found
+
+
+def _agree(first: Values, second: Values) -> bool:
+    common = first.keys() & second.keys()
+    return all(math.isclose(first[at], second[at], rel_tol=1e-6) for at in common)
+
+
+def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:
+    """The gain over the best trivial prediction on the same data."""
+    values = runs.values(column)
+    gains = [
+        (name, gain(values, scores, column.better, spec.spread))
+        for name, scores in runs.references(column).items()
+        if values.keys() & scores.keys()
+    ]
+    return min(gains, key=lambda named: named[1].mean) if gains else None
+
+
+def outcomes(table: Table) -> Counter[str]:
+    """How many cells have which outcome: those with a published number, and those that can't be trained."""
+    words: Counter[str] = Counter()
+    for result in table.cells:
+        state = result.state
+        if result.wanted and (result.published is not None or state.word == "blocked"):
+            whole = str(state) if state.word == "not comparable" else state.word
+            words[whole.partition(" (")[0]] += 1
+    return words
+
+
+def table_state(table: Table) -> str:
+    """One line for a list of tables: how many runs are there, and the outcomes."""
+    wanted = len(table.spec.runs)
+    per: dict[str, int] = {}
+    for row in table.spec.rows:
+        for column in table.spec.columns:
+            cell = table.spec.cell(row, column)
+            if cell.experiment:
+                done = next(c.done for c in table.column(column.key) if c.row == row.label)
+                per[cell.experiment] = max(per.get(cell.experiment, 0), done)
+    counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
+    return f"{sum(per.values())}/{wanted} runs" + (f"; {counts}" if counts else "")

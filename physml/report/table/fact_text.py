@@ -1,0 +1,137 @@
+"""The lines below a table: rules, margins, protocol, code, machine and data."""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+from physml.report.stats.comparison import BEST_OF, LEVELS, Margin
+from physml.report.stats.summary import LEVEL, N_FOR_VERDICT
+from physml.report.table.collect import Table
+from physml.report.table.facts import Facts
+from physml.report.table.numbers import decimals
+from physml.report.table.spec import TableSpec
+
+OURS = f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run."
+RULE = (
+    f"{OURS} Difference: ours - published, with its {LEVEL:.0%} interval (Welch; where no sd is printed, "
+    "the spread of ours). "
+    f"`agrees`: the {LEVELS[1]:.0%} interval lies within ± margin, give or take half the last printed digit "
+    f"(two one-sided tests at {(1 - LEVELS[1]) / 2:.0%}); `differs`: it does not, and the {LEVEL:.0%} "
+    "interval leaves out 0; else `cannot be told apart`. Where "
+    "the paper does not say what its number is (`mean or best?`), it is read as a mean and as the best of "
+    f"{' and of '.join(map(str, BEST_OF))}; readings with different outcomes are `not decidable`. With "
+    "settings that were searched or chosen here the words are `reached`, `exceeded` and `not reached by our "
+    "search`: they say nothing against the paper. A number that the paper quotes from other work is context. "
+    f"No verdict below n = {N_FOR_VERDICT}."
+)
+CLAIM_RULE = (
+    "Claims: paired differences between runs of equal split and seed, averaged over the starts of a split; "
+    "p-values corrected for all comparisons of the table (Holm). `contradicted` is said only where both rows "
+    "have settings of the paper or its code; `rows not tuned alike` where one was searched with more "
+    "trials than the other, or not at all and the other was."
+)
+UNPROVEN = {
+    "content": "content-verified, with other bytes than published and the same content",
+    "first seen": "without a published checksum, pinned when first seen",
+    "off": "unverified",
+    "own file": "of a task's own, by their content part of the setting",
+    "unverified": "unverified, for a task of a plugin does not name its files",
+}
+
+
+def hours_text(facts: Facts) -> str:
+    """What the runs took, with two digits.
+
+    Example:
+        >>> hours_text(Facts(devices=("cpu",), hours=0.01234))
+        '0.012 core-hours'
+    """
+    unit = "core-hours" if facts.devices == ("cpu",) else "device-hours"
+    return f"{facts.hours:.0f} {unit}" if facts.hours >= 100 else f"{facts.hours:.2g} {unit}"
+
+
+def fact_lines(table: Table) -> list[str]:
+    """The lines below a table."""
+    spec, facts = table.spec, table.facts
+    seeds = "; ".join(
+        [
+            ", ".join(map(str, spec.seeds)),
+            *(f"{row.label}: {', '.join(map(str, row.seeds))}" for row in spec.rows if row.seeds),
+        ]
+    )
+    splits = f"; splits {', '.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
+    splits += ", each with one of the seeds" if spec.paired else ""
+    over_splits = spec.spread == "splits" and not spec.paired
+    spread = "sd over splits of the mean over seeds" if over_splits else "sd over runs"
+    lines = [f"Source: {spec.source}", f"Runs: seeds {seeds}{splits}; {spread}"]
+    lines.append(OURS if table.own else f"Verdicts: {RULE}")
+    if table.claim:
+        lines.append(CLAIM_RULE)
+    lines += [
+        f"Margin ({column.key}): {margin_text(column.margin, column.unit)}"
+        for column in spec.columns
+        if any(cell.published is not None for cell in table.column(column.key))
+    ]
+    if spec.spread == "splits" and any(cell.published for cell in table.cells):
+        lines.append(
+            "The paper's splits are the same as ours: the intervals here take both sides as independent, and "
+            "are wider than they need be"
+        )
+    lines += within_lines(table)
+    protocols = ", ".join(f"{c.key}: {c.protocol}" for c in spec.columns)
+    lines.append(f"Protocol: {protocols}")
+    if facts.rules:
+        lines.append(f"Selection: {'; '.join(facts.rules)}")
+    if any(" test/" in rule for rule in facts.rules):
+        lines.append("Selection on TEST data in at least one row, because the paper did so")
+    if facts.commits:
+        lines.append(f"Commit: {', '.join(commit[:10] for commit in facts.commits)}")
+    if facts.dirty:
+        many = "run was" if facts.dirty == 1 else "runs were"
+        lines.append(f"{facts.dirty} {many} made on uncommitted code: no commit holds what produced them")
+    if facts.devices:
+        device = ", ".join(facts.devices)
+        extra = [*facts.precisions, *facts.backends]
+        lines.append(f"Device: {device}" + (f" ({', '.join(extra)})" if extra else ""))
+    if facts.dates:
+        lines.append(f"Trained: {' to '.join(facts.dates)}, {hours_text(facts)}")
+    if searched := list(searched_here(facts.provenance)):
+        lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
+    lines += [f"Short budget: {short}" for short in facts.shorts]
+    lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
+    return lines
+
+
+def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:
+    """Those with settings that were searched or chosen here; `g2/film-*` where all of three or more are."""
+    for study, group in groupby(sorted(provenance), key=lambda name: name.partition("-")[0]):
+        names = list(group)
+        searched = [name for name in names if provenance[name] == "searched-here"]
+        yield from [f"{study}-*"] if len(names) > 2 and searched == names else searched
+
+
+def margin_text(margin: Margin, unit: str) -> str:
+    """A margin with its reason; none: nothing can agree."""
+    parts = [f"{margin.value:g} {unit}".rstrip()] if margin.value else []
+    parts += [f"{margin.relative:.0%} of the published value"] if margin.relative else []
+    parts += [f"{margin.sds:g} printed standard deviations"] if margin.sds else []
+    return (
+        f"{' + '.join(parts)}, for {margin.reason}" if parts else "none declared, so that nothing can agree"
+    )
+
+
+def within_lines(table: Table) -> Iterator[str]:
+    """The intervals of means on just these splits, where a split has several starts."""
+    for column in table.spec.columns:
+        places = decimals(table, column)
+        cells = [cell for cell in table.column(column.key) if cell.within is not None]
+        texts = [f"{c.row} [{c.within[0]:.{places}f}, {c.within[1]:.{places}f}]" for c in cells if c.within]
+        if texts:
+            yield f"On these splits alone, random in the starts only ({column.key}): {'; '.join(texts)}"
+
+
+def reason_lines(spec: TableSpec) -> Iterator[str]:
+    """Why cells deviate, with the cells before it."""
+    titles = {column.key: column.title for column in spec.columns}
+    for reason in spec.reasons:
+        where = [", ".join(part) for part in (reason.rows, [titles[key] for key in reason.columns]) if part]
+        yield f"{'; '.join(where) or 'All cells'}: {reason.text}"

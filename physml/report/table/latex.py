@@ -1,0 +1,142 @@
+"""A table as one prints it in LaTeX: chosen rows, a column for each data set, the best in bold. For booktabs.
+
+The file <id>.tex in results/tables has everything else too; this one is for a paper.
+"""
+
+import fnmatch
+from collections.abc import Callable, Sequence
+
+from physml.base.errors import ConfigError, suggest
+from physml.report.stats.summary import Published
+from physml.report.table.collect import CellResult, Table
+from physml.report.table.numbers import decimals, difference_text, interval_text, mean_text
+from physml.report.table.spec import Column
+from physml.report.text.document import NONE, tex
+
+Form = Callable[[CellResult, Column, int], str]
+
+
+def _published(published: Published | None) -> str:
+    """The printed number with its spread alone."""
+    if published is None:
+        return NONE
+    digits = published.digits
+    value = f"{published.value:g}" if digits is None else f"{published.value:.{digits}f}"
+    if published.sd is None:
+        return value
+    return f"{value} ± {published.sd:g}" if digits is None else f"{value} ± {published.sd:.{digits}f}"
+
+
+FORMS: dict[str, Form] = {
+    "published": lambda cell, column, places: _published(cell.published),
+    "ours": lambda cell, column, places: mean_text(cell.summary, places),
+    "interval": lambda cell, column, places: interval_text(cell.summary, places),
+    "best": lambda cell, column, places: f"{cell.summary.best:.{places}f}" if cell.summary else NONE,
+    "runs": lambda cell, column, places: f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
+    "difference": lambda cell, column, places: difference_text(cell, column, places),
+    "outcome": lambda cell, column, places: cell.state.word,
+}
+USUAL = ("published", "ours")
+
+
+def latex_table(
+    table: Table,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    show: Sequence[str] = USUAL,
+    *,
+    bold_best: bool = False,
+) -> str:
+    """A table environment.
+
+    Args:
+        table: With its results.
+        rows: Labels, or patterns such as `G2-*`, in the order wanted; none: all rows. One
+            that is not named and has nothing to show is left out.
+        columns: Keys of columns; none: all.
+        show: Of each column: published, ours, interval, best, runs, difference, outcome.
+        bold_best: Whether the best mean of the rows shown is bold, and the best published number.
+    Errors: ConfigError for a name that there is not, with near names.
+    """
+    labels = _labels(table, rows)
+    keys = [column.key for column in table.spec.columns]
+    for name, known in [(key, keys) for key in columns] + [(form, list(FORMS)) for form in show]:
+        if name not in known:
+            raise ConfigError(f"{table.spec.id}: there is no {name!r} to show. {suggest(name, known)}")
+    chosen = [column for column in table.spec.columns if column.key in (columns or keys)]
+    body = {label: [tex(label)] for label in labels}
+    for column in chosen:
+        cells = {cell.row: cell for cell in table.column(column.key) if cell.row in labels}
+        for form in show:
+            best = _best(cells, column, form) if bold_best else set()
+            for label in labels:
+                text = tex(FORMS[form](cells[label], column, decimals(table, column)))
+                body[label].append(_bold(text) if label in best else text)
+    shown = [line for label, line in body.items() if label in rows or set(line[1:]) != {tex(NONE)}]
+    lines = [" & ".join(line) + r" \\" for line in shown]
+    return "\n".join([*_opening(table, chosen, show, bold_best), *lines, *_CLOSING]) + "\n"
+
+
+_CLOSING = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
+
+
+def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_best: bool) -> list[str]:
+    spec, n = table.spec, len(show)
+    titles = [tex(f"{column.title} [{column.unit}]" if column.unit else column.title) for column in columns]
+    runs = sorted({cell.summary.n for cell in table.cells if cell.summary})
+    caption = f"{spec.title} ({spec.source})."
+    if {"ours", "interval"} & set(show) and runs:
+        unit = "splits" if spec.spread == "splits" else "runs"
+        number = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+        caption += f" Ours: mean ± standard deviation over {number} {unit}."
+    caption += " Bold: the best of each column." if bold_best else ""
+    head = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{tex(caption)}}}",
+        rf"\label{{tab:{spec.id}}}",
+        rf"\begin{{tabular}}{{l{'r' * (n * len(columns))}}}",
+        r"\toprule",
+    ]
+    if n == 1:
+        return [*head, " & ".join(["Model", *titles]) + r" \\", r"\midrule"]
+    spans = [rf"\multicolumn{{{n}}}{{c}}{{{title}}}" for title in titles]
+    rules = " ".join(rf"\cmidrule(lr){{{2 + n * i}-{1 + n * (i + 1)}}}" for i in range(len(columns)))
+    names = [form for _ in columns for form in show]
+    return [
+        *head,
+        " & ".join(["", *spans]) + r" \\",
+        rules,
+        " & ".join(["Model", *names]) + r" \\",
+        r"\midrule",
+    ]
+
+
+def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
+    known = [row.label for row in table.spec.rows]
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        here = [pattern] if pattern in known else fnmatch.filter(known, pattern)
+        if not here:
+            raise ConfigError(f"{table.spec.id}: there is no row {pattern!r}. {suggest(pattern, known)}")
+        found |= dict.fromkeys(here)
+    return list(found) or known
+
+
+def _best(cells: dict[str, CellResult], column: Column, form: str) -> set[str]:
+    """The rows with the best value; several where they are equal."""
+    if form == "ours":
+        values = {label: cell.summary.mean for label, cell in cells.items() if cell.summary}
+    elif form == "published":
+        values = {label: cell.published.value for label, cell in cells.items() if cell.published}
+    else:
+        return set()
+    best = (min if column.better == "lower" else max)(values.values(), default=None)
+    return {label for label, value in values.items() if value == best}
+
+
+def _bold(text: str) -> str:
+    """The number in bold, not its spread."""
+    number, sign, spread = text.partition(r" $\pm$")
+    return rf"\textbf{{{number}}}{sign}{spread}"

@@ -1,0 +1,136 @@
+"""Words for numbers: results with their spread, intervals, differences, durations."""
+
+import math
+from collections.abc import Iterable
+
+from physml.report.stats.summary import Published, Summary
+from physml.report.table.collect import CellResult, Table
+from physml.report.table.spec import Column
+from physml.report.text.document import NONE
+
+
+def decimals(table: Table, column: Column) -> int:
+    """The digits after the point: two of the smallest spread, but not fewer than the paper prints in this
+    column (or in this unit), and at most two more."""
+    if column.decimals is not None:
+        return column.decimals
+    alike = [c.key for c in table.spec.columns if c.unit == column.unit]
+
+    def printed(keys: Iterable[str]) -> list[int]:
+        found = (cell.published for cell in table.cells if cell.column in keys)
+        return [p.digits for p in found if p is not None and p.digits is not None]
+
+    spreads = [cell.summary.sd for cell in table.column(column.key) if cell.summary and cell.summary.sd]
+    meant = 1 - math.floor(math.log10(min(spreads))) if spreads else None
+    digits = printed([column.key]) or printed(alike)
+    if not digits:
+        return 4 if meant is None else min(6, max(0, meant))
+    least = max(digits)
+    return least + 2 if meant is None else min(least + 2, max(least, meant))
+
+
+def published_text(published: Published | None) -> str:
+    """The printed number with what is known of it: `1.2 (mean or best?)`, `92.3 ± 1.8 (mean of 5)`."""
+    if published is None:
+        return "none printed"
+    digits = published.digits
+    value = f"{published.value:g}" if digits is None else f"{published.value:.{digits}f}"
+    if published.sd is not None:
+        value += f" ± {published.sd:g}" if digits is None else f" ± {published.sd:.{digits}f}"
+    if published.quoted:
+        return f"{value} (quoted: {published.quoted})"
+    if published.statistic == "unknown":
+        return f"{value} (mean or best?)"
+    return f"{value} ({published.statistic} of {published.n or 'unknown n'})"
+
+
+def mean_text(summary: Summary | None, places: int) -> str:
+    if summary is None:
+        return NONE
+    mean = f"{summary.mean:.{places}f}"
+    return mean if summary.sd is None else f"{mean} ± {summary.sd:.{places}f}"
+
+
+def interval_text(summary: Summary | None, places: int) -> str:
+    if summary is None or summary.low is None or summary.high is None:
+        return NONE
+    return f"[{summary.low:.{places}f}, {summary.high:.{places}f}]"
+
+
+def difference_text(cell: CellResult, column: Column, places: int) -> str:
+    """Ours - published with its interval, the widest of all readings."""
+    found = cell.comparison
+    if found is None:
+        return NONE
+    low, high = min(r.low for r in found.readings), max(r.high for r in found.readings)
+    if column.better == "lower":
+        return gain_text(-found.delta, -high, -low, places)
+    return gain_text(found.delta, low, high, places)
+
+
+def gain_text(mean: float, low: float | None, high: float | None, places: int) -> str:
+    text = signed(mean, f".{places}f")
+    if low is None or high is None:
+        return text
+    return f"{text} [{signed(low, f'.{places}f')}, {signed(high, f'.{places}f')}]"
+
+
+def signed(value: float, form: str) -> str:
+    """With its sign, but no minus before zeros."""
+    text = f"{value:+{form}}"
+    return text.replace("-", "+") if not text.strip("+-0.%") else text
+
+
+def params_text(cell: CellResult) -> str:
+    ours = NONE if cell.params_ours is None else f"{cell.params_ours:,}"
+    return f"{ours} (paper {cell.params_paper})" if cell.params_paper else ours
+
+
+def span_text(seconds: float) -> str:
+    """A duration, as short as a person would say it.
+
+    Example:
+        >>> span_text(0.0123), span_text(42.4), span_text(812.4), span_text(9000)
+        ('12.3 ms', '42 s', '14 min', '2.5 h')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def time_text(cell: CellResult) -> str:
+    """The median over runs of the whole training (CPU seconds, where recorded), and of one step."""
+    if cell.train_s is None or cell.ms_per_step is None:
+        return NONE
+    return f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}"
+
+
+def memory_text(cell: CellResult) -> str:
+    """The median over runs of the peak: of the process on a CPU, of the device's memory on a GPU."""
+    return NONE if cell.peak_memory_mib is None else size_text(cell.peak_memory_mib)
+
+
+def size_text(mib: float) -> str:
+    """A size of memory.
+
+    Example:
+        >>> size_text(3.26), size_text(512.4), size_text(20480.0)
+        ('3.3 MiB', '512 MiB', '20.0 GiB')
+    """
+    if mib >= 10_000:
+        return f"{mib / 1024:.1f} GiB"
+    return f"{mib:.0f} MiB" if mib >= 10 else f"{mib:.1f} MiB"
+
+
+def energy_text(joules: float) -> str:
+    """An amount of energy.
+
+    Example:
+        >>> energy_text(12.34), energy_text(45_600.0), energy_text(7.2e6)
+        ('12.3 J', '45.6 kJ', '2.00 kWh')
+    """
+    if joules >= 1e6:
+        return f"{joules / 3.6e6:.2f} kWh"
+    return f"{joules / 1e3:.1f} kJ" if joules >= 1e3 else f"{joules:.1f} J"

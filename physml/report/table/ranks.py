@@ -1,0 +1,87 @@
+"""The rows of a table ranked over its columns, from the runs of those that are complete in all of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from physml.report.stats.across import Middle, Ranks, interquartile_mean, mean_ranks
+from physml.report.stats.summary import Spread, by_split, summarise_runs
+from physml.report.table.runs import Runs, incomparable
+from physml.report.table.spec import Column, Row, TableSpec
+
+FEWEST_ROWS = 3
+SAME_CONTENT = (
+    "content-verified"  # a doubt beside a paper's number; between rows that read the same it is none
+)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Mean ranks over the columns that a table names, and the interquartile mean of all their runs.
+
+    Args:
+        columns: The ranked columns.
+        rows: Row -> its mean in each column, of rows with all runs, comparable, in all of them.
+        ranks: None with fewer than three such rows.
+        middle: Row -> interquartile mean, in the unit of the columns; empty where they have several units.
+        left_out: Row -> why it has no rank. Rows that are run in no column are not named.
+        spread: What the interquartile means are over: runs, or means over the starts of a split.
+    """
+
+    columns: tuple[Column, ...]
+    rows: dict[str, list[float]]
+    ranks: Ranks | None
+    middle: dict[str, Middle]
+    left_out: dict[str, str]
+    spread: Spread = "runs"
+
+
+def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
+    """Ranks of the rows of a table; None where its config names no columns.
+
+    Args:
+        spec: The table.
+        of: Experiment -> its runs.
+    """
+    if not spec.ranks:
+        return None
+    columns = tuple(column for column in spec.columns if column.key in spec.ranks)
+    alike = len({(column.unit, column.scale, column.better) for column in columns}) == 1
+    scores: dict[str, list[float]] = {}
+    middle: dict[str, Middle] = {}
+    left_out: dict[str, str] = {}
+    for row in spec.rows:
+        if not any(spec.cell(row, column).experiment for column in columns):
+            continue
+        if reason := _lacking(spec, row, columns, of):
+            left_out[row.label] = reason
+            continue
+        runs = [of[spec.cell(row, column).experiment or ""] for column in columns]
+        values = [one.values(column) for one, column in zip(runs, columns, strict=True)]
+        scores[row.label] = [
+            summarise_runs(found, column.better, spec.spread).mean
+            for found, column in zip(values, columns, strict=True)
+        ]
+        samples = [by_split(v) if spec.spread == "splits" else list(v.values()) for v in values]
+        if alike and all(len(sample) > 1 for sample in samples):
+            middle[row.label] = interquartile_mean(samples)
+    directions = [column.better for column in columns]
+    ranks = mean_ranks(scores, directions) if len(scores) >= FEWEST_ROWS else None
+    return Ranking(columns, scores, ranks, middle, left_out, spread=spec.spread)
+
+
+def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:
+    """Why a row cannot be ranked: `not run on Texas, Film`, `3/10 runs on Film`; empty if it can be."""
+    reasons: dict[str, list[str]] = {}
+    for column in columns:
+        cell = spec.cell(row, column)
+        runs = of.get(cell.experiment or "")
+        wanted = len(spec.places_of(cell.experiment))
+        done = 0 if runs is None else len(runs.values(column))
+        reason = None
+        if done < wanted:
+            reason = f"{done}/{wanted} runs on" if done else "not run on"
+        elif runs is not None and (why := incomparable(column, cell, runs)) not in (None, SAME_CONTENT):
+            reason = f"{why} on"
+        if reason:
+            reasons.setdefault(reason, []).append(column.title)
+    return "; ".join(f"{reason} {', '.join(titles)}" for reason, titles in reasons.items())

@@ -1,0 +1,127 @@
+"""The finished and unfinished records of one experiment, and whether they may be held against a paper."""
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from physml.data.datasets import UNVERIFIED
+from physml.records.schema import SCHEMA, Record
+from physml.report.state import State
+from physml.report.stats.summary import Values
+from physml.report.stats.verdict import Settings, settings_of
+from physml.report.table.spec import Cell, Column
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The records of one experiment, by split and seed."""
+
+    experiment: str
+    identity: str | None
+    finished: dict[tuple[int, int], Record]
+    ended: dict[tuple[int, int], Record]  # without a result
+    stale: int  # runs of the same experiment under another identity or schema
+
+    @classmethod
+    def find(
+        cls,
+        experiment: str,
+        identity: str | None,
+        records: Iterable[Record],
+        places: Collection[tuple[int, int]],
+    ) -> "Runs":
+        """Those of the `places`, which are a split and a seed each."""
+        finished: dict[tuple[int, int], Record] = {}
+        ended: dict[tuple[int, int], Record] = {}
+        stale = 0
+        for record in records:
+            at = (record["split"], record["seed"])
+            if at not in places:
+                continue
+            fresh = identity is not None and record["identity"] == identity
+            if not fresh or record.get("schema", SCHEMA) != SCHEMA:
+                stale += record["experiment"] == experiment
+            elif record["status"] == "finished":
+                finished.setdefault(at, record)
+            else:
+                ended.setdefault(at, record)
+        ended = {at: record for at, record in ended.items() if at not in finished}
+        return cls(experiment, identity, dict(sorted(finished.items())), dict(sorted(ended.items())), stale)
+
+    @property
+    def settings(self) -> Settings:
+        return settings_of(next((record.get("provenance") for record in self.finished.values()), None))
+
+    @property
+    def test_to_train(self) -> float | None:
+        """How many samples or nodes are for test, over those for training."""
+        for record in self.finished.values():
+            sizes = (record.get("data") or {}).get("sizes") or {}
+            if sizes.get("train") and sizes.get("test"):
+                return float(sizes["test"]) / float(sizes["train"])
+        return None
+
+    def references(self, column: Column) -> dict[str, Values]:
+        """The scores of trivial predictions on the data of each finished run, in the column's unit."""
+        part, _, name = column.metric.partition("/")
+        found: dict[str, Values] = {}
+        if part == "test":
+            for at, record in self.finished.items():
+                for reference, scores in (record.get("references") or {}).items():
+                    if (value := scores.get(name)) is not None:
+                        found.setdefault(reference, {})[at] = value * column.scale
+        return found
+
+    def unfinished(self, wanted: int, blocked: str | None = None, few: str | None = None) -> State:
+        """The state of an experiment of which not all wanted runs have a result, and none is running."""
+        for record in self.ended.values():
+            status, reason = record["status"], record.get("reason") or "no reason recorded"
+            if status == "diverged":
+                return State("diverged")
+            if status == "blocked":
+                return State("blocked", reason)
+            if status != "preempted":  # that one goes on where it stopped
+                return State("failed", reason)
+        if blocked is not None:
+            return State("blocked", blocked)
+        if self.finished:
+            return State("partial", few, len(self.finished), wanted)
+        if self.identity is None:
+            return State("blocked", "the experiment can't be composed")
+        return State("stale" if self.stale else "missing")
+
+    def owns(self, record: Record) -> bool:
+        return record["experiment"] == self.experiment or record["identity"] == self.identity
+
+    def values(self, column: Column) -> Values:
+        """The column's number of every finished run that has it, in the column's unit."""
+        found = {at: number(record, column) for at, record in self.finished.items()}
+        return {at: value for at, value in found.items() if value is not None}
+
+
+def number(record: Record, column: Column) -> float | None:
+    part, _, name = column.metric.partition("/")
+    best = (record.get("metrics") or {}).get("best") or {}
+    value = (best.get(part) or {}).get(name)
+    return None if value is None or not math.isfinite(value) else value * column.scale
+
+
+def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
+    """The reason why finished runs may not be compared with the paper, or None."""
+    name = column.metric.partition("/")[2]
+    for record in runs.finished.values():
+        data = record.get("data") or {}
+        if record.get("short") or (record.get("config") or {}).get("profile") == "smoke":
+            return "short budget"
+        if (kind := data.get("kind")) in (
+            "substitute data",
+            "content-verified",
+            "undeclared data",
+            UNVERIFIED,
+        ):
+            return str(kind)
+        if str(data.get("fingerprint") or "").startswith("differs"):
+            return "different data"
+        if (record.get("scoring") or {}).get(name, record.get("protocol")) != column.protocol:
+            return "other protocol"
+    return cell.not_comparable

@@ -1,0 +1,376 @@
+"""The spec of a table, `conf/table/<id>.yaml`: rows, experiments, published numbers. No torch, no hydra."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from physml.base.check import non_negative
+from physml.base.errors import ConfigError, suggest
+from physml.base.paths import CONF
+from physml.config import conf_files
+from physml.config.load import coerce, content_of, load
+from physml.report.stats.across import FEWEST_COLUMNS
+from physml.report.stats.comparison import Margin
+from physml.report.stats.summary import Bounds, Published
+
+Run = tuple[str, int, int]  # experiment, split, seed
+Kind = Literal["runs", "settings"]
+MOST_SEEDS = 100_000  # of one range
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of a run: metric `test/rmse` is metrics.best.test.rmse of its record, times `scale`.
+
+    margin: how far apart two results may be and still be alike. decimals: how many are shown; by default two
+    digits of the spread, and at most two more than the paper prints.
+    """
+
+    key: str
+    metric: str
+    better: Literal["lower", "higher"]
+    protocol: Literal["official", "paper", "clean"]
+    label: str | None = None
+    scale: float = 1.0
+    unit: str = ""
+    margin: Margin = field(default_factory=Margin)
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"(test|valid)/\w+", self.metric):
+            raise ConfigError(f"metric must look like test/rmse; got {self.metric!r}.")
+        if not self.scale > 0:
+            raise ConfigError(f"scale must be positive; got {self.scale}.")
+
+    @property
+    def bounds(self) -> Bounds:
+        """Values that are possible: percentages, and errors, which are not negative; logarithms can be."""
+        if self.unit == "%":
+            return 0.0, 100.0
+        is_error = self.better == "lower" and not self.metric.partition("/")[2].startswith("log")
+        return (0.0 if is_error else -math.inf), math.inf
+
+    @property
+    def title(self) -> str:
+        return self.label or self.key
+
+
+@dataclass(frozen=True)
+class Cell:
+    experiment: str | None = None  # by default that of the row
+    published: Published | None = None
+    params: str | None = None  # by default that of the row
+    not_comparable: str | None = None  # the reason, where our settings or data are known to differ
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    params: str | int | None = None  # as printed
+    experiment: str | None = None
+    cells: dict[str, Cell] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()  # where they are others than the table's
+    extra: bool = False  # given on the command line
+
+
+@dataclass(frozen=True)
+class Order:
+    """The row `better` beats each row of `than`, in one column."""
+
+    better: str
+    than: tuple[str, ...]
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Two rows are alike within ± margin, in the unit of the column."""
+
+    rows: tuple[str, ...]
+    margin: float
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        non_negative("margin", self.margin)
+        if len(self.rows) != 2:
+            raise ConfigError(f"rows of a tie must be two labels; got {len(self.rows)}.")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The conclusion of the paper from the table, in words and as comparisons of rows.
+
+    searched: only rows that were searched with equally many trials are judged: those of a row that takes over
+    the settings of another one say nothing of what it can do.
+    """
+
+    text: str
+    searched: bool = False
+    column: str | None = None  # for orders and ties that name none
+    order: tuple[Order, ...] = ()
+    ties: tuple[Tie, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why cells deviate from print, as far as it is known.
+
+    Args:
+        text: In a sentence or two.
+        rows: Their labels; none: all rows.
+        columns: Their keys; none: all columns.
+    """
+
+    text: str
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    def fits(self, row: str, column: str) -> bool:
+        return row in (self.rows or (row,)) and column in (self.columns or (column,))
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    id: str
+    title: str
+    source: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    seeds: tuple[int, ...]
+    splits: tuple[int, ...] = (0,)
+    paired: bool = False  # each split with the seed at its place alone; else every split with every seed
+    spread: Literal["runs", "splits"] = "runs"
+    claim: Claim | str | None = None
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()  # columns of different data, over which rows are ranked
+
+    def __post_init__(self) -> None:
+        keys, labels = [c.key for c in self.columns], [r.label for r in self.rows]
+        for what, names in (("column", keys), ("row", labels)):
+            if not names:
+                raise ConfigError(f"a table needs at least one {what}; got none.")
+            if twice := [n for n in names if names.count(n) > 1]:
+                raise ConfigError(f"the {what} {twice[0]} appears twice.")
+        own = [(f"row {row.label}: seeds", row.seeds) for row in self.rows if row.seeds]
+        for what, numbers in (("seeds", self.seeds), ("splits", self.splits), *own):
+            if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
+                raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
+        if self.paired and (own or len(self.seeds) != len(self.splits)):
+            raise ConfigError(
+                "paired wants as many seeds as splits, and no seeds of rows; "
+                f"got {len(self.seeds)} seeds and {len(self.splits)} splits."
+            )
+        for row in self.rows:
+            for key in row.cells:
+                if key not in keys:
+                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
+        if self.ranks and len(set(self.ranks)) < max(len(self.ranks), FEWEST_COLUMNS):
+            raise ConfigError(
+                f"ranks must name at least {FEWEST_COLUMNS} different columns; got {list(self.ranks)}."
+            )
+        for key in self.ranks:
+            if key not in keys:
+                raise ConfigError(f"ranks: there is no column {key}. {suggest(key, keys)}")
+        explained = [
+            ("reasons", row, key)
+            for r in self.reasons
+            for row in r.rows or labels
+            for key in r.columns or keys
+        ]
+        for where, label, key in [*(("claim", *pair) for pair in _claimed(self.claim)), *explained]:
+            if label not in labels:
+                raise ConfigError(f"{where}: there is no row {label}. {suggest(label, labels)}")
+            if key not in keys:
+                raise ConfigError(f"{where}: there is no column {key!r}. {suggest(key, keys)}")
+
+    def cell(self, row: Row, column: Column) -> Cell:
+        """The cell as it counts: what it leaves out is taken from its row."""
+        cell = row.cells.get(column.key, Cell())
+        params = cell.params if cell.params is not None else row.params
+        return dataclasses.replace(
+            cell, experiment=cell.experiment or row.experiment, params=None if params is None else str(params)
+        )
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run that the table wants, each once, in the order of the rows."""
+        return [(e, *place) for e in experiments_of(self) for place in self.places_of(e)]
+
+    def places_of(self, experiment: str | None) -> list[tuple[int, int]]:
+        """Split and seed of every run of an experiment; None: as for a row without seeds of its own."""
+        if self.paired:
+            return list(zip(self.splits, self.seeds, strict=True))
+        return list(product(self.splits, self.seeds_of(experiment) if experiment else self.seeds))
+
+    def seeds_of(self, experiment: str) -> tuple[int, ...]:
+        """Of an experiment: those of its rows together."""
+        return self._seeds.get(experiment, ())
+
+    @cached_property
+    def _seeds(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, set[int]] = {}
+        for row in self.rows:
+            for column in self.columns:
+                if experiment := self.cell(row, column).experiment:
+                    found.setdefault(experiment, set()).update(row.seeds or self.seeds)
+        return {experiment: tuple(sorted(seeds)) for experiment, seeds in found.items()}
+
+    def with_seeds(self, seeds: tuple[int, ...]) -> "TableSpec":
+        """The same table with these seeds for every row, and every split."""
+        rows = tuple(dataclasses.replace(row, seeds=()) for row in self.rows)
+        return dataclasses.replace(self, rows=rows, seeds=seeds, paired=False)
+
+
+def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
+    """Every row that a claim names, with the column it is compared in."""
+    if not isinstance(claim, Claim):
+        return []
+    named = []
+    for order in claim.order:
+        named += [(label, order.column or claim.column or "") for label in (order.better, *order.than)]
+    for tie in claim.ties:
+        named += [(label, tie.column or claim.column or "") for label in tie.rows]
+    return named
+
+
+def load_table(path: Path | str) -> TableSpec:
+    """The config of one table. ConfigError names file and key of whatever is wrong in it."""
+    path = Path(path)
+    if kind_of(path) != "runs":
+        raise ConfigError(f"{path.name} is a table of settings: it has no runs.")
+    return conf_files.placed(load(TableSpec, path, ignore=("kind",), id=path.stem), path.parent)
+
+
+def kind_of(path: Path) -> Kind:
+    """`runs`, the usual table of results; `settings`, one that is read from conf/ (`settings.py`)."""
+    kind: Kind = coerce(content_of(path).get("kind", "runs"), Kind, f"{path.name}: kind")
+    return kind
+
+
+def table_ids(kind: Kind | None = None, conf: Path = CONF) -> list[str]:
+    """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
+    found = conf_files.files("table", conf)
+    return sorted((i for i, path in found.items() if kind is None or kind_of(path) == kind), key=natural)
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A sort key under which lem-4 comes before lem-10."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
+    ]
+
+
+def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Path = CONF) -> Path:
+    """The config a person means: `./mine.yaml`, `lem-4`, `4` with the paper's name, or an alias as 5.4."""
+    if conf_files.is_path(name):
+        return conf_files.at_path(what, name, conf)
+    known = conf_files.files(what, conf)
+    if name in known:
+        return known[name]
+    aliases: dict[str, str] = {}
+    for ident, path in known.items():
+        for alias in _aliases(path):
+            if other := aliases.get(alias):
+                raise ConfigError(f"{path}: the alias {alias} is one of {other} too. Remove one.")
+            aliases[alias] = ident
+    bare = name.strip().removeprefix(f"{what}-")
+    for option in (bare, f"{paper}-{bare}"):
+        if option in known:
+            return known[option]
+    for option in (bare, f"thesis-{bare}"):
+        if option in aliases:
+            return known[aliases[option]]
+    short = [alias.removeprefix("thesis-") for alias in aliases]
+    raise ConfigError(f"there is no {what} {name!r}. {suggest(bare, {*known, *aliases, *short})}")
+
+
+def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
+    """The config of the table a person means by `./mine.yaml`, `4`, `lem-4`, `thesis-5.4` or `5.4`."""
+    return find_file(name, paper, "table", conf)
+
+
+def _aliases(path: Path) -> tuple[str, ...]:
+    """Of a table or figure of any kind."""
+    found: tuple[str, ...] = coerce(
+        content_of(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"
+    )
+    return found
+
+
+def experiments_of(spec: TableSpec) -> list[str]:
+    """The experiments of a table, each once, in the order of the rows."""
+    cells = (spec.cell(row, column) for row in spec.rows for column in spec.columns)
+    return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment))
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0,1,2`, `0-4`, or `n5` for the first five.
+
+    Example:
+        >>> parse_seeds("n3"), parse_seeds("4,7-9")
+        ((0, 1, 2), (4, 7, 8, 9))
+    """
+    if match := re.fullmatch(r"n([1-9]\d{0,4})", text.strip()):
+        return tuple(range(int(match[1])))
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if not 0 <= last - first < MOST_SEEDS:
+            raise ConfigError(f"seeds must look like 0,1,2, 0-4 or n5; got {text!r}.")
+        found |= dict.fromkeys(range(first, last + 1))
+    return tuple(found)
+
+
+def parse_row(text: str) -> Row:
+    """An extra row from the command line: one experiment for all columns, or one for each by its key.
+
+    `seeds` are those of this row; else it has those of the table.
+
+    Example:
+        >>> made = parse_row("label=Mine,experiment=./mine.yaml,seeds=0-2")
+        >>> made.experiment, made.seeds
+        ('./mine.yaml', (0, 1, 2))
+        >>> sorted(parse_row("label=Mine,texas=./a.yaml,cornell=./b.yaml").cells)
+        ['cornell', 'texas']
+    """
+    label, *parts = re.split(r",(?=\w+=)", text.strip())
+    cells = dict(part.split("=", 1) for part in parts)
+    seeds = cells.pop("seeds", None)
+    named = label.removeprefix("label=").strip()
+    if not (label.startswith("label=") and named and cells and all(cells.values())):
+        raise ConfigError(
+            "a row must look like label=Mine,experiment=./mine.yaml, or, where the columns differ in task, "
+            f"label=Mine,COLUMN=./a.yaml,COLUMN=./b.yaml; got {text!r}."
+        )
+    whole = cells.pop("experiment", None)
+    return Row(
+        named,
+        experiment=None if whole is None else whole.strip(),
+        cells={key: Cell(experiment=value.strip()) for key, value in cells.items()},
+        seeds=() if seeds is None else parse_seeds(seeds),
+        extra=True,
+    )
+
+
+def with_rows(spec: TableSpec, rows: Iterable[Row]) -> TableSpec:
+    return dataclasses.replace(spec, rows=(*spec.rows, *rows))
+
+
+def only_ranked(spec: TableSpec) -> TableSpec:
+    """The ranked columns alone, and the rows with an experiment in each of them."""
+    columns = tuple(column for column in spec.columns if column.key in spec.ranks)
+    rows = (
+        dataclasses.replace(row, cells={key: cell for key, cell in row.cells.items() if key in spec.ranks})
+        for row in spec.rows
+        if all(spec.cell(row, column).experiment for column in columns)
+    )
+    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None, reasons=())

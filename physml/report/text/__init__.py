@@ -1,0 +1,1 @@
+"""One document in several formats."""

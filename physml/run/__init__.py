@@ -1,0 +1,1 @@
+"""One run: its place, one attempt at it, its record and weights."""

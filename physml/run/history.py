@@ -1,0 +1,68 @@
+"""How often a run was begun in vain, so that pilots give up one that always fails.
+
+An attempt is in vain if it ended neither with a result nor by a stop, and left no newer checkpoint: a run
+that was killed a hundred times and came on each time is never given up.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from physml.base import files
+from physml.base.errors import Preempted
+from physml.base.lock import host
+from physml.records.provenance import now
+from physml.run.spec import RunSpec
+from physml.training import checkpoint
+
+LIMIT = 3  # attempts in vain
+NAME = "attempts.json"
+
+
+@contextlib.contextmanager
+def counted(folder: Path) -> Iterator[None]:
+    """One attempt at the run of a work folder, whose lock we hold."""
+    content = {"in_vain": in_vain(folder) + 1, "host": host(), "began": now()}
+    with contextlib.suppress(OSError):  # a full disk must not stop a run because of this
+        files.write_json(folder / NAME, content)
+    try:
+        yield
+    except (Preempted, KeyboardInterrupt):
+        forget(folder)
+        raise
+
+
+def forget(folder: Path) -> bool:
+    """Start counting anew; False where nothing was counted."""
+    try:
+        (folder / NAME).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def last(folder: Path) -> dict[str, Any]:
+    """Host and time of the last attempt, and how many were in vain; empty where there was none."""
+    try:
+        made = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return made if isinstance(made, dict) else {}
+
+
+def in_vain(folder: Path) -> int:
+    """Attempts in vain so far, the one that runs now among them."""
+    count = last(folder).get("in_vain", 0)
+    if not isinstance(count, int):
+        return 0
+    with contextlib.suppress(OSError):
+        began = (folder / NAME).stat().st_mtime
+        if any((folder / name).stat().st_mtime > began for name in checkpoint.NAMES[:1]):
+            return 0
+    return count
+
+
+def given_up(spec: RunSpec) -> bool:
+    return in_vain(spec.work_folder) >= LIMIT

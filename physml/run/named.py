@@ -1,0 +1,97 @@
+"""The run that a name means, on the command line or in `physml.load`. No torch, no hydra."""
+
+from pathlib import Path
+
+from physml.base.errors import ConfigError, DataError, RecordError, suggest
+from physml.base.paths import results_roots
+from physml.config import studies
+from physml.config.compose import compose
+from physml.config.identity import identity
+from physml.records import record
+from physml.records.export import ADHOC, adhoc_folders
+from physml.records.schema import Record
+
+
+def record_of(name: str) -> Record:
+    """The record of a run.
+
+    Args:
+        name: The path of a record; its place below results/runs, `lem/adding-lem/0a1b2c3d-split0-seed0`; or
+            a folder there, `lem/adding-lem` or `adding-lem` of adhoc/, with one run that kept its weights.
+
+    Raises:
+        ConfigError: No run has this name, with near names; or several have.
+        DataError: No run of the folder kept its weights.
+        RecordError: A record that cannot be read.
+    """
+    return _of_file(name) or _with_weights(_folder(name))
+
+
+def run_of(name: str, split: int, seed: int) -> Record:
+    """The record of a run, with or without weights.
+
+    Args:
+        name: As for `record_of`; of a folder, the run with today's settings, or with the only ones there.
+        split: Of a folder's runs.
+        seed: Of a folder's runs.
+
+    Raises:
+        ConfigError: No folder has this name, with near names; or it has runs of several settings.
+        RecordError: The folder has no such run, or it cannot be read.
+    """
+    if made := _of_file(name):
+        return made
+    folder = _folder(name)
+    every = record.records(folder)
+    today = identity(compose([f"experiment={folder}"]).config) if studies.is_name(folder) else None
+    settings = {one["identity"] for one in every}
+    chosen = {today} & settings or settings
+    found = [
+        one for one in every if (one["split"], one["seed"]) == (split, seed) and one["identity"] in chosen
+    ]
+    if not found:
+        raise RecordError(
+            f"{folder} has {len(every)} records, none with split {split} and seed {seed}. Choose others with "
+            "--split and --seed, or name a record."
+        )
+    if len(found) > 1:
+        names = ", ".join(f"{folder}/{Path(one['path']).stem}" for one in found[:10])
+        raise ConfigError(f"{folder} has runs of {len(found)} settings. Name one: {names}.")
+    return found[0]
+
+
+def _of_file(name: str) -> Record | None:
+    """The record at a path or at a place below results/runs."""
+    path = Path(name)
+    if path.suffix == ".json":
+        return {**record.read(path), "path": str(path)}
+    for root in results_roots():
+        for place in (f"{name}.json", f"{ADHOC}/{name}.json"):
+            if (path := root / "runs" / place).is_file():
+                return {**record.read(path), "path": str(path)}
+    return None
+
+
+def _folder(name: str) -> str:
+    known = [*studies.names(), *adhoc_folders()]
+    folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
+    if folder is None:
+        raise ConfigError(
+            f"there is no run {name}. Name one by the path of its record or its place below results/runs. "
+            f"{suggest(name, known)}"
+        )
+    return folder
+
+
+def _with_weights(folder: str) -> Record:
+    found = record.records(folder)
+    kept = [one for one in found if one.get("weights")]
+    if not kept:
+        raise DataError(
+            f"none of the {len(found)} runs of {folder} kept its weights. Train one with "
+            "runtime.save_model=true."
+        )
+    if len(kept) > 1:
+        names = ", ".join(f"{folder}/{Path(one['path']).stem}" for one in kept[:10])
+        raise ConfigError(f"{len(kept)} runs of {folder} kept their weights. Name one: {names}.")
+    return kept[0]

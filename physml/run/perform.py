@@ -1,0 +1,109 @@
+"""One run, from lock to record."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from physml.base import files
+from physml.base.errors import DataError, RunFailed
+from physml.base.lock import held
+from physml.base.paths import display_path, results_roots
+from physml.config.identity import payload
+from physml.data.datasets import UNVERIFIED
+from physml.records import record
+from physml.records.schema import Record
+from physml.run import history as attempts
+from physml.run.attempt import DONE, Attempt
+from physml.run.spec import RunSpec
+from physml.run.trackers.upload import show_again
+from physml.training import checkpoint
+from physml.training.interrupt import Interrupt
+from physml.training.reporter import Reporter
+
+
+def existing(spec: RunSpec) -> Record | None:
+    """The record of exactly this run, if it is there. Refuses a hash that two different configs share.
+
+    A record of data that nothing verified counts only where `data.verify=off` asks for no more.
+    """
+    for root in results_roots():
+        path = root / spec.place.relative
+        if path.exists():
+            found: Record = {**record.read(path), "path": str(path)}
+            if found.get("hashed") not in (None, record.finite(payload(spec.config))):
+                raise RunFailed(
+                    f"{display_path(path)} has the same identity but another config. "
+                    "Move it away and report this."
+                )
+            unverified = found.get("data", {}).get("kind") == UNVERIFIED
+            if not unverified or spec.config["data"]["verify"] == "off":
+                return found
+    return None
+
+
+def perform(
+    spec: RunSpec, report: Reporter, *, force: bool = False, tables: list[str] | None = None
+) -> dict[str, Any]:
+    """Make one run and write its record; returns the record, with its `path`.
+
+    Skips a run that is done, goes on with one that was stopped. Errors: Busy, Preempted (a checkpoint is
+    kept), PhysmlError for bad input. Any other failure becomes a record with status `failed`.
+    """
+    interrupt = Interrupt()
+    with interrupt.listening(), held(spec.work_folder) as lock:
+        done = existing(spec)  # looked up under the lock: another process may have just ended it
+        forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
+        if done and done["status"] in DONE and not force:
+            if not forced.exists():  # left by a process that was killed after it had written the record
+                checkpoint.remove(spec.work_folder)
+            show_again(spec, done)
+            return {**done, "skipped": True}
+        writable(spec)
+        for path in (spec.record_path, spec.work_folder / checkpoint.NAMES[0]):
+            files.sweep(path)
+        if force and not forced.exists():
+            checkpoint.remove(spec.work_folder)
+            forced.touch()
+        with attempts.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
+            made = Attempt(spec, report, interrupt, tables or [], lock).carry_out()
+        if made["status"] in DONE:
+            attempts.forget(spec.work_folder)
+        forced.unlink(missing_ok=True)
+        return made
+
+
+def writable(spec: RunSpec) -> None:
+    """Say now, not after hours, that a record could not be written."""
+    folder = spec.record_path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write_text(folder / ".probe", "x" * 4096)
+        (folder / ".probe").unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{display_path(folder)} cannot be written: {error.strerror}. "
+            "Free space, or set PHYSML_RESULTS to another folder."
+        ) from error
+
+
+@contextlib.contextmanager
+def _logging(path: Path) -> Iterator[None]:
+    """Warnings and errors of the run go to its log.txt as well."""
+    handler: logging.Handler
+    try:
+        handler = logging.FileHandler(path)
+    except OSError:
+        handler = logging.NullHandler()
+    # On a full disk a message is lost from the file alone: standard error has it too.
+    handler.handleError = lambda record: None  # type: ignore[method-assign]
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        with contextlib.suppress(OSError):
+            handler.close()

@@ -1,0 +1,121 @@
+"""The content of a record: its setting, its training, its rows. No torch is imported here."""
+
+import platform
+import resource
+import sys
+import time
+from typing import Any
+
+from physml.config.identity import payload
+from physml.records import cpus
+from physml.records.provenance import code, cpu_model, now, packages
+from physml.records.schema import SCHEMA, data_of
+from physml.run.spec import RunSpec
+
+
+def of_run(
+    spec: RunSpec, status: str, reason: str | None, started: str, tracker_id: str | None
+) -> dict[str, Any]:
+    """All keys of a record, with what is known even of a run that failed before it began."""
+    place, config = spec.place, spec.config
+    return {
+        "schema": SCHEMA,
+        "experiment": config["experiment"] or place.folder,
+        "protocol": None,
+        **{key: getattr(place, key) for key in ("identity", "split", "seed")},
+        "status": status,
+        "reason": reason,
+        "metrics": {"best": None, "last": None},
+        "selected": None,
+        "n_parameters": None,
+        "n_parameters_printed": config["n_parameters_printed"],
+        "cost": None,
+        "precision": config["precision"],
+        "backend": None,
+        "short": config["short"],
+        "provenance": config["provenance"],
+        "curve": None,
+        "arrays": None,
+        "code": code(),
+        "packages": packages(),
+        "started": started,
+        "ended": now(),
+        "wandb": tracker_id if config["tracker"]["kind"] == "wandb" else None,
+        "choices": spec.choices,
+        "hashed": payload(config),
+        "config": config,
+    }
+
+
+def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a record that need data and a network."""
+    from physml.models.count import count_parameters
+    from physml.ops import backend
+
+    return {
+        "protocol": task.protocol,
+        "scoring": {name: task.scoring.get(name, task.protocol) for name in task.better},
+        "data": data_of(task.recorded_data(payload(config).get("files", {}))),
+        "n_parameters": count_parameters(trainer.net),
+        "n_steps": trainer.step,
+        "n_epochs": trainer.epoch,
+        "cost": {
+            "train_s": round(trainer.train_s, 3),
+            "cpu_s": round(trainer.cpu_s, 3),
+            "eval_s": round(trainer.eval_s, 3),
+            "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
+            "peak_memory_mib": round(peak_memory_mib(device), 1),
+        },
+        # What computed the recurrences, as native or native+torch; a net without choices is plain torch.
+        "backend": "+".join(backend.ran()) or "torch",
+        "machine": machine(device, config),
+    }
+
+
+def summary(made: dict[str, Any]) -> dict[str, Any]:
+    """The few numbers that a tracker shows beside a run."""
+    best = made["metrics"]["best"] or {}
+    flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
+    return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
+
+
+def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    cuda = device.startswith("cuda")
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda if cuda else None,
+        "device": torch.cuda.get_device_name(device) if cuda else "cpu",
+        "cpu": cpu_model(),
+        "microarchitecture": cpus.facts().get("microarchitecture"),
+        "sgemm_gflops": None if cuda else round(sgemm_gflops(), 1),
+        "threads": config["runtime"]["threads"],
+        "tf32": config["precision"] == "tf32",
+        "deterministic": config["runtime"]["deterministic"],
+        "platform": platform.platform(),
+    }
+
+
+def sgemm_gflops() -> float:
+    """The best rate of a few products of float32 matrices with the threads of this run."""
+    import torch
+
+    n = 384
+    a, best = torch.ones(n, n), float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        torch.mm(a, a)
+        best = min(best, time.perf_counter() - began)
+    return 2e-9 * n**3 / best
+
+
+def peak_memory_mib(device: str) -> float:
+    """Peak of the device's memory on CUDA, of the whole process elsewhere."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

@@ -1,0 +1,1 @@
+"""Copies of runs at W&B and MLflow."""

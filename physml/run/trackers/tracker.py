@@ -1,0 +1,161 @@
+"""A tracker gets a copy of a run. Never the truth, never a prompt, never a reason for a run to fail.
+
+A tracker has two methods: `row` takes an evaluation, `finish` the end of the run.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from physml.base.paths import work_root
+from physml.records.record import Place
+from physml.records.schema import Record
+from physml.run.spec import RunSpec
+
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run as a tracker shows it.
+
+    Args:
+        keys: `tracker` of a config: kind, project, mode, tags.
+        tables: Ids of the tables that the run is made for.
+        label: The title of a picture.
+        known_id: The id of its copy, where there is one already; None: that of its place.
+    """
+
+    place: Place
+    config: dict[str, Any]
+    keys: dict[str, Any]
+    tables: Sequence[str] = ()
+    label: str = ""
+    known_id: str | None = None
+
+    @classmethod
+    def of_spec(cls, spec: RunSpec, tables: Sequence[str]) -> "TrackedRun":
+        return cls(spec.place, spec.config, spec.config["tracker"], tables, spec.label)
+
+    @classmethod
+    def of_record(cls, made: Record, keys: dict[str, Any], tables: Sequence[str]) -> "TrackedRun":
+        """`made` has its path, which says the folder of its experiment."""
+        *above, _ = Path(made["path"]).parts
+        folder = made["experiment"]
+        if "runs" in above:  # results/runs/<folder>/<file>
+            folder = "/".join(above[len(above) - above[::-1].index("runs") :])
+        place = Place(folder, made["identity"], made["split"], made["seed"])
+        known = made.get("wandb") if keys["kind"] == "wandb" else None
+        return cls(place, made["config"], keys, tables, known_id=known)
+
+    @property
+    def id(self) -> str:
+        """The same for every start of the run, and for its upload later."""
+        return self.known_id or f"{self.place.folder.replace('/', '-')}-{self.place.stem}"[-120:]
+
+    @property
+    def name(self) -> str:
+        return f"{self.place.folder}-{self.place.stem}"
+
+    @property
+    def group(self) -> str:
+        """One for all seeds and splits of a setting."""
+        return f"{self.place.folder}@{self.place.identity}"
+
+    @property
+    def tags(self) -> list[str]:
+        return list(dict.fromkeys([*self.tables, *self.keys["tags"]]))
+
+    @property
+    def profile(self) -> str:
+        return str(self.config.get("profile", "full"))
+
+    @property
+    def folder(self) -> Path:
+        """The work folder of the run, where a tracker may keep files."""
+        return work_root() / self.place.folder / self.place.stem
+
+
+class Tracker:
+    """Follows a run; this one does nothing.
+
+    Attributes:
+        id: Of the copy; None: there is none.
+        failed: Whether a call has failed.
+    """
+
+    id: str | None = None
+    failed: bool = False
+
+    def row(self, row: Row) -> None:
+        """An evaluation. Has `step`."""
+
+    def finish(self, summary: Row, rows: list[Row], exit_code: int) -> None:
+        """The end. rows: all evaluations, for a picture; none: there is no picture."""
+
+
+class Service:
+    """A kind of tracker, and where its copies go."""
+
+    name: ClassVar[str]
+
+    def start(self, run: TrackedRun) -> Tracker:
+        """Follow a run that is made now, as well as it goes."""
+        raise NotImplementedError
+
+    def upload(self, run: TrackedRun) -> Tracker:
+        """Take a run that is done; unlike `start` there is no second best."""
+        return self.start(run)
+
+    def address(self) -> str:
+        """The server or database that gets the copies."""
+        raise NotImplementedError
+
+    def refuse(self) -> None:
+        """PhysmlError, with what to do, where nothing could be sent."""
+
+    def waiting(self, folder: Path) -> list[Path]:
+        """Folders of copies below a work folder that are still to be sent as they are."""
+        return []
+
+    def has_here(self, run: TrackedRun) -> bool:
+        """Whether a copy lies here, sent or not."""
+        return False
+
+    def send_waiting(self, folders: Sequence[Path]) -> list[Path]:
+        """Send such copies; returns those that could not be sent."""
+        return []
+
+
+class GuardedTracker(Tracker):
+    """A tracker whose faults become warnings. A row that its copy has already is not sent again."""
+
+    name: ClassVar[str]
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.tracked = run
+        self.sent = -1  # the last step that the copy has
+        self.guarded("init", self._begin)
+
+    def row(self, row: Row) -> None:
+        if not self.failed and row["step"] > self.sent:
+            self.guarded("log", lambda: self._log(row))
+            self.sent = row["step"]
+
+    def guarded(self, what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # a tracker's fault is noted and never hurts the run
+            said = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
+            log.warning("%s %s failed: %s. The run goes on.", self.name, what, said)
+            self.failed = True
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _log(self, row: Row) -> None:
+        raise NotImplementedError

@@ -1,0 +1,116 @@
+"""Copies of finished runs, from their records and curves. What a tracker has already is not sent again."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from physml.base import files
+from physml.base.errors import RecordError
+from physml.base.paths import CONF, work_root
+from physml.config.load import read_yaml
+from physml.records import curves
+from physml.records.schema import Record
+from physml.report.table import spec as table_spec
+from physml.run.record import summary
+from physml.run.spec import RunSpec
+from physml.run.trackers.registry import SERVICES
+from physml.run.trackers.tracker import Row, Service, TrackedRun
+from physml.run.trackers.wandb import in_sweep
+
+
+class Upload:
+    """Finished runs for one tracker and one project. folders: where offline runs may lie besides theirs."""
+
+    def __init__(
+        self, kind: str, project: str | None, records: Iterable[Record], folders: Sequence[Path] = ()
+    ) -> None:
+        self.service: Service = SERVICES[kind]
+        self.keys = read_yaml(CONF / "tracker" / f"{kind}.yaml")
+        self.keys |= {"project": project} if project else {}
+        tables = tables_of_experiments()
+        done = [made for made in records if made["status"] == "finished"]
+        self.folders = folders
+        self.runs = [
+            (TrackedRun.of_record(made, self.keys, tables.get(made["experiment"], ())), made) for made in done
+        ]
+
+    def waiting(self) -> list[Path]:
+        """Folders of offline runs that are still to be sent."""
+        places = [*self.folders, *(run.folder for run, _ in self.runs)]
+        return list(dict.fromkeys(folder for place in places for folder in self.service.waiting(place)))
+
+    def lacking(self) -> list[tuple[TrackedRun, Record]]:
+        """Runs that the tracker has not got from here."""
+        return [(run, made) for run, made in self.runs if not self._is_sent(run, made)]
+
+    def send(self, run: TrackedRun, made: Record) -> bool:
+        """Whether the tracker has it now."""
+        if not send(self.service, run, made):
+            return False
+        if not self.service.has_here(run):
+            files.write_json(self._marker(run), self._mark(made))
+        return True
+
+    def _is_sent(self, run: TrackedRun, made: Record) -> bool:
+        """An offline run counts too: it is sent as it is."""
+        if self.service.has_here(run):
+            return True
+        try:
+            return bool(json.loads(self._marker(run).read_text(encoding="utf-8")) == self._mark(made))
+        except (OSError, ValueError):
+            return False
+
+    def _marker(self, run: TrackedRun) -> Path:
+        return work_root() / "tracked" / self.keys["kind"] / self.keys["project"] / f"{run.id}.json"
+
+    def _mark(self, made: Record) -> dict[str, Any]:
+        digest = hashlib.sha256(Path(made["path"]).read_bytes()).hexdigest()
+        return {"address": self.service.address(), "record": digest}
+
+
+def tables_of_experiments() -> dict[str, list[str]]:
+    """Experiment -> the ids of the tables that show it."""
+    found: dict[str, list[str]] = {}
+    for ident in table_spec.table_ids(kind="runs"):
+        spec = table_spec.load_table(CONF / "table" / f"{ident}.yaml")
+        for experiment in table_spec.experiments_of(spec):
+            found.setdefault(experiment, []).append(ident)
+    return found
+
+
+def send(service: Service, run: TrackedRun, made: Record) -> bool:
+    """A record, with its curve, as a run of a tracker; whether all of it was taken."""
+    rows = rows_of(made)
+    tracker = service.upload(run)
+    if tracker.id is None:
+        return False
+    ending: tuple[dict[str, Any], int] = {"status": "partial"}, 75
+    try:
+        for row in rows:
+            tracker.row(row)
+        ending = summary({**made}), 0 if made["status"] == "finished" else 1
+    finally:
+        tracker.finish(ending[0], [], ending[1])
+    return not tracker.failed
+
+
+def rows_of(made: Record) -> list[Row]:
+    """The curve as a run logs it; none where there is no curve."""
+    try:
+        _, (_, rows) = curves.curve_of(made)
+    except RecordError:
+        return []
+    return [_numbers(row) for row in rows]
+
+
+def _numbers(row: dict[str, str]) -> Row:
+    numbers = {key: float(text) for key, text in row.items() if text}
+    return numbers | {key: int(numbers[key]) for key in ("step", "epoch") if key in numbers}
+
+
+def show_again(spec: RunSpec, done: Record) -> None:
+    """In a sweep, a run that is done already still has to reach the copy that the agent waits for."""
+    if in_sweep() and spec.config["tracker"]["kind"] == "wandb":
+        send(SERVICES["wandb"], TrackedRun.of_spec(spec, ()), done)

@@ -1,0 +1,199 @@
+"""A copy of every run for W&B: online, or offline for `wandb sync`. In a sweep, the copy that its agent made.
+
+An agent of W&B sets WANDB_SWEEP_ID and WANDB_RUN_ID. The run is then copied under that id, into the sweep's
+project: an id or a project of our own would take it out of its sweep.
+"""
+
+import importlib.util
+import logging
+import netrc
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from physml.base.errors import ConfigError, needed_by
+from physml.run.trackers.tracker import GuardedTracker, Row, Service, TrackedRun, Tracker
+
+log = logging.getLogger(__name__)
+
+PUBLIC_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # names of W&B's own server in netrc files
+Mode = Literal["online", "offline", "disabled"]
+INIT_S = 30.0  # longest wait for W&B's servers at the start
+FINISH_S = 60.0  # and at the end; what is not sent by then stays on disk for `wandb sync`
+SYNCED_AT_ONCE = 100  # folders of one `wandb sync`
+
+
+def logged_in() -> bool:
+    """A key in the environment or in the netrc file: where wandb itself looks before it asks."""
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
+        return True
+    own = os.environ.get("WANDB_BASE_URL", "").partition("://")[2].strip("/")
+    try:
+        known = netrc.netrc(os.environ.get("NETRC")).hosts
+        return any(host in known for host in ([own] if own else PUBLIC_HOSTS))
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def mode_of(wanted: str) -> Mode:
+    """Decided before wandb is asked anything, for without a key it would ask for one."""
+    set_by_user = os.environ.get("WANDB_MODE")
+    if set_by_user in ("offline", "dryrun"):
+        return "offline"
+    if set_by_user == "disabled":
+        return "disabled"
+    wanted = "online" if set_by_user == "online" else wanted
+    if wanted == "online" and not logged_in():
+        log.warning("W&B: not logged in, so this run stays offline. `wandb login`, then `physml track sync`.")
+    return "online" if wanted in ("auto", "online") and logged_in() else "offline"
+
+
+def in_sweep() -> bool:
+    """Whether an agent of W&B has started this process."""
+    return bool(os.environ.get("WANDB_SWEEP_ID"))
+
+
+def installed() -> bool:
+    return "wandb" in sys.modules or importlib.util.find_spec("wandb") is not None
+
+
+class Wandb(Service):
+    name: ClassVar[str] = "W&B"
+
+    def start(self, run: TrackedRun) -> Tracker:
+        """Online falls back to offline when W&B cannot be reached."""
+        if not installed():
+            if run.keys["mode"] != "auto":
+                log.warning("W&B gets no copy: wandb is not installed. Get it: pip install 'physml[track]'")
+            return Tracker()
+        mode = mode_of(run.keys["mode"])
+        modes: tuple[Mode, ...] = ("online", "offline") if mode == "online" else (mode,)
+        for mode in modes:
+            tracker = WandbTracker(run, mode)
+            if tracker.run is not None:
+                return tracker
+        return Tracker()
+
+    def upload(self, run: TrackedRun) -> Tracker:
+        return WandbTracker(run, mode_of(run.keys["mode"]))
+
+    def address(self) -> str:
+        if mode_of("auto") == "offline":
+            return "offline runs in the work folders"
+        return os.environ.get("WANDB_BASE_URL") or f"https://{PUBLIC_HOSTS[0]}"
+
+    def refuse(self) -> None:
+        with needed_by("W&B"):
+            import wandb  # noqa: F401
+        if os.environ.get("WANDB_MODE") in ("offline", "dryrun") or mode_of("auto") == "online":
+            return
+        if os.environ.get("WANDB_MODE") == "disabled":
+            raise ConfigError("nothing was sent: WANDB_MODE=disabled says so.")
+        raise ConfigError(
+            "nothing was sent: not logged in to W&B. `wandb login`, or set WANDB_MODE=offline to write "
+            "offline runs."
+        )
+
+    def waiting(self, folder: Path) -> list[Path]:
+        if mode_of("auto") != "online":
+            return []
+        return [one for one in offline_runs(folder) if not _is_synced(one)]
+
+    def has_here(self, run: TrackedRun) -> bool:
+        return any(folder.name.endswith(f"-{run.id}") for folder in offline_runs(run.folder))
+
+    def send_waiting(self, folders: Sequence[Path]) -> list[Path]:
+        """By wandb's own command, which sends each file once."""
+        for first in range(0, len(folders), SYNCED_AT_ONCE):
+            part = folders[first : first + SYNCED_AT_ONCE]
+            subprocess.run([sys.executable, "-m", "wandb", "sync", *map(str, part)], check=False)
+        return [folder for folder in folders if not _is_synced(folder)]
+
+
+def offline_runs(folder: Path) -> list[Path]:
+    """The folders of offline runs below a work folder, in their order."""
+    return sorted(path.parent for path in folder.rglob("wandb/offline-run-*/run-*.wandb"))
+
+
+def _is_synced(folder: Path) -> bool:
+    """As wandb's own command marks it."""
+    return any(folder.glob("run-*.wandb.synced"))
+
+
+class WandbTracker(GuardedTracker):
+    """Group = experiment@identity, tags = table ids; each call guarded."""
+
+    name: ClassVar[str] = "W&B"
+
+    def __init__(self, run: TrackedRun, mode: Mode) -> None:
+        self.run: Any = None
+        self.mode = mode
+        self.last: int | None = None  # the step of the last row that was logged here
+        super().__init__(run)
+
+    def _begin(self) -> None:
+        import wandb
+
+        run = self.tracked
+        run.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.run = wandb.init(
+                **self._place(),
+                group=run.group,
+                job_type=run.profile,
+                name=run.name,
+                tags=run.tags,
+                config=run.config,
+                dir=str(run.folder),
+                mode=self.mode,
+                settings=wandb.Settings(
+                    silent=True,
+                    console="off",
+                    disable_git=True,
+                    init_timeout=INIT_S,
+                    finish_timeout=FINISH_S,
+                    finish_timeout_raises=True,
+                ),
+            )
+        except Exception:
+            wandb.teardown()  # else the client holds this run's id as in use, and the next attempt fails
+            raise
+        self.id = self.run.id
+        self.sent = getattr(self.run, "starting_step", 0) - 1
+
+    def _place(self) -> dict[str, Any]:
+        """Where the copy is; in a sweep its agent says that, in the environment."""
+        if in_sweep():
+            return {}
+        resume = "allow" if self.mode == "online" else None
+        return {"project": self.tracked.keys["project"], "id": self.tracked.id, "resume": resume}
+
+    def _log(self, row: Row) -> None:
+        self.run.log(row, step=row["step"])
+        self.last = row["step"]
+
+    def finish(self, summary: Row, rows: list[Row], exit_code: int) -> None:
+        if rows:
+            self.guarded("plot", lambda: self._plot(rows))
+        if self.last is not None:
+            self.guarded("log", lambda: self._log_scores(summary))
+        self.guarded("summary", lambda: self.run.summary.update(summary))
+        self.guarded("finish", lambda: self.run.finish(exit_code=exit_code))
+
+    def _log_scores(self, summary: Row) -> None:
+        """In the last row too: a sweep takes its metric from the history."""
+        scores = {key: value for key, value in summary.items() if "/" in key and value is not None}
+        if scores:
+            self.run.log(scores, step=self.last)
+
+    def _plot(self, rows: list[Row]) -> None:
+        import wandb
+
+        from physml.report.figure.run_plot import plot_rows
+
+        path = self.tracked.folder / "curves.png"
+        plot_rows(rows, self.tracked.label, path)
+        self.run.log({"curves": wandb.Image(str(path))}, step=self.last)

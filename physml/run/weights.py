@@ -1,0 +1,194 @@
+"""The selected weights of a run, kept by `runtime.save_model=true`, and the way back to a network.
+
+`model.safetensors` in the run's work folder holds the weights, and as metadata the config and the sizes that
+the task gave, so that the network is built without its data. The record says where it is.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from physml.base import files
+from physml.base.errors import DataError, PhysmlError, RecordError
+from physml.base.paths import display_path, work_root
+from physml.run.named import record_of
+from physml.run.spec import RunSpec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from physml.config.build import Parts
+
+NAME = "model.safetensors"
+KEY = "physml"  # of the metadata
+SIZES = ("d_in", "d_out", "readout", "tokens")  # of the task, which the network needs
+
+
+def _nodes(net: "nn.Module", task: Any) -> dict[str, int]:
+    """The number of nodes, where the network knows one graph alone."""
+    stack = getattr(net, "stack", None)
+    return {"n_nodes": task.n_nodes} if hasattr(stack, "n_nodes") else {}
+
+
+@dataclass(frozen=True)
+class About:
+    """What a file of weights says of its network.
+
+    config: of the run. sizes: of its task, by the names in `SIZES`, and n_nodes where the network knows one
+    graph alone. vectors: the shape of the given vectors of ids, if there are any. n_numbers: in all its
+    tensors together.
+    """
+
+    config: dict[str, Any]
+    identity: str
+    sizes: dict[str, Any]
+    vectors: tuple[int, ...] | None
+    n_numbers: int
+
+
+def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
+    """Write the present weights of `net` into the work folder; the path below the folder of all runs."""
+    from safetensors.torch import save_model  # which knows shared weights
+
+    about = {
+        "config": _without_places(spec.config),
+        "identity": spec.place.identity,
+        "sizes": {name: getattr(task, name) for name in SIZES} | _nodes(net, task),
+        "vectors": None if task.vectors is None else list(task.vectors.shape),
+    }
+    with files.writing(spec.work_folder / NAME) as temporary:
+        save_model(net, str(temporary), {KEY: json.dumps(about)})
+    return f"{spec.place.folder}/{spec.place.stem}/{NAME}"
+
+
+def path_of(made: Mapping[str, Any]) -> Path:
+    """Where the weights of a recorded run lie: below PHYSML_RUNS, or runs/. DataError if none were kept."""
+    if not made.get("weights"):
+        raise DataError(
+            f"{made['experiment']} split {made['split']} seed {made['seed']} kept no weights. Train it again "
+            "with runtime.save_model=true and --force."
+        )
+    return work_root() / made["weights"]
+
+
+def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
+    """The file of the weights of a run; arguments as in `load`. DataError where it is not there."""
+    if isinstance(run, Mapping):
+        path = path_of(run)
+    elif Path(run).suffix == ".safetensors":
+        path = Path(run)
+    elif (Path(run) / NAME).is_file():
+        path = Path(run) / NAME
+    else:
+        path = path_of(record_of(str(run)))
+    if not path.is_file():
+        raise DataError(
+            f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train "
+            "the run again with runtime.save_model=true and --force."
+        )
+    return path
+
+
+def load(run: str | Path | Mapping[str, Any], *, plugins: Sequence[str | Path] = ()) -> "nn.Module":
+    """The trained network of a run, on the CPU and in evaluation mode.
+
+    Weights are kept by `physml run ... runtime.save_model=true` alone.
+
+    Args:
+        run: a record; the path of its JSON file, of a `model.safetensors` or of a folder with one, such as
+            `physml export --to safetensors` writes; or the name of a run, as `physml export` takes it.
+        plugins: the files of your own that the run was made with. They are run as code, so name only files
+            that you trust; a file of weights cannot name any itself.
+
+    Errors: ConfigError for a name that no run has; DataError where no weights were kept; RecordError for a
+    file that is no record and no network, or whose weights do not fit its config.
+
+    Example:
+        >>> net = load("results/runs/adhoc/mine/0a1b2c3d-split0-seed0.json")  # doctest: +SKIP
+    """
+    return built(weights_of(run), plugins)
+
+
+def read_about(path: Path) -> About:
+    """What the file says of itself. RecordError for a file that physml has not written."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {})[KEY])
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        sizes = {name: about["sizes"][name] for name in SIZES}
+        if "n_nodes" in about["sizes"]:
+            sizes["n_nodes"] = _count(about["sizes"]["n_nodes"])
+        vectors = about["vectors"]
+        return About(
+            config=_without_places(about["config"]),
+            identity=str(about.get("identity")),
+            sizes=sizes | {name: _count(sizes[name]) for name in ("d_in", "d_out")},
+            vectors=None if vectors is None else tuple(map(_count, vectors)),
+            n_numbers=sum(map(math.prod, shapes)),
+        )
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _foreign(path, error) from error
+
+
+def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with plugins by their file names alone: a path is of one machine, and is never loaded."""
+    return {**config, "plugins": [Path(str(name)).name for name in config.get("plugins") or ()]}
+
+
+def _foreign(path: Path, why: object) -> RecordError:
+    return RecordError(f"{display_path(path)} is not a network that physml has kept: {str(why).rstrip('.')}.")
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"a size must be a positive whole number; got {value!r:.40}")
+    return value
+
+
+def built(path: Path, plugins: Iterable[str | Path] = ()) -> "nn.Module":
+    """The network of a file of weights. RecordError if it is none, or its weights do not fit its config."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_model
+
+    from physml.config import build
+
+    about = read_about(path)
+    names = [str(Path(p).expanduser().absolute()) for p in plugins]
+    vectors = None if about.vectors is None else torch.zeros(()).expand(about.vectors)
+    task = SimpleNamespace(**about.sizes, vectors=vectors)
+    try:
+        parts = build.parts_of({**about.config, "plugins": names})
+        _refuse_larger(path, parts, task, about.n_numbers)
+        with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
+            net = build.build_net(parts, task)
+    except PhysmlError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # of a config that is not whole
+        raise _foreign(path, f"its config is damaged: {type(error).__name__}: {error}") from error
+    try:
+        load_model(net, path)
+    except (RuntimeError, SafetensorError) as error:
+        raise RecordError(f"{display_path(path)} does not fit the network of its config: {error}.") from error
+    return net.eval()
+
+
+def _refuse_larger(path: Path, parts: "Parts", task: Any, n_numbers: int) -> None:
+    """RecordError where the config has more parameters than the file: it could ask for any amount of memory.
+
+    Judged on torch's meta device, where parameters take no memory; classes of plugins may not know it.
+    """
+    from physml.config.rehearse import on_meta
+
+    net = None if parts.model.of_plugin or parts.net.of_plugin else on_meta(parts, task)
+    if net is not None and (n := sum(p.numel() for p in net.parameters())) > n_numbers:
+        raise RecordError(
+            f"{display_path(path)} does not fit the network of its config: that has {n} parameters, the file "
+            f"{n_numbers} numbers."
+        )

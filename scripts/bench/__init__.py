@@ -1,0 +1,1 @@
+"""How fast the recurrences are: `python -m scripts.bench`. Needs torch, numpy; for the plot, matplotlib."""

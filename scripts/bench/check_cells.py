@@ -1,0 +1,66 @@
+"""Cells that `check_backends` compiles. Axes: B batch, T time, D features, H hidden units.
+
+A step here is `step(weights, u, state)`; its weights are drawn in the shapes listed.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from scripts.bench.workloads import Workload
+
+Weights = dict[str, Tensor]
+State = tuple[Tensor, ...]
+
+
+def lstm(w: Weights, u: Tensor, state: State) -> tuple[Tensor, State]:
+    h, c = state
+    i, f, g, o = (F.linear(u, w["V"], w["b"]) + F.linear(h, w["W"])).chunk(4, 1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    h = torch.sigmoid(o) * torch.tanh(c)
+    return h, (h, c)
+
+
+def lem(w: Weights, u: Tensor, state: State) -> tuple[Tensor, State]:
+    """As `physml.ops.lem`, whose kernels are written by hand."""
+    y, z = state
+    v, a = F.linear(u, w["V"], w["b"]).chunk(4, 1), F.linear(y, w["W"]).chunk(3, 1)
+    step_z, step_y = (0.3 * torch.sigmoid(v[k] + a[k]) for k in (1, 2))
+    z = torch.lerp(z, torch.tanh(v[0] + a[0]), step_z)
+    y = torch.lerp(y, torch.tanh(v[3] + F.linear(z, w["Wy"])), step_y)
+    return y, (y, z)
+
+
+def midpoint(w: Weights, u: Tensor, state: State) -> tuple[Tensor, State]:
+    """h' = tanh(W h + V u + b) - s h by the midpoint rule: two products after each other."""
+    (h,) = state
+    push = F.linear(u, w["V"], w["b"])
+    half = h + 0.05 * (torch.tanh(F.linear(h, w["W"]) + push) - w["s"] * h)
+    h = h + 0.1 * (torch.tanh(F.linear(half, w["W"]) + push) - w["s"] * half)
+    return h, (h,)
+
+
+# The weights of each cell, (rows / H, columns), none for a vector, and how many states it has.
+SHAPES: dict[str, tuple[dict[str, tuple[int, str]], int]] = {
+    "lstm": ({"V": (4, "D"), "W": (4, "H"), "b": (4, "")}, 2),
+    "lem": ({"V": (4, "D"), "W": (3, "H"), "Wy": (1, "H"), "b": (4, "")}, 2),
+    "midpoint": ({"V": (1, "D"), "W": (1, "H"), "b": (1, ""), "s": (1, "")}, 1),
+}
+CELLS = tuple(
+    Workload(
+        f"cell-{step.__name__}", f"compiled {step.__name__}", "cell", 200, 60, 3, 96, settings={"step": step}
+    )
+    for step in (lstm, lem, midpoint)
+)
+
+
+def draw(cell: Workload, rng: torch.Generator) -> dict[str, Tensor]:
+    """Input, states and weights, these uniform in [-H^(-1/2), H^(-1/2)]."""
+    shapes, n_states = SHAPES[cell.settings["step"].__name__]
+    found = {"u": torch.randn(cell.B, cell.T, cell.D, generator=rng)}
+    for k in range(n_states):
+        found[f"state{k}"] = torch.randn(cell.B, cell.H, generator=rng) / 2
+    for name, (rows, columns) in shapes.items():
+        size = [rows * cell.H, *(cell.sizes[x] for x in columns)]
+        found[name] = (2 * torch.rand(size, generator=rng) - 1) * cell.H**-0.5
+    return found

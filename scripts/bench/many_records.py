@@ -1,0 +1,47 @@
+"""Copies of records in an own results folder, to time lists of tables over many.
+
+`python -m scripts.bench.many_records FOLDER --count 100000`, then `PHYSML_RESULTS=FOLDER physml table --all`.
+"""
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+
+from physml.base.paths import OWN_RESULTS
+from physml.records import record
+
+
+def fill(results: Path, count: int) -> int:
+    """Write `count` records, in turn of each experiment that has one, with seeds that go on; returns it.
+
+    Each has the numbers of a record of that experiment, and its setting.
+    """
+    patterns = [sorted(folder.glob(record.RUNS)) for folder in (OWN_RESULTS / "runs").glob("*/*")]
+    chosen = [paths for paths in patterns if paths]
+    for number, paths in enumerate(itertools.islice(itertools.cycle(chosen), count)):
+        turn = number // len(chosen)
+        source = paths[turn % len(paths)]
+        content = record.json_of(source)
+        seed = content["seed"] + turn // len(paths) * 1000
+        folder = results / source.parent.relative_to(OWN_RESULTS)
+        folder.mkdir(parents=True, exist_ok=True)
+        setting = record.setting_name(content)
+        if setting and not (folder / setting).exists():
+            (folder / setting).write_bytes((source.parent / setting).read_bytes())
+        name = f"{content['identity']}-split{content['split']}-seed{seed}.json"
+        (folder / name).write_text(json.dumps({**content, "seed": seed}, indent=1), encoding="utf-8")
+    return count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m scripts.bench.many_records")
+    parser.add_argument("results", type=Path, help="a new folder")
+    parser.add_argument("--count", type=int, default=100_000)
+    options = parser.parse_args()
+    print(f"{fill(options.results, options.count)} records in {options.results}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
