@@ -5,6 +5,7 @@ Tables need the versions of models and tasks, and must not import torch.
 
 import ast
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -79,8 +80,12 @@ def module_file(module: str) -> Path:
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():
             return file
-    siblings = [f"{module.rpartition('.')[0]}.{p.stem}" for p in path.parent.glob("[a-z]*.py")]
-    raise ConfigError(f"there is no module {module}. {suggest(module, siblings)}")
+    parent = module.rpartition(".")[0]
+    near = {f"{parent}.{p.stem}": p.relative_to(path.parent) for p in path.parent.rglob("[a-z]*.py")}
+    hint = suggest(module, near)
+    for flat, place in near.items():  # such as physml.models.lem, which is in physml/models/sequence
+        hint = re.sub(rf"{re.escape(flat)}\b", ".".join([parent, *place.with_suffix("").parts]), hint)
+    raise ConfigError(f"there is no module {module}. {hint}")
 
 
 def read_class(target: str) -> ClassSource:

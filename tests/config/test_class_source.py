@@ -108,8 +108,9 @@ def test_a_file_that_is_no_python_is_told(tmp_path: Path, content: bytes, says: 
 
 
 def test_own_modules_are_found_without_importing_them() -> None:
-    assert module_file("physml.models.sequence.lem") == ROOT / "physml" / "models" / "lem.py"
+    assert module_file("physml.models.sequence.lem") == ROOT / "physml" / "models" / "sequence" / "lem.py"
     assert module_file("physml.ops") == ROOT / "physml" / "ops" / "__init__.py"
+    assert read_class("physml.models.lem.LEM").file == module_file("physml.models.sequence.lem")  # as it was
     assert read_class("tasks.adding.Adding").file == ROOT / "tasks" / "adding.py"
 
 

@@ -22,8 +22,8 @@ sys.meta_path.insert(0, Refuse())
 
 IMPORTS = """
 import importlib, pkgutil
-import physml.records, physml.reporting
-for package in (physml.records, physml.reporting):
+import physml.records, physml.report
+for package in (physml.records, physml.report):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         print(importlib.import_module(module.name).__name__)
 """

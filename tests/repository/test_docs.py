@@ -23,7 +23,7 @@ from physml.report.table.spec import find_table
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]
-CODE = [*(ROOT / "physml").rglob("*.py"), *(ROOT / "tasks").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]
+CODE = [*(ROOT / "physml").rglob("*.py"), *(ROOT / "tasks").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
 
 
 def _script(name: str) -> ModuleType:
