@@ -11,9 +11,9 @@ import torch
 
 from physml.base.check import one_of, positive
 from physml.base.errors import DataError, InputError, needed_by
-from physml.data import hub
 from physml.data.cache import Generated
 from physml.data.datasets import Arrays
+from physml.data.fetch import hub
 from physml.data.readers.imdb import tokens
 from physml.data.splits import held_out
 from physml.data.store import Store

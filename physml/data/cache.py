@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from physml.base import files
 from physml.base.errors import DataError, InputError
-from physml.data.archives import ZipTree
 from physml.data.datasets import Arrays, Places
+from physml.data.files.archives import ZipTree
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ from typing import Any, Literal
 from physml.base.errors import ConfigError, DataError, MissingExtra, suggest
 from physml.config import conf_files
 from physml.config.load import read_yaml
-from physml.data import download, mirror, verify
+from physml.data import verify
 from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
+from physml.data.fetch import download, mirror
 from physml.data.locate import find, half, missing, other_root
 from physml.data.readers import reader
 from physml.data.store import Store

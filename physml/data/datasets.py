@@ -13,7 +13,7 @@ from physml.config.load import load
 if TYPE_CHECKING:
     import numpy as np
 
-    from physml.data.archives import Tree
+    from physml.data.files.archives import Tree
 
 Arrays = dict[str, "np.ndarray"]
 

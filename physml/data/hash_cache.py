@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import files
-from physml.data.archives import FolderTree
-from physml.data.limits import open_regular
+from physml.data.files.archives import FolderTree
+from physml.data.files.limits import open_regular
 
 
 def digest(path: Path, kind: str = "sha256") -> str:

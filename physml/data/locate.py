@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from physml.base.errors import DataError
 from physml.data.datasets import DataFile, Places, Upstream, upstream
-from physml.data.limits import irregular
+from physml.data.files.limits import irregular
 
 
 def roots(places: Places) -> Iterator[Path]:

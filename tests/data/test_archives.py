@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from physml.base.errors import DataError
-from physml.data.archives import FolderTree, TarTree, ZipTree, open_tree
+from physml.data.files.archives import FolderTree, TarTree, ZipTree, open_tree
 
 MEMBERS = {"top/b.txt": b"2\n", "top/a.txt": b"1\n", "top/sub/c.dat": b"3\n" * 50_000}
 

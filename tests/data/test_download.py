@@ -14,9 +14,10 @@ import pytest
 
 from physml.base.errors import ConfigError, DataError
 from physml.cli import main
-from physml.data import catalogue, download, locate, verify
+from physml.data import catalogue, locate, verify
 from physml.data.cache import Generated
 from physml.data.datasets import Content, DataFile, DataSet, Upstream
+from physml.data.fetch import download
 from physml.data.store import Store
 
 CONTENT = bytes(range(256)) * 4000  # about a MiB

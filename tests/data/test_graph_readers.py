@@ -13,6 +13,7 @@ import pytest
 from physml.base.errors import DataError, InputError
 from physml.data import graphs, splits
 from physml.data.datasets import Arrays, DataSet
+from physml.data.files.safe_pickle import arrays, unpickle
 from physml.data.readers import (
     heterophilous,
     large_graphs,
@@ -25,7 +26,6 @@ from physml.data.readers import (
     webkb,
     zinc,
 )
-from physml.data.safe_pickle import arrays, unpickle
 from physml.data.store import Store
 
 MODULES = (

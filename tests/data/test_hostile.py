@@ -19,13 +19,13 @@ import pytest
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
-from physml.data.archives import FolderTree, open_tree
-from physml.data.array_files import json_value, mat, npy, npz
 from physml.data.cache import read_arrays
-from physml.data.limits import gunzip, read_bytes
+from physml.data.files.archives import FolderTree, open_tree
+from physml.data.files.array_files import json_value, mat, npy, npz
+from physml.data.files.limits import gunzip, read_bytes
+from physml.data.files.safe_pickle import arrays, lists, sparse, tensors, unpickle
 from physml.data.readers import cifar10, zinc
 from physml.data.readers.large_graphs import GENIUS_GRAPH
-from physml.data.safe_pickle import arrays, lists, sparse, tensors, unpickle
 from physml.data.store import Store
 
 AGAIN = "Get it again."
@@ -128,7 +128,7 @@ def test_a_pickle_takes_no_more_memory_than_it_has() -> None:
     """In a process of its own: the unpickler written in C would be killed by some of them."""
     code = (
         "import pickle, resource, sys\n"
-        "from physml.data.safe_pickle import arrays, unpickle\n"
+        "from physml.data.files.safe_pickle import arrays, unpickle\n"
         "from physml.base.errors import DataError\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
         "for name, content in pickle.load(sys.stdin.buffer).items():\n"

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from physml.base.errors import DataError
-from physml.data import catalogue, download, mirror
+from physml.data import catalogue
 from physml.data.datasets import Content, DataSet, upstream
+from physml.data.fetch import download, mirror
 from physml.data.readers import cifar10, imdb, mnist
 from physml.data.store import Store
 from physml.data.verify import fingerprint
@@ -40,7 +41,7 @@ def colours(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 def reviews(store: Store) -> dict[str, Any]:
     """The texts of the fixture, by its files."""
     imdb.IMDB.fixture(store.cache / "made")
-    from physml.data.archives import open_tree
+    from physml.data.files.archives import open_tree
 
     tree = open_tree(store.cache / "made" / imdb.ARCHIVE, "aclImdb")
     found: dict[str, dict[str, list[Any]]] = {part: {"text": [], "label": []} for part in imdb.PARTS}

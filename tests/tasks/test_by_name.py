@@ -12,7 +12,8 @@ from scipy.sparse import csr_matrix
 from physml.base.errors import DataError, InputError
 from physml.config.compose import compose
 from physml.config.identity import identity
-from physml.data import hub, splits
+from physml.data import splits
+from physml.data.fetch import hub
 from physml.data.store import Store
 from tasks.hf import FIRST, PADDING, HubSeries, HubText
 from tasks.pyg import PyGNodes

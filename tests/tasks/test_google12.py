@@ -12,7 +12,7 @@ import yaml
 
 from physml.base.errors import DataError, InputError
 from physml.base.seeding import stream
-from physml.data.archives import open_tree
+from physml.data.files.archives import open_tree
 from physml.data.readers import speech_commands as reader
 from physml.data.readers.speech_commands import COMMANDS, SPEECH_COMMANDS, WORDS
 from physml.data.spectrograms import log_mel

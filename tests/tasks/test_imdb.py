@@ -14,8 +14,8 @@ import torch
 from torch import Generator
 
 from physml.base.errors import DataError, InputError
-from physml.data import download
-from physml.data.archives import open_tree
+from physml.data.fetch import download
+from physml.data.files.archives import open_tree
 from physml.data.readers.glove import GLOVE
 from physml.data.readers.imdb import ARCHIVE, tokens
 from physml.data.readers.imdb import IMDB as REVIEWS

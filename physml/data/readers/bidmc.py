@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from physml.base.errors import DataError
-from physml.data.archives import Tree, damaged
-from physml.data.array_files import npz
 from physml.data.datasets import DataSet, Files
+from physml.data.files.archives import Tree, damaged
+from physml.data.files.array_files import npz
 from physml.data.store import Arrays
 
 ARCHIVE = "bidmc-ppg-and-respiration-dataset-1.0.0.zip"

@@ -13,7 +13,7 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.safe_pickle import arrays, unpickle
+from physml.data.files.safe_pickle import arrays, unpickle
 
 ARCHIVE = "cifar-10-python.tar.gz"
 TOP = "cifar-10-batches-py"

@@ -7,7 +7,7 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
-from physml.data.limits import open_regular
+from physml.data.files.limits import open_regular
 from physml.data.store import Arrays
 
 FILE = "glove.6B.100d.txt"

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from physml.base.errors import DataError
-from physml.data.archives import Tree
 from physml.data.datasets import DataSet, Files
+from physml.data.files.archives import Tree
 from physml.data.store import Arrays
 
 ARCHIVE = "UCI HAR Dataset.zip"

@@ -11,8 +11,8 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.array_files import npz
 from physml.data.readers.graph_fixture import communities
 
 # Nodes, features, classes, edge rows, as published.

@@ -14,11 +14,11 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.array_files import mat
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.limits import gunzip, read_bytes
+from physml.data.files.array_files import mat
+from physml.data.files.limits import gunzip, read_bytes
+from physml.data.files.safe_pickle import tensors, unpickle
 from physml.data.readers.graph_fixture import communities
-from physml.data.safe_pickle import tensors, unpickle
 
 SIZES = {"snap_patents": (2_923_922, 269), "arxiv_year": (169_343, 128), "genius": (421_961, 12)}  # N, F
 FIXTURE_NODES = 80

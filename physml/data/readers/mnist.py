@@ -12,7 +12,7 @@ import numpy as np
 
 from physml.base.errors import DataError, needed_by
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.limits import gunzip, read_bytes
+from physml.data.files.limits import gunzip, read_bytes
 
 PARTS = {"train": "train", "test": "t10k"}
 SIZES = {"train": 60_000, "test": 10_000}

@@ -10,9 +10,9 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.array_files import json_value
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.limits import read_bytes
+from physml.data.files.array_files import json_value
+from physml.data.files.limits import read_bytes
 from physml.data.readers.graph_fixture import communities
 from physml.data.readers.webkb import FIXTURE_NODES, pairs
 

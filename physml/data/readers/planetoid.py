@@ -1,6 +1,6 @@
 """Cora, Citeseer, Pubmed as Planetoid has them: papers, words and citations. No torch here. Axes: N nodes.
 
-The files are pickles of Python 2; they are opened by `physml.data.safe_pickle`, which runs nothing of theirs.
+The files are pickles of Python 2; `physml.data.files.safe_pickle` opens them and runs nothing of theirs.
 """
 
 import pickle
@@ -12,9 +12,9 @@ import numpy as np
 from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.limits import read_bytes
+from physml.data.files.limits import read_bytes
+from physml.data.files.safe_pickle import SparseRows, arrays, lists, sparse, unpickle
 from physml.data.readers.graph_fixture import communities
-from physml.data.safe_pickle import SparseRows, arrays, lists, sparse, unpickle
 
 # Nodes, words, classes, test nodes, as published.
 SIZES = {

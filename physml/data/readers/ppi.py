@@ -12,9 +12,9 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.archives import Tree
-from physml.data.array_files import NUMBERS, json_value, npy
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.archives import Tree
+from physml.data.files.array_files import NUMBERS, json_value, npy
 from physml.data.readers.graph_fixture import communities
 
 ARCHIVE = "ppi/ppi.zip"

@@ -6,7 +6,7 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
-from physml.data.limits import read_text
+from physml.data.files.limits import read_text
 from physml.data.store import Arrays
 
 PARTS = ("train", "valid", "test")

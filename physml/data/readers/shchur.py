@@ -12,8 +12,8 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.array_files import npz
 from physml.data.readers.graph_fixture import communities
 
 # File, nodes, words, classes, entries of the adjacency matrix, as published.

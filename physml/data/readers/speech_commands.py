@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from physml.base.errors import DataError, needed_by, suggest
-from physml.data.archives import Tree
 from physml.data.datasets import DataSet, Files
+from physml.data.files.archives import Tree
 from physml.data.store import Arrays
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"

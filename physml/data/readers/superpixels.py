@@ -9,8 +9,8 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.archives import ZipTree
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.archives import ZipTree
 
 ARCHIVE, MEMBER = "superpixels/MNISTSuperpixels.zip", "MNISTSuperpixels.pt"
 SIZES = {"train": 60_000, "test": 10_000}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.base.errors import DataError, needed_by
-from physml.data.archives import damaged
+from physml.data.files.archives import damaged
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.limits import read_text
+from physml.data.files.array_files import npz
+from physml.data.files.limits import read_text
 from physml.data.readers.graph_fixture import communities
 
 # Nodes, features, edge rows, as published; classes are 5 in all.

@@ -15,10 +15,10 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.array_files import npz
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.limits import read_text
-from physml.data.safe_pickle import tensors, unpickle
+from physml.data.files.array_files import npz
+from physml.data.files.limits import read_text
+from physml.data.files.safe_pickle import tensors, unpickle
 
 ATOMS, BONDS = 28, 4  # kinds; bond 0 is none
 MOST_ATOMS = 1000  # of one molecule; those of the data set have 38 at most

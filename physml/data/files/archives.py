@@ -15,7 +15,7 @@ from typing import IO, cast
 
 from physml.base import files
 from physml.base.errors import DataError, suggest
-from physml.data.limits import CHUNK, LARGEST, Bounded, most, read_bytes, refuse_bomb, size_of
+from physml.data.files.limits import CHUNK, LARGEST, Bounded, most, read_bytes, refuse_bomb, size_of
 
 Member = tuple[str, bytes | None]
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from physml.base.errors import DataError
-from physml.data import hub, verify
+from physml.data import verify
 from physml.data.datasets import DataSet
+from physml.data.fetch import hub
 from physml.data.store import Store
 
 

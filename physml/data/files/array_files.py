@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from physml.base.errors import DataError
-from physml.data.archives import ZipTree
-from physml.data.limits import CHUNK, most, read_bytes, refuse_bomb
+from physml.data.files.archives import ZipTree
+from physml.data.files.limits import CHUNK, most, read_bytes, refuse_bomb
 
 NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
 

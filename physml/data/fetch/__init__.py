@@ -1,0 +1,1 @@
+"""Where files of data sets are, and how they come here."""
