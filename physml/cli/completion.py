@@ -1,27 +1,26 @@
 """`physml completion`: what a shell needs to complete commands, options and ids."""
 
 import argparse
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 # The command -> where the names of its arguments are found in conf/.
 GROUPS = {"table": "table", "cite": "table", "figure": "figure"}
 
 
-def add(commands: Any, parser: Callable[[], argparse.ArgumentParser]) -> None:
-    """`parser` makes the one of all commands."""
+def add(commands: Any) -> None:
     completion = commands.add_parser(
         "completion",
         help="print the completion of commands, options and ids for a shell",
         epilog='Example: eval "$(physml completion bash)" in ~/.bashrc',
     )
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-    completion.set_defaults(command=partial(_run, parser))
+    completion.set_defaults(command=_run)
 
 
-def _run(parser: Callable[[], argparse.ArgumentParser], options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from physml.base.errors import needed_by
+    from physml.cli.main import parser
 
     with needed_by("physml completion"):
         import shtab

@@ -11,7 +11,7 @@ WITH_VALUE = ("--on", "--workers", "--engine")  # options that a pilot does not 
 ALONE = ("--detach", "--plan")
 
 
-def add_pilot(commands: Any) -> None:
+def add(commands: Any) -> None:
     """Its arguments are a whole command, which `main` has with `--on pilot` before they are parsed."""
     pilot = commands.add_parser(
         "pilot",

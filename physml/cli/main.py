@@ -1,6 +1,7 @@
 """The command line. Nothing slow is imported here; each command imports what it needs."""
 
 import argparse
+import importlib
 import logging
 import os
 import re
@@ -11,30 +12,19 @@ from typing import NoReturn
 
 from physml import __version__
 from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
-from physml.cli import (
-    cite,
-    compare,
-    completion,
-    data,
-    diff,
-    doctor,
-    export,
-    figure,
-    listing,
-    plot,
-    records,
-    rerun,
-    run,
-    search,
-    site,
-    status,
-    table,
-    track,
-)
 from physml.cli.console import write_what_the_terminal_can
-from physml.cli.distribution import add_pilot, distributed, pilot_command
+from physml.cli.distribution import distributed, pilot_command
 from physml.training.interrupt import handled
 
+# The module of each command; those of one module stand together. In the order of `physml --help`.
+COMMANDS = {
+    **{name: name for name in ("run", "rerun", "table", "figure", "plot", "search", "site")},
+    **dict.fromkeys(("status", "logs", "failed", "retry"), "status"),
+    "list": "listing",
+    **{name: name for name in ("data", "records", "export", "track", "doctor", "diff", "compare", "cite")},
+    "pilot": "distribution",
+    "completion": "completion",
+}
 EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
 environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders),
 PHYSML_CONF (configs of your own)"""
@@ -94,7 +84,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
             word.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"an argument must be UTF-8 text; got {word!a}.") from error
-    top = parser()
+    top = parser(arguments[0] if arguments else None)
     options, rest = top.parse_known_args(arguments)
     name = next((name for name in ("overrides", "ids", "names") if hasattr(options, name)), None)
     if strange := [word for word in rest if word.startswith("-") or name is None]:
@@ -107,18 +97,15 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of one command, its module alone imported; of all where `command` is none of them."""
     top = _Parser(prog="physml", description="Check, compare and extend physics-inspired ML.", epilog=EPILOG)
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for command in (
-        *(run, rerun, table, figure, plot, search, site, status, listing),
-        *(data, records, export, track, doctor, diff, compare, cite),
-    ):
-        command.add(commands)
-    add_pilot(commands)
-    completion.add(commands, parser)
+    wanted = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
+    for module in wanted:
+        importlib.import_module(f"physml.cli.{module}").add(commands)
     return top
 
 
