@@ -1,17 +1,15 @@
-"""Published numbers in conf/table against the collection of the papers' tables, where that is at hand."""
+"""Published numbers in conf/table against the collection of the papers' tables."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from collections_of_papers import paper_tables
 
 from physml.config import studies
-from physml.paths import CONF, ROOT
+from physml.paths import CONF
 from physml.reporting.settings_table import compare, load_settings
 from physml.reporting.table_spec import Row, TableSpec, load_table, table_ids
-
-COLLECTION = ROOT.parent / "shared" / "reference" / "paper_tables.yaml"
 
 # Column of ours -> column of the collection, where a table has several with published numbers.
 COLUMNS = {
@@ -34,10 +32,7 @@ TASKS = {
 
 @pytest.fixture(scope="module")
 def collection() -> dict[str, Any]:
-    if not COLLECTION.is_file():
-        pytest.skip(f"the papers' tables are not at {COLLECTION}; the numbers in conf/ stand unchecked here")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return {entry["id"]: entry for entry in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)}
+    return paper_tables()
 
 
 def every_spec() -> list[TableSpec]:

@@ -1,16 +1,13 @@
-"""Settings in conf/study against the collection of the papers' recipes, where that is at hand."""
+"""Settings in conf/study against the collection of the papers' recipes."""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
+from collections_of_papers import paper_recipes
 
 from physml.config.compose import compose
-from physml.paths import ROOT
-
-COLLECTION = ROOT.parent / "shared" / "reference" / "recipes.yaml"
 
 # Recipe of the collection -> our experiment.
 EXPERIMENTS = {
@@ -141,12 +138,7 @@ VALID_OF_NCIFAR = {"cornn": "cifar-valid-3000", "unicornn": "cifar-valid-2000", 
 
 @pytest.fixture(scope="module")
 def recipes() -> dict[str, Any]:
-    if not COLLECTION.is_file():
-        pytest.skip(
-            f"the papers' recipes are not at {COLLECTION}; the settings in conf/ stand unchecked here"
-        )
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return {one["id"]: one for one in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)["recipes"]}
+    return paper_recipes()
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Settings of tasks on one graph against the collection of the recipes, where that is at hand."""
+"""Settings of tasks on one graph against the collection of the recipes."""
 
 import functools
 from types import SimpleNamespace
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
+from collections_of_papers import paper_recipes
 
 from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.models.count import count_parameters
 from physml.paths import ROOT
 
-COLLECTION = ROOT.parent / "shared" / "reference" / "recipes.yaml"
 Recipes = dict[str, dict[str, Any]]
 
 # Recipes whose settings the official code ships -> experiment, features and outputs of its network there.
@@ -67,12 +67,7 @@ SIMULATED = {"graphcon-dirichlet": "graphcon-fig-2", "g2-dirichlet": "g2-fig-2"}
 
 @pytest.fixture(scope="module")
 def recipes() -> Recipes:
-    if not COLLECTION.is_file():
-        pytest.skip(
-            f"the papers' recipes are not at {COLLECTION}; the settings in conf/ stand unchecked here"
-        )
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return {one["id"]: one for one in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)["recipes"]}
+    return paper_recipes()
 
 
 @functools.cache
