@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from collections_of_papers import paper_tables
+from each import each
 
 from physml.config import studies
 from physml.paths import CONF
@@ -87,7 +88,7 @@ def of_config(row: dict[str, Any], what: str, column: str) -> Any:
     return config[what] if what in config else next(own, None)
 
 
-@pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
+@each("spec", specs)
 def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
     entry = collection[spec.id]
     printed = printed_rows(entry)
@@ -114,7 +115,7 @@ def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[
 NOT_AS_PRINTED = {("lem-6", "nnRNN (Kerg et al., 2019)")}
 
 
-@pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
+@each("spec", specs)
 def test_units_of_the_experiments_are_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
     printed = printed_rows(collection[spec.id])
     for row in of_the_paper(spec):
@@ -149,7 +150,7 @@ def test_the_papers_are_cited_not_files() -> None:
         assert ".txt" not in text and "/work" not in text
 
 
-@pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
+@each("spec", specs)
 def test_digits_are_declared(spec: TableSpec) -> None:
     for row in spec.rows:
         for cell in row.cells.values():

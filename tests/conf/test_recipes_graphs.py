@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from collections_of_papers import paper_recipes
+from each import each
 
 from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
@@ -196,7 +197,7 @@ def test_attention_on_citations_is_as_the_code_runs_it(recipe: str, recipes: Rec
     assert chosen(config["trainer"]["select"]) == "BestValid"
 
 
-@pytest.mark.parametrize(("recipe", "experiment"), PARTLY.items())
+@each("recipe, experiment", PARTLY.items())
 def test_the_printed_part_of_a_recipe_is_kept_and_the_rest_is_nobodys_but_ours(
     recipe: str, experiment: str, recipes: Recipes
 ) -> None:
