@@ -23,6 +23,9 @@ ON ?=
 # Further arguments, as they stand: for pytest (`make test ARGS='-k lem'`), scripts.bench, physml table and figure.
 ARGS ?=
 
+# Tests whose assertions pytest has rewritten are worth keeping: else every worker rewrites all of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Tests wait a third of their time, for processes, servers and locks: two workers more than cores.
 CORES = $(shell getconf _NPROCESSORS_ONLN)
 WORKERS = -n $(shell expr $(CORES) + 2) --dist worksteal

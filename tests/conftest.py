@@ -1,5 +1,7 @@
 """Families of tests, and the quick part of them: `make check` takes a sample of each slow family.
 
+The other modules of these families are not even imported then.
+
 Helpers of tests/harness are imported by name, in child processes too.
 """
 
@@ -12,6 +14,8 @@ import torch
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "harness"))
+
+import variants  # noqa: E402
 
 # Slow families, by where a test stands.
 FAMILIES = {
@@ -26,35 +30,60 @@ FAMILIES = {
         "export/",
         "test_extras.py",
     ),
-    "native": ("ops/", "simulate/", "models/", "reporting/test_figure.py", "test_library.py"),
+    "native": ("ops/", "simulate/", "models/", "estimators/", "reporting/test_figure.py", "test_library.py"),
 }
-SAMPLE = 25  # `--quick` takes one in so many of each slow family
+# Modules that import large packages: wandb, sktime, torch_geometric. `--quick` leaves them out.
+LARGE = (
+    *("estimators/", "execution/test_sweeps.py", "execution/test_track", "bench/test_bench_graph.py"),
+    *("models/test_g2.py", "models/test_gnn.py", "models/test_graph"),
+)
+SAMPLE = 5  # `--quick` takes one in so many modules of each slow family, and one in so many of their tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--grid", action="store_true", help="every model on every task, not one of each")
     parser.addoption("--integration", action="store_true", help="tests with real servers: make integration")
-    parser.addoption("--quick", action="store_true", help=f"one in {SAMPLE} of the tests in slow families")
+    parser.addoption("--quick", action="store_true", help=f"one in {SAMPLE**2} of the tests in slow families")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    variants.GRID = config.getoption("grid")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Tests with real servers are made by `make integration` alone."""
-    return True if collection_path == HERE / "integration" and not config.getoption("integration") else None
+    """Tests with real servers are made by `make integration` alone.
+
+    pytest does not ask about modules that are named on the command line.
+    """
+    if collection_path == HERE / "integration" and not config.getoption("integration"):
+        return True
+    if not (config.getoption("quick") and collection_path.name.startswith("test_")):
+        return None
+    place = _place(collection_path)
+    left = family(collection_path) and (place.startswith(LARGE) or not _in_sample(place))
+    return True if left else None
 
 
-def family(item: pytest.Item) -> str | None:
-    """The slow family of a test, or none."""
-    place = item.path.relative_to(HERE).as_posix()
+def family(path: Path) -> str | None:
+    """The slow family of a test module, or none."""
     for name, places in FAMILIES.items():
-        if place.startswith(places):
+        if _place(path).startswith(places):
             return name
     return None
+
+
+def _place(path: Path) -> str:
+    return path.relative_to(HERE).as_posix()
+
+
+def _in_sample(name: str, one_in: int = SAMPLE) -> bool:
+    return zlib.crc32(name.encode()) % one_in == 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept, left = [], []
     for item in items:
-        name = family(item)
+        name = family(item.path)
         if name:
             item.add_marker(name)
         (kept if _is_wanted(item, name is not None, config) else left).append(item)
@@ -67,8 +96,9 @@ def _is_wanted(item: pytest.Item, slow: bool, config: pytest.Config) -> bool:
         return False
     if not config.getoption("quick"):
         return True
-    sampled = zlib.crc32(item.nodeid.encode()) % SAMPLE == 0
-    return sampled or not (slow or item.get_closest_marker("slow"))
+    if slow:
+        return _in_sample(item.nodeid)
+    return not item.get_closest_marker("slow") or _in_sample(item.nodeid, SAMPLE**2)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from variants import variants
+from each import each, run_all
+from variants import grid, variants
 
 from physml.base.errors import ConfigError, PhysmlError
 from physml.base.paths import CONF
@@ -124,21 +125,30 @@ def refused(model: str, task: str) -> bool:
     return one_graph and not issubclass(resolve(build_node("task", task)["_target_"]), OneGraph)
 
 
-def pairs() -> Iterator[Any]:
-    """All models on all tasks of their kind. A model is tried on one, a task with two; the rest is `grid`."""
+@functools.cache
+def tasks_of_models() -> dict[str, list[str]]:
+    """The tasks that each model is tried on: one, and a task with two models; with --grid all of its kind."""
+    found: dict[str, list[str]] = {}
     for kind in (False, True):
         models = [m for m in MODELS if of_graphs("model", m) == kind]
         tasks = [t for t in TASKS if of_graphs("task", t) == kind]
         for i, model in enumerate(models):
             for j, task in enumerate(tasks):
-                if refused(model, task):
-                    continue
                 tried = j == i % len(tasks) or (i - j) % len(models) in (0, len(models) // 2)
-                yield pytest.param(model, task, marks=[] if tried else pytest.mark.grid)
+                if (tried or grid()) and not refused(model, task):
+                    found.setdefault(model, []).append(task)
+    return found
 
 
-@pytest.mark.parametrize(("model", "task"), list(pairs()))
-def test_every_model_takes_a_step_on_every_task_of_its_kind(model: str, task: str, store: Store) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_takes_a_step_on_every_task_of_its_kind(model: str, store: Store) -> None:
+    tasks = tasks_of_models().get(model, [])
+    if not tasks:
+        pytest.skip("its turn among the tasks falls on those that it refuses; --grid has more")
+    run_all((task, functools.partial(takes_a_step_on, task, model, store)) for task in tasks)
+
+
+def takes_a_step_on(task: str, model: str, store: Store) -> None:
     of_ids = resolve(build_node("task", task)["_target_"]).tokens
     embedding = ["net.embedding=5"] if of_ids else []
     config = config_of(f"model={model_of_kind(model)}", f"task={task}", "profile=smoke", *embedding)
@@ -182,7 +192,11 @@ def test_a_net_of_the_other_kind_is_refused(net: str, task: str) -> None:
         run_checked("model=gcn", f"task={task}", f"net={net}", "profile=smoke")
 
 
-PAPERS = sorted({name.partition("/")[0] for name in names("experiment")})
+PAPERS = sorted(path.name for path in (CONF / "study").iterdir() if path.is_dir())
+
+
+def test_every_paper_has_experiments() -> None:
+    assert {name.partition("/")[0] for name in names("experiment")} == set(PAPERS)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -206,7 +220,7 @@ def test_every_choice_of_the_other_groups_takes_a_step(group: str, name: str, st
     takes_a_step({**config, "profile": "smoke"}, store)
 
 
-@pytest.mark.parametrize("name", table_spec.table_ids(kind="runs"))
+@each("name", lambda: table_spec.table_ids(kind="runs"))
 def test_every_table_names_experiments_that_are_there(name: str) -> None:
     spec = table_spec.load_table(CONF / "table" / f"{name}.yaml")
     cells = [(column, spec.cell(row, column).experiment) for row in spec.rows for column in spec.columns]
@@ -218,17 +232,19 @@ def test_every_table_names_experiments_that_are_there(name: str) -> None:
             assert column.better == better[metric]
 
 
-@pytest.mark.parametrize("name", [path.stem for path in (CONF / "figure").glob("*.yaml")])
+@each("name", [path.stem for path in (CONF / "figure").glob("*.yaml")])
 def test_every_figure_names_experiments_that_are_there(name: str) -> None:
     spec = figure_spec.load_figure(figure_spec.find_figure(name))
     assert {experiment for experiment, _, _ in spec.runs} <= set(names("experiment"))
 
 
-SEARCHES = {name: experiment.rpartition("-")[0] for name, experiment in studies.searches().items()}
-FIRST_SEARCHES = {study: name for name, study in reversed(SEARCHES.items())}.values()
+def searches() -> list[str]:
+    """The first of each study; all with --grid."""
+    studies_of = {name: experiment.rpartition("-")[0] for name, experiment in studies.searches().items()}
+    return variants({study: name for name, study in reversed(studies_of.items())}.values(), studies_of)
 
 
-@pytest.mark.parametrize("name", variants(FIRST_SEARCHES, SEARCHES))
+@each("name", searches)
 def test_every_search_varies_keys_that_are_there(name: str) -> None:
     spec = search.load_search(name)
     point = {key: value["low"] if isinstance(value, dict) else value[0] for key, value in spec.space.items()}
@@ -262,7 +278,7 @@ def nodes() -> list[tuple[str, str]]:
     return [(group, name) for group in EXEMPT for name in names(group) if name != "own"]
 
 
-@pytest.mark.parametrize(("group", "name"), nodes())
+@each("group, name", nodes)
 def test_a_config_names_every_argument_of_its_class(group: str, name: str) -> None:
     """So that no number hides in a default of the code, where a change would not be seen."""
     config = build_node(group, name)
@@ -270,7 +286,7 @@ def test_a_config_names_every_argument_of_its_class(group: str, name: str) -> No
     assert set(config) - {"_target_"} - OURS[group] == known - EXEMPT[group]
 
 
-@pytest.mark.parametrize(("group", "name"), [(g, n) for g, n in nodes() if g in ("model", "task")])
+@each("group, name", lambda: [(g, n) for g, n in nodes() if g in ("model", "task")])
 def test_the_version_in_the_source_is_that_of_the_class(group: str, name: str) -> None:
     """Identities read `version` from the source; a base in another file would hide it."""
     from physml.config.class_source import read_class
@@ -314,16 +330,20 @@ def rich_config() -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("where", sorted(keys(rich_config())), ids=".".join)
+@each("where", lambda: sorted(keys(rich_config())))
 def test_a_misspelt_key_is_refused_wherever_it_stands(where: tuple[str, ...]) -> None:
     checked(rich_config())
     with pytest.raises(ConfigError, match=re.escape(misspelt(where[-1]))):
         checked(with_misspelt(rich_config(), where))
 
 
-@pytest.mark.parametrize("name", [*MODELS, *TASKS, *names("optim"), *names("net"), *names("tracker")])
-def test_every_file_refuses_every_misspelt_key(name: str) -> None:
-    group = next(g for g in ("model", "task", "optim", "net", "tracker") if name in names(g))
+@pytest.mark.parametrize("group", ["model", "task", "optim", "net", "tracker"])
+def test_every_file_refuses_every_misspelt_key(group: str) -> None:
+    files = {"model": MODELS, "task": TASKS}.get(group) or names(group)
+    run_all((name, functools.partial(refuses_every_misspelt_key, group, name)) for name in files)
+
+
+def refuses_every_misspelt_key(group: str, name: str) -> None:
     base = [o for o in base_of(group, name) if not o.startswith(f"{group}=")]
     config = config_of(*base, f"{group}={name}")
     for where in keys({group: config[group]}):

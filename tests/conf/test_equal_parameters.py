@@ -1,7 +1,7 @@
 """Rows of own-sequence and own-images have equally many parameters, as their notes say."""
 
-import pytest
 import torch
+from each import each
 from variants import variants
 
 from physml.base.paths import CONF
@@ -20,9 +20,7 @@ EXPERIMENTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name", variants([name for name in EXPERIMENTS if name.startswith("sequence/recall-")], EXPERIMENTS)
-)
+@each("name", variants([name for name in EXPERIMENTS if name.startswith("sequence/recall-")], EXPERIMENTS))
 def test_every_network_has_five_thousand_parameters(name: str) -> None:
     config = compose([f"experiment={name}"]).config
     task = build_task(config)

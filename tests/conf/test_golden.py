@@ -54,10 +54,12 @@ def task_for(model: str) -> str:
     return "task=texas" if passes_messages(cls) else "task=adding"
 
 
-RUNS: dict[str, tuple[str, ...]] = {
-    **{f"experiment={name}": (f"experiment={name}",) for name in names("experiment")},
-    **{f"model={name}": (f"model={name}", task_for(name)) for name in names("model") if name != "own"},
-}
+@functools.cache
+def all_runs() -> dict[str, tuple[str, ...]]:
+    return {
+        **{f"experiment={name}": (f"experiment={name}",) for name in names("experiment")},
+        **{f"model={name}": (f"model={name}", task_for(name)) for name in names("model") if name != "own"},
+    }
 
 
 def identities() -> dict[str, str]:
@@ -76,7 +78,7 @@ class Silent:
 def first_of_each_kind() -> Iterator[str]:
     """One run of each model, and the first experiment of each study on tasks of one class."""
     seen = set()
-    for name in RUNS:
+    for name in all_runs():
         if name.startswith("model="):
             yield name
             continue
@@ -88,11 +90,16 @@ def first_of_each_kind() -> Iterator[str]:
             yield name
 
 
-def cases() -> Iterator[Any]:
-    """All runs; those that are no first of their kind with --grid."""
-    always = set(first_of_each_kind())
-    for name in RUNS:
-        yield pytest.param(name, marks=[] if name in always else pytest.mark.grid)
+@functools.cache
+def cases() -> list[str]:
+    """The first run of each kind; all runs with --grid."""
+    from variants import variants  # which `python tests/conf/test_golden.py` does not find
+
+    return variants(first_of_each_kind(), all_runs())
+
+
+PAPERS = sorted(path.name for path in (CONF / "study").iterdir() if path.is_dir())
+GROUPS = [f"model={name}" for name in names("model") if name != "own"] + [f"experiment={p}/" for p in PAPERS]
 
 
 @functools.lru_cache(maxsize=8)  # experiments of one study stand side by side, and mostly share their data
@@ -144,17 +151,25 @@ def test_no_identity_has_changed() -> None:
 
 
 def test_golden_losses_are_of_what_is_in_conf() -> None:
-    assert set(written("first_losses.json")) == set(RUNS), REWRITE
+    assert set(written("first_losses.json")) == set(all_runs()), REWRITE
 
 
 @pytest.mark.usefixtures("own_roots")
-@pytest.mark.parametrize("name", [*cases()])
-def test_no_first_loss_has_changed(name: str) -> None:
-    wanted, losses = written("first_losses.json")[name], first_losses(RUNS[name])
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_first_loss_has_changed(group: str) -> None:
+    """Of a model, or of the experiments of a paper."""
+    from each import run_all
+
+    found = [name for name in cases() if name == group or (group[-1] == "/" and name.startswith(group))]
+    run_all((name, functools.partial(has_its_first_losses, name)) for name in found)
+
+
+def has_its_first_losses(name: str) -> None:
+    wanted, losses = written("first_losses.json")[name], first_losses(all_runs()[name])
     if losses == pytest.approx(wanted, rel=NEAR):
         return
     off = np.abs(np.subtract(losses, wanted)) / 3  # processors round differently, and some losses feel it
-    assert np.all(off <= spread(RUNS[name], losses)), (
+    assert np.all(off <= spread(all_runs()[name], losses)), (
         f"the numerics of {name} have changed, from {wanted} to {losses}, by more than rounding explains: "
         f"raise `version` of its model, task or trainer. {REWRITE}"
     )
@@ -187,8 +202,8 @@ def nudged(seed: int) -> Callable[..., nn.Module]:
 @pytest.mark.usefixtures("own_roots")
 @pytest.mark.parametrize("name", ["experiment=lem/fitzhugh_nagumo-lem", "experiment=g2/wisconsin-g2_sage"])
 def test_a_loss_off_by_a_hundredth_is_more_than_rounding(name: str) -> None:
-    losses = first_losses(RUNS[name])
-    assert np.all(3 * spread(RUNS[name], losses) < 0.01 * np.abs(losses))
+    losses = first_losses(all_runs()[name])
+    assert np.all(3 * spread(all_runs()[name], losses) < 0.01 * np.abs(losses))
 
 
 def rewrite(only: list[str]) -> None:
@@ -199,7 +214,7 @@ def rewrite(only: list[str]) -> None:
         os.environ.update({f"PHYSML_{key}": f"{name}/{key.lower()}" for key in ("RESULTS", "RUNS", "CACHE")})
         losses = {
             key: kept[key] if key in kept and key not in only else first_losses(overrides)
-            for key, overrides in RUNS.items()
+            for key, overrides in all_runs().items()
         }
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(values)}" for key, values in losses.items())
     files.write_text(GOLDEN / "first_losses.json", f"{{\n{lines}\n}}\n")

@@ -9,7 +9,7 @@ RNN of lem-7, whose embedding has an unknown width.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
+from each import each
 from torch import nn
 
 from physml.models.count import count_parameters
@@ -293,7 +293,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.tables}: {row.label}")
+@each("row", ROWS)
 def test_count_is_the_printed_one(row: Row):
     assert count(row.layer, row.d_in, row.d_out, row.convention) == row.count
     assert rounds_to(row.count, row.printed)
@@ -517,7 +517,7 @@ EXCEPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", EXCEPTIONS)
+@each("name", EXCEPTIONS)
 def test_exception_is_one(name: str):
     row = EXCEPTIONS[name]
     assert count(row.layer, row.d_in, row.d_out, row.convention) == row.count

@@ -1,17 +1,16 @@
-"""Published numbers in conf/table against the collection of the papers' tables, where that is at hand."""
+"""Published numbers in conf/table against the collection of the papers' tables."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from collections_of_papers import paper_tables
+from each import each
 
-from physml.base.paths import CONF, ROOT
+from physml.base.paths import CONF
 from physml.config import studies
 from physml.report.table.settings import compare, load_settings
 from physml.report.table.spec import Row, TableSpec, load_table, table_ids
-
-COLLECTION = ROOT.parent / "shared" / "reference" / "paper_tables.yaml"
 
 # Column of ours -> column of the collection, where a table has several with published numbers.
 COLUMNS = {
@@ -34,10 +33,7 @@ TASKS = {
 
 @pytest.fixture(scope="module")
 def collection() -> dict[str, Any]:
-    if not COLLECTION.is_file():
-        pytest.skip(f"the papers' tables are not at {COLLECTION}; the numbers in conf/ stand unchecked here")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return {entry["id"]: entry for entry in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)}
+    return paper_tables()
 
 
 def every_spec() -> list[TableSpec]:
@@ -92,7 +88,7 @@ def of_config(row: dict[str, Any], what: str, column: str) -> Any:
     return config[what] if what in config else next(own, None)
 
 
-@pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
+@each("spec", specs)
 def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
     entry = collection[spec.id]
     printed = printed_rows(entry)
@@ -119,7 +115,7 @@ def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[
 NOT_AS_PRINTED = {("lem-6", "nnRNN (Kerg et al., 2019)")}
 
 
-@pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
+@each("spec", specs)
 def test_units_of_the_experiments_are_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
     printed = printed_rows(collection[spec.id])
     for row in of_the_paper(spec):
@@ -154,7 +150,7 @@ def test_the_papers_are_cited_not_files() -> None:
         assert ".txt" not in text and "/work" not in text
 
 
-@pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.id)
+@each("spec", specs)
 def test_digits_are_declared(spec: TableSpec) -> None:
     for row in spec.rows:
         for cell in row.cells.values():

@@ -1,16 +1,14 @@
-"""Settings in conf/study against the collection of the papers' recipes, where that is at hand."""
+"""Settings in conf/study against the collection of the papers' recipes."""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
+from collections_of_papers import paper_recipes
+from each import each
 
-from physml.base.paths import ROOT
 from physml.config.compose import compose
-
-COLLECTION = ROOT.parent / "shared" / "reference" / "recipes.yaml"
 
 # Recipe of the collection -> our experiment.
 EXPERIMENTS = {
@@ -141,12 +139,7 @@ VALID_OF_NCIFAR = {"cornn": "cifar-valid-3000", "unicornn": "cifar-valid-2000", 
 
 @pytest.fixture(scope="module")
 def recipes() -> dict[str, Any]:
-    if not COLLECTION.is_file():
-        pytest.skip(
-            f"the papers' recipes are not at {COLLECTION}; the settings in conf/ stand unchecked here"
-        )
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return {one["id"]: one for one in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)["recipes"]}
+    return paper_recipes()
 
 
 @functools.cache
@@ -154,7 +147,7 @@ def config_of(experiment: str) -> Config:
     return compose([f"experiment={experiment}"]).config
 
 
-@pytest.mark.parametrize(("recipe", "experiment"), EXPERIMENTS.items())
+@each("recipe, experiment", EXPERIMENTS.items())
 def test_settings_are_those_of_the_recipe(recipe: str, experiment: str, recipes: dict[str, Any]) -> None:
     printed, config = recipes[recipe]["hyperparameters"], config_of(experiment)
     differs = {}
@@ -172,7 +165,7 @@ def test_settings_are_those_of_the_recipe(recipe: str, experiment: str, recipes:
     assert not differs, f"{experiment}: printed, ours: {differs}"
 
 
-@pytest.mark.parametrize(("recipe", "experiment"), EXPERIMENTS.items())
+@each("recipe, experiment", EXPERIMENTS.items())
 def test_the_rate_drops_where_the_recipe_says(recipe: str, experiment: str, recipes: dict[str, Any]) -> None:
     printed = recipes[recipe]["hyperparameters"].get("schedule")
     trainer = config_of(experiment)["trainer"]
@@ -185,7 +178,7 @@ def test_the_rate_drops_where_the_recipe_says(recipe: str, experiment: str, reci
     assert trainer["schedule"]["gamma"] == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("recipe", "experiment"), EXPERIMENTS.items())
+@each("recipe, experiment", EXPERIMENTS.items())
 def test_the_task_follows_the_protocol_of_the_recipe(
     recipe: str, experiment: str, recipes: dict[str, Any]
 ) -> None:
@@ -201,7 +194,7 @@ def test_the_task_follows_the_protocol_of_the_recipe(
     assert {key: task[key] for key in wanted} == wanted
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS.values())
+@each("experiment", EXPERIMENTS.values())
 def test_weights_are_selected_on_validation_data_or_not_at_all(experiment: str) -> None:
     """The driver of the Noisy RNN and the script of the adding problem select nothing; none looks at test."""
     selects = config_of(experiment)["trainer"]["select"]["_target_"].rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Settings of tasks on one graph against the collection of the recipes, where that is at hand."""
+"""Settings of tasks on one graph against the collection of the recipes."""
 
 import functools
 from types import SimpleNamespace
@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
+from collections_of_papers import paper_recipes
+from each import each
 
 from physml.base.paths import ROOT
 from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.models.count import count_parameters
 
-COLLECTION = ROOT.parent / "shared" / "reference" / "recipes.yaml"
 Recipes = dict[str, dict[str, Any]]
 
 # Recipes whose settings the official code ships -> experiment, features and outputs of its network there.
@@ -67,12 +68,7 @@ SIMULATED = {"graphcon-dirichlet": "graphcon-fig-2", "g2-dirichlet": "g2-fig-2"}
 
 @pytest.fixture(scope="module")
 def recipes() -> Recipes:
-    if not COLLECTION.is_file():
-        pytest.skip(
-            f"the papers' recipes are not at {COLLECTION}; the settings in conf/ stand unchecked here"
-        )
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return {one["id"]: one for one in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)["recipes"]}
+    return paper_recipes()
 
 
 @functools.cache
@@ -201,7 +197,7 @@ def test_attention_on_citations_is_as_the_code_runs_it(recipe: str, recipes: Rec
     assert chosen(config["trainer"]["select"]) == "BestValid"
 
 
-@pytest.mark.parametrize(("recipe", "experiment"), PARTLY.items())
+@each("recipe, experiment", PARTLY.items())
 def test_the_printed_part_of_a_recipe_is_kept_and_the_rest_is_nobodys_but_ours(
     recipe: str, experiment: str, recipes: Recipes
 ) -> None:

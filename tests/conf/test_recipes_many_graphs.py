@@ -1,14 +1,12 @@
-"""Settings on molecules and superpixels against the collection of the recipes, where that is at hand."""
+"""Settings on molecules and superpixels against the collection of the recipes."""
 
 from typing import Any
 
 import pytest
-import yaml
+from collections_of_papers import paper_recipes
 
-from physml.base.paths import ROOT
 from physml.config.compose import compose
 
-COLLECTION = ROOT.parent / "shared" / "reference" / "recipes.yaml"
 RAN_WITH = 0.3  # dropout of the official code on superpixels, whatever was tuned
 
 # Recipe of the collection -> our experiment, and whether its dropout is the one that the code runs with.
@@ -23,12 +21,7 @@ EXPERIMENTS = {
 
 @pytest.fixture(scope="module")
 def recipes() -> dict[str, Any]:
-    if not COLLECTION.is_file():
-        pytest.skip(
-            f"the papers' recipes are not at {COLLECTION}; the settings in conf/ stand unchecked here"
-        )
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return {one["id"]: one for one in yaml.load(COLLECTION.read_text(encoding="utf-8"), loader)["recipes"]}
+    return paper_recipes()
 
 
 @pytest.mark.parametrize(("recipe", "ours"), EXPERIMENTS.items())

@@ -1,31 +1,38 @@
 """What is marked as searched here is what the recorded search has found."""
 
+import functools
 import json
 from typing import Any
 
-import pytest
+from each import each
 
 from physml.base.paths import ROOT
 from physml.config import studies
 from physml.search.plain import load_search
 from physml.search.results import described
 
-FOUND = {f"{s}-{row}": found for s in studies.studies() for row, found in studies.found(s).items()}
+
+@functools.cache
+def searched() -> dict[str, studies.Found]:
+    """What was found for each row whose settings were searched."""
+    return {f"{s}-{row}": found for s in studies.studies() for row, found in studies.found(s).items()}
 
 
+@functools.cache
 def results(name: str) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads((ROOT / FOUND[name].search).read_text(encoding="utf-8"))
+    made: dict[str, Any] = json.loads((ROOT / searched()[name].search).read_text(encoding="utf-8"))
     return made
 
 
-@pytest.mark.parametrize("name", FOUND)
+@each("name", searched)
 def test_a_searched_row_has_the_best_point_of_its_search(name: str) -> None:
     search, trials = results(name)["search"], results(name)["trials"]
     assert search["experiment"] == name
     assert len(trials) == sum(one["trials"] for one in results(name).get("rounds", [search]))
     values = {t["trial"]: t["value"] for t in trials if t["status"] == "finished" and t["value"] is not None}
     best = (max if search["better"] == "higher" else min)(values, key=lambda trial: values[trial])
-    assert (FOUND[name].trial, FOUND[name].set) == (best, search.get("set", {}) | trials[best]["point"])
+    found = searched()[name]
+    assert (found.trial, found.set) == (best, search.get("set", {}) | trials[best]["point"])
     assert studies.experiment(name).settings["provenance"]["kind"] == "searched-here"
 
 
@@ -34,25 +41,25 @@ def before_stages(name: str) -> bool:
     return "stages" not in results(name)["search"] and load_search(name).stages is not None
 
 
-@pytest.mark.parametrize("name", FOUND)
+@each("name", searched)
 def test_a_search_was_made_as_its_study_has_it(name: str) -> None:
     spec, made = load_search(name), results(name)["search"]
     if before_stages(name):
-        assert FOUND[name].stages is None
+        assert searched()[name].stages is None
         return
     assert described(spec) == made
     assert list(made["space"]) == list(spec.space), "points are drawn in this order"
 
 
-@pytest.mark.parametrize("name", [name for name in FOUND if load_search(name).equal])
+@each("name", lambda: [name for name in searched() if load_search(name).equal])
 def test_searches_of_a_group_had_equal_trials(name: str) -> None:
     """Once all of them have been searched in stages."""
-    group = [one for one in load_search(name).equal if one in FOUND]
+    group = [one for one in load_search(name).equal if one in searched()]
     if not any(map(before_stages, group)):
         assert len({len(results(one)["trials"]) for one in group}) == 1
 
 
 def test_only_what_was_searched_is_marked_so() -> None:
     kinds = {name: studies.experiment(name).settings["provenance"].get("kind") for name in studies.names()}
-    assert {name for name, kind in kinds.items() if kind == "searched-here"} == set(FOUND)
-    assert len(FOUND) > 100
+    assert {name for name, kind in kinds.items() if kind == "searched-here"} == set(searched())
+    assert len(searched()) > 100

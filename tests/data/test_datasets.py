@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from each import each
 
 from physml.base.errors import ConfigError, DataError
 from physml.base.paths import ROOT
@@ -81,7 +82,7 @@ def cached(store: Store) -> list[Path]:
 # ---------------------------------------------------------------------------- conf/dataset
 
 
-@pytest.mark.parametrize("name", dataset_names())
+@each("name", dataset_names())
 def test_every_data_set_says_where_it_comes_from(name: str) -> None:
     found = upstream(name)
     assert found.title and found.source.startswith("http") and found.licence

@@ -9,6 +9,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from each import each
 
 from physml.base.errors import DataError, InputError
 from physml.data import graphs, splits
@@ -69,7 +70,7 @@ def read(store: Store, data: DataSet) -> Arrays:
 # ---------------------------------------------------------------------------- every reader
 
 
-@pytest.mark.parametrize("data", SETS, ids=lambda data: data.name)
+@each("data", SETS)
 def test_arrays_of_a_fixture_fit_each_other(data: DataSet, fixtures: Store) -> None:
     arrays = fixtures.read(data)
     x, y, edges = graphs.dense_features(arrays), arrays["y"], arrays["edge_index"]

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from each import each
 
 from physml.base.errors import DataError
 from physml.data import splits
@@ -25,7 +26,7 @@ def script() -> ModuleType:
 MADE = script().INDICES
 
 
-@pytest.mark.parametrize("name", MADE)
+@each("name", MADE)
 def test_a_file_is_what_its_script_draws(name):
     assert np.array_equal(splits.load_index(name), MADE[name]())
     assert (splits.FOLDER / f"{name}.npy").read_bytes() == script().content(MADE[name]())

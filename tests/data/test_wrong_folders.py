@@ -4,6 +4,7 @@ Every folder starts as the fixture of a data set, which is in the upstream forma
 Run with -s to see the messages.
 """
 
+import functools
 import gzip
 import io
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from each import run_all
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
@@ -679,24 +681,32 @@ def refused(data: DataSet, store: Store) -> str:
     return message
 
 
-EVERY = [(data, name) for data, table in CASES.items() for name in table]
-
-
-@pytest.mark.parametrize(("data", "name"), EVERY, ids=lambda one: getattr(one, "name", one))
+@pytest.mark.parametrize("data", CASES, ids=lambda data: data.name)
 def test_a_wrong_folder_is_refused_by_name(
     data: DataSet,
-    name: str,
     sound: Callable[[DataSet], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is compared with published bytes here, so the reader itself must see what is wrong."""
-    monkeypatch.chdir(tmp_path)
-    root = tmp_path / "data"
-    shutil.copytree(sound(data), root)
-    change, says = CASES[data][name]
+
+    def is_refused(place: Path, change: Change, says: str) -> None:
+        place.mkdir()
+        monkeypatch.chdir(place)
+        check_refused(data, sound(data), place, change, says)
+
+    cases = enumerate(CASES[data].items())
+    run_all(
+        (name, functools.partial(is_refused, tmp_path / str(k), change, says))
+        for k, (name, (change, says)) in cases
+    )
+
+
+def check_refused(data: DataSet, sound: Path, place: Path, change: Change, says: str) -> None:
+    root = place / "data"
+    shutil.copytree(sound, root)
     change(root)
-    message = refused(data, Store(root, tmp_path / "cache", verify="off"))
+    message = refused(data, Store(root, place / "cache", verify="off"))
     assert re.search(says, message)
     assert not Path("opened").exists(), "a file ran a command"
 

@@ -1,5 +1,6 @@
 """A search in stages: the best go on, bounds are widened twice at most, and a stop changes nothing."""
 
+import functools
 import json
 import math
 import re
@@ -9,6 +10,7 @@ import types
 import optuna
 import pytest
 import yaml
+from each import each
 from search_conf import without_studies, write_study
 from variants import variants
 
@@ -519,10 +521,14 @@ def test_searches_of_a_group_have_equal_trials(conf):
         carried_out()
 
 
-GROUPS: dict[str, list[str]] = {}  # those searched alike, by the first of them
-for experiment in studies.searches().values():
-    if (found := search.load_search(experiment)).stages:
-        GROUPS.setdefault(min(found.equal, default=experiment), []).append(experiment)
+@functools.cache
+def groups() -> dict[str, list[str]]:
+    """Experiments that are searched alike, by the first of them."""
+    found: dict[str, list[str]] = {}
+    for experiment in studies.searches().values():
+        if (spec := search.load_search(experiment)).stages:
+            found.setdefault(min(spec.equal, default=experiment), []).append(experiment)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -533,12 +539,14 @@ def figures():
     ]
 
 
-FIRST_GROUPS = {name.rpartition("-")[0]: name for name in reversed(GROUPS)}.values()
+def some_groups() -> list[str]:
+    """The first of each study; all with --grid."""
+    return variants({name.rpartition("-")[0]: name for name in reversed(groups())}.values(), groups())
 
 
-@pytest.mark.parametrize("name", variants(FIRST_GROUPS, GROUPS))
+@each("name", some_groups)
 def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name, figures):
-    group = GROUPS[name]
+    group = groups()[name]
     made = staged_search.StagedSearch(search.load_search(group[0]))
     made.check()
     assert set(group) == set(made.spec.equal or group)
@@ -549,7 +557,7 @@ def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name, fi
 
 def test_all_rows_of_the_heterophilic_graphs_are_searched_with_the_usual_settings():
     """They lie outside most ranges that a random draw covers well, and are what quoted baselines have."""
-    for experiment in next(group for name, group in GROUPS.items() if name.startswith("g2/texas")):
+    for experiment in next(group for name, group in groups().items() if name.startswith("g2/texas")):
         spec = search.load_search(experiment)
         usual = spec.points[0]
         assert (usual["optim.lr"], usual["optim.weight_decay"]) == (0.01, 5e-4)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each import each
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT, own_folders
@@ -70,7 +71,7 @@ def test_what_was_measured_before_a_change_is_not_shown(roots: Path) -> None:
     assert below("lorenz96")[-1].startswith("measured before it was changed")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results/tasks").glob("*.json")), ids=lambda path: path.stem)
+@each("path", sorted((ROOT / "results/tasks").glob("*.json")))
 def test_what_is_kept_fits_the_tasks_of_today(path: Path) -> None:
     found = json.loads(path.read_text())
     assert found["config"] == task_facts._plain(path.stem), f"physml list tasks --measure {path.stem}"

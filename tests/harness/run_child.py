@@ -15,17 +15,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-import matplotlib.backends.backend_agg
-import matplotlib.figure
-import wandb
-
 from physml.base import files, paths
 from physml.cli import main
 from physml.models.sequence import gated, rnn
 from physml.queue import preload, scheduler, worker
 from physml.training import trainer
 
-PRELOADED = (main, trainer, worker, gated, rnn, wandb, matplotlib)
+PRELOADED = (main, trainer, worker, gated, rnn)
 
 
 def enter(function: Callable[..., int], arguments: list[str], roots: dict[str, str], output: str) -> None:

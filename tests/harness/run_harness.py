@@ -46,7 +46,7 @@ SMALL = (
 def server() -> Any:
     """The fork server, which has imported torch."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([run_child.__name__])
+    context.set_forkserver_preload([run_child.__name__, "run_preload"])
     with pytest.MonkeyPatch.context() as patch:  # not all Pythons hand sys.path on to what is preloaded
         patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
         forkserver.ensure_running()

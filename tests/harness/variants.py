@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
+GRID = False  # whether `--grid` was given: tests/conftest.py sets it before tests are collected
 
 
 def variants(always: Iterable[Any], with_grid: Iterable[Any]) -> list[Any]:
@@ -12,6 +12,8 @@ def variants(always: Iterable[Any], with_grid: Iterable[Any]) -> list[Any]:
     A value with several parts is a tuple.
     """
     always = list(always)
-    rest = [value for value in with_grid if value not in always]
-    parts = [value if isinstance(value, tuple) else (value,) for value in rest]
-    return [*always, *(pytest.param(*values, marks=pytest.mark.grid) for values in parts)]
+    return [*always, *(value for value in with_grid if value not in always)] if GRID else always
+
+
+def grid() -> bool:
+    return GRID

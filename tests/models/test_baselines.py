@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from each import each
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -257,7 +258,7 @@ def test_one_sequence_alone_is_as_in_a_batch(name: str):
     torch.testing.assert_close(layer(u[1:2])[0][0], layer(u)[0][1])
 
 
-@pytest.mark.parametrize("shape", [(0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)])
+@each("shape", [(0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)])
 def test_wrong_shapes_are_refused(name: str, shape: tuple[int, ...]):
     with pytest.raises(InputError, match=rf"u must have shape \(B, T, {D}\); got"):
         make(name)(noise(*shape))

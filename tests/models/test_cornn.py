@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from each import each
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -108,8 +109,8 @@ def test_gradients_of_trainable_constants() -> None:
         )
 
 
-@pytest.mark.parametrize("damping", ["explicit", "implicit"])
-@pytest.mark.parametrize(("T", "H", "B"), list(itertools.product((1, 7, 63), (1, 3, 5), (1, 4))))
+@each("damping", ["explicit", "implicit"])
+@each("T, H, B", list(itertools.product((1, 7, 63), (1, 3, 5), (1, 4))))
 def test_every_gradient_equals_that_of_the_plain_loop(damping: str, T: int, H: int, B: int) -> None:
     plain, fast = (build(2, H, damping=damping, backend=name) for name in ("reference", "torch"))
     u, state = draw(B, T, 2), (draw(B, H, seed=2), draw(B, H, seed=3))

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from each import each
 from small_graphs import ODD
 from torch import Tensor, nn
 
@@ -91,8 +92,8 @@ def by_hand(layer: GradientGating, x: Tensor, edge_index: Tensor) -> list[tuple[
     return path
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
+@each("name", NAMES)
+@each(
     "options",
     [
         {},

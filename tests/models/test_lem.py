@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from each import each
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -89,8 +90,8 @@ def test_every_number_follows_the_equation(variant: str, biases: int, backend: s
     np.testing.assert_allclose(dtbar.detach(), expected["dtbar"], rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("T", "H", "B"), list(itertools.product((1, 7, 63), (1, 3, 5), (1, 4))))
+@each("variant", VARIANTS)
+@each("T, H, B", list(itertools.product((1, 7, 63), (1, 3, 5), (1, 4))))
 def test_every_gradient_equals_that_of_the_plain_loop(variant: str, T: int, H: int, B: int) -> None:
     plain = build(2, H, biases=2, backend="reference", **VARIANTS[variant])
     fast = build(2, H, biases=2, backend="torch", **VARIANTS[variant])

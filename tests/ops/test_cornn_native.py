@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from c_compiler import needs_compiler
+from each import each
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from vectors import WIDTHS
@@ -70,8 +71,8 @@ def assert_same(ours: list[Tensor], theirs: list[Tensor], tolerance: float = 1e-
         assert worst <= tolerance, f"tensor {k}: off by {worst:.1e} of {scale:.1e}"
 
 
-@pytest.mark.parametrize("flags", WIDTHS)
-@pytest.mark.parametrize(("T", "H", "D", "B", "damping"), SIZES)
+@each("flags", WIDTHS)
+@each("T, H, D, B, damping", SIZES)
 def test_outputs_and_every_gradient_equal_the_plain_loop(
     T: int, H: int, D: int, B: int, damping: str, flags: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,10 +81,8 @@ def test_outputs_and_every_gradient_equal_the_plain_loop(
     assert_same(both(native.cornn, x, damping), both(reference.cornn, x, damping))
 
 
-@pytest.mark.parametrize("flags", WIDTHS)
-@pytest.mark.parametrize(
-    ("T", "H", "D", "B"), [(1, 1, 1, 1), (65, 33, 3, 9), (300, 40, 1, 43), (20, 128, 20, 50)]
-)
+@each("flags", WIDTHS)
+@each("T, H, D, B", [(1, 1, 1, 1), (65, 33, 3, 9), (300, 40, 1, 43), (20, 128, 20, 50)])
 def test_single_precision(
     T: int, H: int, D: int, B: int, flags: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

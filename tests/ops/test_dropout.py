@@ -3,6 +3,7 @@
 import pytest
 import torch
 from c_compiler import needs_compiler
+from each import each
 from edge_lists import draw
 from torch.nn import functional as F
 
@@ -17,9 +18,9 @@ def compiler() -> None:
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("before", [0, 1, 17, 623, 624, 625])
-@pytest.mark.parametrize("p", [0.3, 0.5, 1e-3, 0.999, 1 / 3])
+@each("dtype", [torch.float32, torch.float64])
+@each("before", [0, 1, 17, 623, 624, 625])
+@each("p", [0.3, 0.5, 1e-3, 0.999, 1 / 3])
 def test_masks_and_the_state_after_them_are_torchs(p: float, before: int, dtype: torch.dtype):
     found = []
     for drop in (F.dropout, lambda x, p: dropout(x, p, True, backend="native")):

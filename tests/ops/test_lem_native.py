@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from c_compiler import needs_compiler
+from each import each
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from vectors import WIDTHS
@@ -79,8 +80,8 @@ def assert_same(ours: list[Tensor], theirs: list[Tensor], tolerance: float = 1e-
         assert worst <= tolerance, f"tensor {k}: off by {worst:.1e} of {scale:.1e}"
 
 
-@pytest.mark.parametrize("flags", WIDTHS)
-@pytest.mark.parametrize(("T", "H", "D", "B", "kind"), SIZES)
+@each("flags", WIDTHS)
+@each("T, H, D, B, kind", SIZES)
 def test_outputs_and_every_gradient_equal_the_plain_loop(
     T: int, H: int, D: int, B: int, kind: str, flags: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,9 +90,9 @@ def test_outputs_and_every_gradient_equal_the_plain_loop(
     assert_same(both(native.lem, x, kind), both(reference.lem, x, kind))
 
 
-@pytest.mark.parametrize("flags", WIDTHS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("T", "H", "D", "B"), [(1, 1, 1, 1), (65, 33, 3, 9), (20, 128, 20, 50)])
+@each("flags", WIDTHS)
+@each("kind", KINDS)
+@each("T, H, D, B", [(1, 1, 1, 1), (65, 33, 3, 9), (20, 128, 20, 50)])
 def test_single_precision(
     T: int, H: int, D: int, B: int, kind: str, flags: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,10 +107,8 @@ def test_gradcheck(kind: str) -> None:
     assert torch.autograd.gradcheck(lambda *x: run(native.lem, list(x), kind), leaves(2, 4, 2, 3, kind))
 
 
-@pytest.mark.parametrize("kind", ["gated", "no gates"])
-@pytest.mark.parametrize(
-    "wanted", [{name} for name in NAMES] + [{"W", "V"}, {"Wy", "b"}, {"u", "Wy"}, {"z", "b"}]
-)
+@each("kind", ["gated", "no gates"])
+@each("wanted", [{name} for name in NAMES] + [{"W", "V"}, {"Wy", "b"}, {"u", "Wy"}, {"z", "b"}])
 def test_any_part_may_be_frozen(wanted: set[str], kind: str) -> None:
     x = [
         leaf.detach().requires_grad_(name in wanted)

@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 from c_compiler import needs_compiler
+from each import each
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -78,16 +79,16 @@ def same(got: dict[str, Tensor], expected: dict[str, Tensor], bound: float) -> N
         assert error <= bound, f"{name}: {error:.1e}"
 
 
-@pytest.mark.parametrize("backend", FAST)
-@pytest.mark.parametrize(("T", "H", "B", "alpha"), SIZES)
+@each("backend", FAST)
+@each("T, H, B, alpha", SIZES)
 def test_it_equals_the_plain_loop(T: int, H: int, B: int, alpha: float, backend: str) -> None:
     x = leaves(B, T, H)
     expected = everything("reference", x, alpha)
     same(everything(backend, x, alpha), expected, 1e-10)
 
 
-@pytest.mark.parametrize("backend", FAST)
-@pytest.mark.parametrize(("T", "H", "B"), [size[:3] for size in SIZES])
+@each("backend", FAST)
+@each("T, H, B", [size[:3] for size in SIZES])
 def test_single_precision(T: int, H: int, B: int, backend: str) -> None:
     """With alpha, which keeps units from running away, and errors with them."""
     x = leaves(B, T, H)

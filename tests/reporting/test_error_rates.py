@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
+from each import each
 
 from physml.base.paths import ROOT
 from physml.report.stats.comparison import Outcome, compare
@@ -70,8 +70,8 @@ def rates(case: Case, n: int, shift: float = 0.0, margin: float = MARGIN) -> dic
     return {outcome: found[outcome] / REPEATS for outcome in OUTCOMES}
 
 
-@pytest.mark.parametrize("n", [3, 5, 10])
-@pytest.mark.parametrize("case", EQUAL, ids=lambda case: case.text)
+@each("n", [3, 5, 10])
+@each("case", EQUAL)
 def test_equal_methods_are_seldom_told_apart(case: Case, n: int) -> None:
     found = rates(case, n, margin=0.0)  # a margin only turns some of them into agreement
     assert found["better"] + found["worse"] <= 0.07

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from each import each
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF, ROOT
@@ -477,7 +478,7 @@ def test_numbers_like_1e_2_are_numbers(tmp_path: Path) -> None:
     assert tables.load_table(path).columns[0].margin.relative == 0.05
 
 
-@pytest.mark.parametrize("ident", tables.table_ids(kind="runs"))
+@each("ident", lambda: tables.table_ids(kind="runs"))
 def test_every_table_of_conf_loads_and_renders(ident: str) -> None:
     made = tables.load_table(CONF / "table" / f"{ident}.yaml")
     for experiment in tables.experiments_of(made):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from each import each
 
 from physml.base import errors
 from physml.base.errors import PhysmlError
@@ -49,8 +50,8 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-documents = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-every_command = pytest.mark.parametrize(("document", "command"), commands())
+documents = each("path", DOCUMENTS)
+every_command = each("document, command", commands)
 
 
 @documents

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from each import each
 
 from physml.base.paths import CONF, ROOT
 from physml.config.compose import names
@@ -40,7 +41,7 @@ DRAWN = re.findall(r"^\| (.*) \| (drawn|drawn, short) \|$", PAGE, re.MULTILINE)
 FIGURES = [(name, state) for names, state in DRAWN for name in re.findall(r"`([^`]+)`", names)]
 
 
-@pytest.mark.parametrize(("name", "state"), FIGURES)
+@each("name, state", FIGURES)
 def test_a_figure_is_short_where_none_of_its_points_is_of_a_whole_run(name: str, state: str) -> None:
     path = ROOT / "results" / "figures" / f"{name}.csv"
     if not path.is_file():
@@ -56,7 +57,7 @@ def configs(group: str) -> set[str]:
     return {path.stem for path in (CONF / group).glob("*.yaml")}
 
 
-@pytest.mark.parametrize("path", TABLES, ids=[path.stem for path in TABLES])
+@each("path", TABLES)
 def test_every_row_that_is_only_quoted_has_its_reason(path: Path) -> None:
     for row in read_yaml(path)["rows"]:
         cells = [cell or {} for cell in (row.get("cells") or {}).values()]

@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+from each import each
 
 from physml.base.errors import ConfigError, InputError
 from physml.cli import main
@@ -168,7 +169,7 @@ def test_seeds_that_are_paired_with_splits_have_a_command_each():
     assert len(results.counted(results.cells[0])) == 5
 
 
-@pytest.mark.parametrize("ident", table_spec.table_ids(kind="runs"))
+@each("ident", lambda: table_spec.table_ids(kind="runs"))
 def test_no_two_cells_share_a_page(ident):
     spec = load_table(find_table(ident))
     for names in ([row.label for row in spec.rows], [column.key for column in spec.columns]):

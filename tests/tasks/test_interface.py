@@ -1,6 +1,8 @@
 """What every task must keep, on the four fixtures and on the real tasks at the sizes of profile smoke."""
 
+import functools
 import importlib
+import inspect
 import json
 import math
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from each import each, run_all
 from torch import Generator, Tensor
 
 from physml.base.errors import InputError
@@ -82,11 +85,13 @@ def store(tmp_path_factory) -> Store:
     return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
 
 
-@pytest.fixture(params=ALL, scope="module")
-def task(request, store) -> Task:
-    task = ALL[request.param]()
-    task.load(store, 0)
-    return task
+CHECKS: list[Callable[..., None]] = []
+
+
+def check(test: Callable[..., None]) -> Callable[..., None]:
+    """One of the checks that are made of every task, by `test_a_task_keeps_the_interface`."""
+    CHECKS.append(test)
+    return test
 
 
 def rng(seed: int = 0) -> Generator:
@@ -116,7 +121,8 @@ def measured(task: Task) -> set[str]:
     return set(task.better) - set(task.train_step_metrics(answer(task, batch), batch))
 
 
-def test_declares_what_it_is(task):
+@check
+def declares_what_it_is(task):
     assert task.readout in ("last", "every", "node", "graph")
     assert task.metric in task.better
     assert set(task.better.values()) <= {"lower", "higher"}
@@ -125,7 +131,8 @@ def test_declares_what_it_is(task):
     assert task.d_in > 0 and task.d_out > 0 and task.n_splits > 0
 
 
-def test_batches_fit_the_declared_sizes(task):
+@check
+def batches_fit_the_declared_sizes(task):
     for part in PARTS:
         batch = next(task.batches(part, 3, rng()))
         if task.tokens:
@@ -140,26 +147,30 @@ def test_batches_fit_the_declared_sizes(task):
             assert torch.isfinite(tensor).all()
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_an_epoch_has_the_declared_number_of_steps(task, size):
+@check
+@each("size", [1, 3, 1000])
+def an_epoch_has_the_declared_number_of_steps(task, size):
     assert sum(1 for _ in task.batches("train", size, rng())) == task.steps_per_epoch(size)
 
 
-def test_same_generator_same_batches(task):
+@check
+def same_generator_same_batches(task):
     for part in PARTS:
         once, again = (list(task.batches(part, 3, rng(5))) for _ in range(2))
         for a, b in zip(once, again, strict=True):
             assert torch.equal(a.input, b.input) and torch.equal(a.target, b.target)
 
 
-def test_another_generator_another_order_or_draw(task):
+@check
+def another_generator_another_order_or_draw(task):
     if isinstance(task, small.Echo | small.Communities | OneGraph):
         pytest.skip("a stream and a graph have no order")
     a, b = ([x.input for x in task.batches("train", 3, rng(s))] for s in (1, 2))
     assert not all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_batches_of_one_graph_are_those_of_many(task):
+@check
+def batches_of_one_graph_are_those_of_many(task):
     if not isinstance(task, ManyGraphs):
         pytest.skip("no set of graphs")
     (many,), ones = list(task.batches("valid", 1000)), list(task.batches("valid", 1))
@@ -180,7 +191,8 @@ def test_batches_of_one_graph_are_those_of_many(task):
     assert torch.equal(many.batch[many.edge_index[0]], many.batch[many.edge_index[1]])
 
 
-def test_a_graph_is_seen_whole_in_every_part(task):
+@check
+def a_graph_is_seen_whole_in_every_part(task):
     if not isinstance(task, OneGraph):
         pytest.skip("not one graph")
     (a,), (b,) = (list(task.batches(part, size)) for part, size in (("train", 1), ("test", 1000)))
@@ -188,14 +200,16 @@ def test_a_graph_is_seen_whole_in_every_part(task):
     assert torch.equal(a.input, b.input) and torch.equal(a.edge_index, b.edge_index)
 
 
-def test_loading_again_gives_the_same_data(task, store):
+@check
+def loading_again_gives_the_same_data(task, store):
     before = [batch.input for part in PARTS for batch in task.batches(part, 4, rng())]
     task.load(store, 0)
     after = [batch.input for part in PARTS for batch in task.batches(part, 4, rng())]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_a_part_holds_each_item_once(task):
+@check
+def a_part_holds_each_item_once(task):
     for part in PARTS:
         batches = list(task.batches(part, 3, rng()))
         if batches[0].index is None:
@@ -210,7 +224,8 @@ def test_a_part_holds_each_item_once(task):
         assert len(index) == task.facts()["sizes"][part]
 
 
-def test_parts_are_disjoint(task):
+@check
+def parts_are_disjoint(task):
     if isinstance(task, small.Communities):
         count = sum(next(task.batches(part, 1)).mask.int() for part in PARTS)
         assert (count == 1).all()
@@ -242,7 +257,8 @@ def test_parts_are_disjoint(task):
         seen |= rows
 
 
-def test_score_does_not_depend_on_the_batch_size(task):
+@check
+def score_does_not_depend_on_the_batch_size(task):
     found = [score_reference(task, lambda batch: answer(task, batch), size=size) for size in (1, 3, 1000)]
     assert set(found[0]) == measured(task)
     for metrics in found:
@@ -251,7 +267,8 @@ def test_score_does_not_depend_on_the_batch_size(task):
         assert other == pytest.approx(found[0], rel=1e-9)
 
 
-def test_loss_is_a_scalar_with_a_gradient(task):
+@check
+def loss_is_a_scalar_with_a_gradient(task):
     batch = next(task.batches("train", 3, rng()))
     output = answer(task, batch).requires_grad_()
     loss = task.loss(output, batch)
@@ -260,23 +277,26 @@ def test_loss_is_a_scalar_with_a_gradient(task):
     assert output.grad.abs().sum() > 0
 
 
-def test_nan_in_the_output_shows_in_the_metric(task):
+@check
+def nan_in_the_output_shows_in_the_metric(task):
     if task.better[task.metric] == "higher":
         pytest.skip("accuracy counts a NaN as some class")
     poisoned = score_reference(task, lambda batch: answer(task, batch) * float("nan"))
     assert math.isnan(poisoned[task.metric])
 
 
-@pytest.mark.parametrize("method", ["loss", "score"])
-def test_a_wrong_output_shape_is_refused(task, method):
+@check
+@each("method", ["loss", "score"])
+def a_wrong_output_shape_is_refused(task, method):
     batch = next(task.batches("test", 3))
     wrong = torch.zeros(*output_shape(task, batch)[:-1], task.d_out + 1)
     with pytest.raises(InputError, match="output must have shape"):
         getattr(task, method)(wrong, batch)
 
 
-@pytest.mark.parametrize("method", ["loss", "score"])
-def test_an_output_for_another_number_of_nodes_or_graphs_is_refused(task, method):
+@check
+@each("method", ["loss", "score"])
+def an_output_for_another_number_of_nodes_or_graphs_is_refused(task, method):
     if task.readout not in ("node", "graph"):
         pytest.skip("no graphs")
     batch = next(task.batches("test", 3))
@@ -286,7 +306,8 @@ def test_an_output_for_another_number_of_nodes_or_graphs_is_refused(task, method
             getattr(task, method)(wrong, batch)
 
 
-def test_references_are_finite_and_complete(task):
+@check
+def references_are_finite_and_complete(task):
     references = task.references()
     assert references
     for metrics in references.values():
@@ -294,23 +315,37 @@ def test_references_are_finite_and_complete(task):
         assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_facts_fit_a_record(task):
+@check
+def facts_fit_a_record(task):
     facts = task.facts()
     assert {"version", "sizes", "sha256", "fingerprint"} <= set(facts)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
 
 
-def test_to_keeps_the_data(task):
+@check
+def to_keeps_the_data(task):
     before = next(task.batches("test", 2, rng())).input
     task.to("cpu")
     assert torch.equal(next(task.batches("test", 2, rng())).input, before)
 
 
-def test_a_batch_keeps_its_kind_when_it_moves(task):
+@check
+def a_batch_keeps_its_kind_when_it_moves(task):
     batch = next(task.batches("test", 2, rng()))
     moved = batch.to("cpu")
     assert type(moved) is type(batch)
     assert moved.carry == batch.carry
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_task_keeps_the_interface(name, store):
+    task = ALL[name]()
+    task.load(store, 0)
+    needs_store = {one: "store" in inspect.signature(one).parameters for one in CHECKS}
+    run_all(
+        (one.__name__, functools.partial(one, task=task, **({"store": store} if needs_store[one] else {})))
+        for one in CHECKS
+    )
 
 
 # ---------------------------------------------------------------------------- the fixtures are what they say
