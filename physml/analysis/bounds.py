@@ -36,7 +36,7 @@ def power(base: float, n: int) -> float:
 
 
 def _linear(growth: float, n: int) -> bool:
-    """Whether (1 + growth / 2)^n <= 1 + n growth."""
+    """True if (1 + growth / 2)^n <= 1 + n growth."""
     return n * math.log1p(growth / 2) <= math.log1p(n * growth)
 
 
@@ -227,7 +227,7 @@ class Lem:
         return power(1 + self.Gamma / 2 * self.dt, lag)
 
     def is_small(self, n: int) -> bool:
-        r"""Whether dt is as small as (5.28) assumes: :math:`(1 + \tfrac\Gamma2\Delta t)^{n} \le 1 + \Gamma
+        r"""True if dt is as small as (5.28) assumes: :math:`(1 + \tfrac\Gamma2\Delta t)^{n} \le 1 + \Gamma
         n\Delta t`, which holds for all shorter spans too, since the left side is convex."""
         return _linear(self.Gamma * self.dt, n)
 
@@ -274,7 +274,7 @@ class Graphcon:
         return factor * size**2
 
     def is_small(self) -> bool:
-        r"""Whether dt is as small as (7.44) assumes."""
+        r"""True if dt is as small as (7.44) assumes."""
         return _linear(self.Gamma * self.dt, self.n_layers)
 
 
@@ -336,7 +336,7 @@ def constant_2_51(layer: CoRNN) -> float:
 
 
 def holds(layer: nn.Module, n: int) -> bool | None:
-    """Whether what the bound of `total` assumes holds for these weights and n steps; None without a bound.
+    """True if these weights and n steps meet the assumption of the bound of `total`; None without a bound.
 
     coRNN: (2.16) with r >= 1/2 and n dt <= 1; with explicit damping (2.47), whose C is free, and n dt <= 1.
     UnICORNN: dt small, taken as beta T <= 5/4 as for 3.2.1. LEM: dt <= 1 and (5.28).

@@ -1,4 +1,4 @@
-r"""Where the gradient of a loss at the last step comes from. Axes: B batch, T = n steps, D features, S state.
+r"""Gradient of a loss at the last step, term by term. Axes: B batch, T = n steps, D features, S state.
 
 A recurrent network meets its parameters :math:`\theta` once per step, so (thesis 2.18)
 

@@ -27,7 +27,7 @@ class Seen:
         step, steps: Made, of how many; 0 of 0 where nothing is known.
         hours_left: At the speed since it was begun; None: unknown.
         silent_s: Seconds since its last news, where they are many.
-        reason: Of a failure, or of what blocks it.
+        reason: Reason of a failure, or of what blocks it.
     """
 
     spec: RunSpec

@@ -101,7 +101,7 @@ class Pilot(Scheduler):
         super()._start()
 
     def _admitted(self, one: Planned) -> bool:
-        """Whether a run is still to do: others may have made it since, or work on it."""
+        """True if a run is still missing: others may have made it since, or may be working on it."""
         spec = one.spec
         state = state_of(spec)
         if state in ("done", "diverged") and not self.force:

@@ -53,7 +53,7 @@ def rows_of_table(
 
     Args:
         spec: The table.
-        rows: Of it, A and B.
+        rows: Its two rows, A and B.
         columns: To compare in.
         requested: Has the experiments of both rows.
         hint: What to do where nothing can be compared.

@@ -66,7 +66,7 @@ def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
 
 
 def path_of(made: Mapping[str, Any]) -> Path:
-    """Where the weights of a recorded run lie: below PHYSML_RUNS, or runs/. DataError if none were kept."""
+    """Path of the weights of a recorded run, below PHYSML_RUNS or runs/. DataError if none were kept."""
     if not made.get("weights"):
         raise DataError(
             f"{made['experiment']} split {made['split']} seed {made['seed']} kept no weights. Train it again "

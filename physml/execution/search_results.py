@@ -37,7 +37,7 @@ def granted(spec: SearchSpec) -> int:
 
 
 def behind(name: str) -> bool:
-    """Whether a search has been made and lacks extra trials that its group has been granted since."""
+    """True if a search has been made and lacks extra trials that its group has been granted since."""
     spec = search.load_search(name)
     content = None if spec.stages is None else results(spec)
     return content is not None and len(content["rounds"]) <= granted(spec)

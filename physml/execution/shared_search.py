@@ -128,7 +128,7 @@ class SharedSearch:
         return spec
 
     def more(self, wait: bool) -> bool:
-        """Whether trials may still come; without `wait`, only as long as others have not taken them all."""
+        """True if trials may still come; without `wait`, only as long as others have not taken them all."""
         return not self.finished and (wait or not self.idle)
 
     def left(self) -> int:

@@ -80,7 +80,7 @@ def _parameter(spec: SearchSpec, key: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As it stands, or in Hydra's words: the agent writes values as Python does."""
+    """A plain value unchanged, others as a Hydra override: the agent writes values as Python does."""
     return value if isinstance(value, bool | int | float | str) else written(value)
 
 

@@ -259,7 +259,7 @@ def _inputs(requested: "RequestedRuns", state: str) -> str:
 
 
 def _data_names(datasets: Iterable[str]) -> tuple[str, ...]:
-    """Where the files of data sets may be, below a root of data."""
+    """Names that the files of data sets may have below a root of data, and their folders."""
     from physml.data.datasets import upstream
 
     found: dict[str, None] = {}

@@ -34,7 +34,7 @@ class Facts:
 
     @property
     def record(self) -> dict[str, Any]:
-        """That of its run; empty where it is not at hand."""
+        """Record of its run; empty if it is not at hand."""
         return dict(self.made or {})
 
     @property

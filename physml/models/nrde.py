@@ -109,7 +109,7 @@ class NeuralRDE(nn.Module):
             return self._held(torch.stack(states, 1), u.shape[1]), (z,)
 
     def log_signatures(self, path: Tensor) -> Tensor:
-        """Of all windows of a path (B, T, C): (B, N, L); the last window may be shorter."""
+        """Log-signatures of all windows of a path (B, T, C): (B, N, L); the last window may be shorter."""
         n_whole, rest = divmod(path.shape[1] - 1, self.window)
         parts = []
         if n_whole:

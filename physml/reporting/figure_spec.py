@@ -200,7 +200,7 @@ class FigureSpec:
         return list(product(self.splits, self.seeds_of(series)))
 
     def ranked_table(self) -> TableSpec:
-        """Of ranks: the part of the table that is ranked, with the figure's seeds if it has some."""
+        """The part of the table that a figure of ranks shows, with the figure's seeds if it has some."""
         found = load_table(find_table(self.table or ""))
         if not found.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")

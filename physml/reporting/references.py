@@ -20,7 +20,7 @@ class Reference:
     """A publication.
 
     Args:
-        type: Of the entry in BibTeX.
+        type: Type of the entry in BibTeX.
         author: Family name, given names.
         venue: Conference, journal or institution.
         papers: Keys of tables, as lem of lem-4.

@@ -1,4 +1,4 @@
-"""Whether a run that was trained again gave the recorded numbers. No torch, no hydra.
+"""Verdict on a run that was trained again: are its numbers the recorded ones? No torch, no hydra.
 
 Rounding differs between processors, backends and numbers of threads, and training amplifies it. So a
 difference is judged by two limits:
@@ -50,7 +50,7 @@ class Shift:
 
     @property
     def share(self) -> float:
-        """Of the limit; above 1 it is exceeded."""
+        """Size of the shift over its limit; above 1 the limit is exceeded."""
         return 0.0 if self.size == 0.0 else self.size / self.limit if self.limit else math.inf
 
 
@@ -254,7 +254,7 @@ def _told(worst: Shift | None, old: Record, new: Record, seeds: Sequence[Record]
 
 
 def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:
-    """Where a limit comes from."""
+    """The reason for a limit, in words."""
     n = len(seeds)
     if worst.by_spread:
         return f"95 % of pairs of seeds differ by less, by the {n} recorded on this split"
@@ -265,7 +265,7 @@ def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:
 
 
 def _start_text(start: tuple[int, float] | None) -> str:
-    """Whether the curves start together."""
+    """A sentence on whether the curves start together; empty if there is no common start."""
     if start is None:
         return ""
     step, apart = start

@@ -36,7 +36,7 @@ def content_of_file(ident: str) -> Content | None:
 
 
 def is_done(ident: str) -> bool:
-    """Whether a search has ended."""
+    """True if a search has ended."""
     return results_path(ident).exists() and not unfinished_path(ident).exists()
 
 

@@ -152,7 +152,7 @@ def gather() -> Content:
 
 
 def _datasets(task: str) -> tuple[str, ...]:
-    """Of conf/dataset, which a task reads; none of a template, whose values the user must give."""
+    """Data sets of conf/dataset that a task reads; none for a template, whose values the user must give."""
     try:
         composed = compose([f"task={task}", "+model._target_=none"])
     except PhysmlError:

@@ -34,7 +34,7 @@ LOOK_S = 0.5
 
 @dataclass
 class Counts:
-    """Of the whole campaign. given_up: how often pilots left a run that was killed again and again."""
+    """Counts of the whole campaign. given_up: how often pilots left a run that was killed again and again."""
 
     kills: Counter[str] = field(default_factory=Counter)
     runs: int = 0

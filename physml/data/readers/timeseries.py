@@ -121,7 +121,7 @@ class _Head:
 
 @dataclass(frozen=True)
 class _Mark:
-    """Where a case stands, and what stands behind it."""
+    """The line of a case in its file, and the label after it."""
 
     line: int
     label: str
@@ -297,7 +297,7 @@ def _cases(path: Path, head: _Head, marks: list[_Mark], frame: np.ndarray, again
 
 
 def _not_a_number(path: Path, lines: Collection[int], separator: str, again: str) -> DataError | None:
-    """Where sktime stumbled: the first value of the cases that is no number."""
+    """Error for the first value in the cases that is no number, where sktime stumbled; None if all are."""
     known = set(lines)
     for number, line in _lines(path, again):
         if number not in known:

@@ -37,7 +37,7 @@ class Order:
         environment: Variables beside those of the Ray worker, which has the GPUs that Ray gave it.
         cwd: Its working folder.
         folder: Shared, of the submission: logs, and the file that stops it.
-        number: Of this pilot.
+        number: Number of this pilot.
     """
 
     command: Sequence[str]

@@ -57,7 +57,7 @@ def _called(step: Callable[..., Any], u: Any, state: Any, like: Tensor) -> Any:
 
 
 def _called_in_a_graph(step: Callable[..., Any], u: Any, state: Any, like: Tensor) -> Any:
-    """Where torch traces too, and draws no numbers yet."""
+    """Call a step where torch traces too, when a random number would not be drawn yet."""
     if torch.compiler.is_dynamo_compiling():
         from physml.ops.cell import while_compiling
 
