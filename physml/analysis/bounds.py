@@ -54,7 +54,8 @@ def eta_2_16(W: Tensor, Wcal: Tensor, dt: float) -> float:
 
 def eta_2_51(W: Tensor, Wcal: Tensor, dt: float, gamma: float) -> float:
     r"""The same for explicit damping: :math:`\max\{\Delta t (\gamma + \|W\|_\infty), \Delta t \|\mathcal
-    W\|_\infty\}`, at most :math:`\tilde C \Delta t^r` by (2.51)."""
+    W\|_\infty\}`, at most :math:`\tilde C \Delta t^r` by (2.51).
+    """
     return dt * max(gamma + row_sum(W), row_sum(Wcal))
 
 
@@ -76,7 +77,8 @@ def cornn_2_17(m: int, Y: float) -> float:
 
 def cornn_2_29(m: int, Y: float, dt: float) -> float:
     r"""The same for one step: :math:`|\partial E_n^{(k)}/\partial\theta| \le 3\delta\Delta t (m + \sqrt m\,
-    Y)`, :math:`\delta = 1/(1 + \Delta t)`, whatever k."""
+    Y)`, :math:`\delta = 1/(1 + \Delta t)`, whatever k.
+    """
     return 3 * dt / (1 + dt) * (m + Y * math.sqrt(m))
 
 
@@ -91,13 +93,15 @@ def cornn_2_36(k: int, dt: float) -> float:
 
 def cornn_2_52(m: int, Y: float, gamma: float, C: float) -> float:
     r"""Proposition 2.2.10, for explicit damping: :math:`3 \tilde C (m + Y \sqrt m) / (2\gamma)`, with C of
-    (2.51)."""
+    (2.51).
+    """
     return 1.5 * C * (m + Y * math.sqrt(m)) / gamma
 
 
 def cornn_jacobian_2_24(W: Tensor, Wcal: Tensor, dt: float, lag: int) -> float:
     r"""What the proof of 2.2.6 shows without its expansion: :math:`\|\partial X_n/\partial X_k\|_\infty
-    \le \max(1 + \Delta t(\delta + 2\eta), \delta + 2\eta)^{n-k}`. Implicit damping, gamma = epsilon = 1."""
+    \le \max(1 + \Delta t(\delta + 2\eta), \delta + 2\eta)^{n-k}`. Implicit damping, gamma = epsilon = 1.
+    """
     delta, eta = 1 / (1 + dt), eta_2_16(W, Wcal, dt)
     return power(max(1 + dt * (delta + 2 * eta), delta + 2 * eta), lag)
 
@@ -179,7 +183,8 @@ class Unicornn:
 @dataclass(frozen=True)
 class Lem:
     r"""The quantities of (5.18): :math:`\eta` the greatest :math:`\|\cdot\|_\infty` of W1, W2, Wz, Wy,
-    :math:`\Gamma = 2(1 + \eta)(1 + 3\eta)`."""
+    :math:`\Gamma = 2(1 + \eta)(1 + 3\eta)`.
+    """
 
     eta: float
     dt: float
@@ -195,7 +200,8 @@ class Lem:
 
     def state(self, n: int) -> float:
         r"""(5.9): :math:`\min(1, \bar\Delta \sqrt{t_n})`, :math:`\bar\Delta = (1 + \Delta t)/\sqrt{2 -
-        \Delta t}`."""
+        \Delta t}`.
+        """
         return min(1.0, (1 + self.dt) / math.sqrt(2 - self.dt) * math.sqrt(n * self.dt))
 
     def total_5_18(self, Y: float, n: int) -> float:
@@ -218,7 +224,8 @@ class Lem:
 
     def one_step_5_37(self, Y: float, k: int, n: int) -> float:
         r"""(5.37), for k much smaller than n, the upper side of the order (5.45):
-        :math:`\Delta t^{3/2} \bar\Delta \sqrt k\,(1 + Y)(1 + \Gamma t_n)`."""
+        :math:`\Delta t^{3/2} \bar\Delta \sqrt k\,(1 + Y)(1 + \Gamma t_n)`.
+        """
         scale = (1 + self.dt) / math.sqrt(2 - self.dt)
         return self.dt**1.5 * scale * math.sqrt(k) * (1 + Y) * (1 + self.Gamma * n * self.dt)
 
@@ -228,7 +235,8 @@ class Lem:
 
     def is_small(self, n: int) -> bool:
         r"""True if dt is as small as (5.28) assumes: :math:`(1 + \tfrac\Gamma2\Delta t)^{n} \le 1 + \Gamma
-        n\Delta t`, which holds for all shorter spans too, since the left side is convex."""
+        n\Delta t`, which holds for all shorter spans too, since the left side is convex.
+        """
         return _linear(self.Gamma * self.dt, n)
 
 

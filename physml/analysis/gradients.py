@@ -58,7 +58,8 @@ class ByStep:
 
 def squared_error(target: Tensor) -> Loss:
     r"""The loss of the papers' propositions, :math:`E_n = \tfrac12 \|y_n - \bar y_n\|_2^2`, mean over the
-    batch."""
+    batch.
+    """
 
     def loss(output: Tensor) -> Tensor:
         return 0.5 * (output - target).square().sum(-1).mean()

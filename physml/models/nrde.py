@@ -1,5 +1,6 @@
 """Neural controlled and rough differential equations. Axes: B batch, T time, D features, H hidden units,
-C channels of the path, L entries of a log-signature, N windows."""
+C channels of the path, L entries of a log-signature, N windows.
+"""
 
 from typing import ClassVar
 

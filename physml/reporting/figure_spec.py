@@ -69,7 +69,8 @@ class Series:
 @dataclass(frozen=True)
 class Printed:
     """Points that the paper or its official log prints, drawn over our curves: in black, or in the colour of
-    the series `of` that they belong to."""
+    the series `of` that they belong to.
+    """
 
     label: str
     x: tuple[float, ...]

@@ -65,14 +65,14 @@ def cited(
 
 
 def bibtex(key: str, one: Reference) -> str:
-    """An entry. Capitals of the title stay as they are.
+    r"""An entry. Capitals of the title stay as they are.
 
     Example:
         >>> ref = Reference("article", ("Elman, Jeffrey L.",), "Time & X", "Cognitive Science", 1990, "https://x.org/a_b")
         >>> print(bibtex("elman", ref))
         @article{elman,
           author  = {Elman, Jeffrey L.},
-          title   = {{Time \\& X}},
+          title   = {{Time \& X}},
           journal = {Cognitive Science},
           year    = {1990},
           url     = {https://x.org/a_b},

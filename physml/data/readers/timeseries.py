@@ -32,7 +32,8 @@ class Cases:
 
     def stacked(self, steps: Collection[int], dimensions: int) -> np.ndarray:
         """x (N, T, D) float32. DataError where a case has another number of steps than the first one, or
-        T is none of `steps`, or D another than `dimensions`."""
+        T is none of `steps`, or D another than `dimensions`.
+        """
         wanted = self.x[0].shape
         if wanted[0] not in steps or wanted[1] != dimensions:
             raise DataError(
