@@ -157,7 +157,7 @@ def _self() -> dict[str, Any]:
 
 
 def _machine() -> dict[str, str]:
-    """What two processes have in common that see each other's ids; empty where that is unknown."""
+    """Keys shared by all processes that see each other's ids; empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return {"boot": boot, "space": str(Path("/proc/self/ns/pid").readlink())}

@@ -44,7 +44,7 @@ def _linear(growth: float, n: int) -> bool:
 
 
 def eta_2_16(W: Tensor, Wcal: Tensor, dt: float) -> float:
-    r"""What assumption (2.16) wants to be at most :math:`\Delta t^r`, 1/2 <= r <= 1; gamma = epsilon = 1.
+    r"""Left side of assumption (2.16), to be at most :math:`\Delta t^r`, 1/2 <= r <= 1; gamma = epsilon = 1.
 
     .. math:: \eta = \max\Bigl\{\frac{\Delta t (1 + \|W\|_\infty)}{1 + \Delta t},
         \frac{\Delta t \|\mathcal W\|_\infty}{1 + \Delta t}\Bigr\}
@@ -99,7 +99,7 @@ def cornn_2_52(m: int, Y: float, gamma: float, C: float) -> float:
 
 
 def cornn_jacobian_2_24(W: Tensor, Wcal: Tensor, dt: float, lag: int) -> float:
-    r"""What the proof of 2.2.6 shows without its expansion: :math:`\|\partial X_n/\partial X_k\|_\infty
+    r"""Bound in the proof of 2.2.6 before its expansion: :math:`\|\partial X_n/\partial X_k\|_\infty
     \le \max(1 + \Delta t(\delta + 2\eta), \delta + 2\eta)^{n-k}`. Implicit damping, gamma = epsilon = 1.
     """
     delta, eta = 1 / (1 + dt), eta_2_16(W, Wcal, dt)
@@ -310,7 +310,7 @@ def one_step(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
 
 
 def long_term(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
-    """What the papers say of dE_n^(k)/dtheta for k much smaller than n; None where no paper does.
+    """Size of dE_n^(k)/dtheta by the papers, for k much smaller than n; None if no paper has one.
 
     coRNN with implicit damping and gamma = epsilon = 1: the leading order (2.36), with the constant 1. LEM:
     (5.37), the upper side of the order (5.45).

@@ -74,7 +74,7 @@ def _only_layer(net: nn.Module) -> nn.Module:
 
 @lru_cache(maxsize=64)
 def by_lag(experiment: str, *, seed: int, sequences: int, length: int | None = None) -> Arrays:
-    r"""What comes from how long ago; each (n,), by lag 0 to n - 1.
+    r"""Norms of gradients by how long ago they arise; each (n,), by lag 0 to n - 1.
 
     gradient: :math:`\|\partial E_n^{(k)}/\partial\theta\|_2` for the task's loss, without the read-out.
     inputs,

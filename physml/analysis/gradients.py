@@ -178,7 +178,7 @@ def _first_state(network: nn.Module, like: Any) -> list[Tensor]:
 def _through_first_state(
     network: nn.Module, like: Any, parameters: list[nn.Parameter], cotangent: list[Tensor]
 ) -> list[Tensor]:
-    """What the parameters get through X_0, from its `cotangent`: zeros unless the first state is trained."""
+    """Gradients by way of X_0, from its `cotangent`: zeros unless the first state is trained."""
     with torch.enable_grad():
         pairs = zip(_first_state(network, like), cotangent, strict=True)
         trained = [(x, g) for x, g in pairs if x.requires_grad]

@@ -41,7 +41,7 @@ class Seen:
 
     @property
     def text(self) -> str:
-        """What is known beside the state.
+        """Facts known beside the state.
 
         Example:
             >>> Seen(None, "running", "node1", 50, 200, 1.5).text
@@ -100,7 +100,7 @@ def seen(one: Planned) -> Seen:
 
 
 def _news(spec: RunSpec) -> dict[str, Any]:
-    """What the worker has written last."""
+    """Last progress written by the worker."""
     try:
         news = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

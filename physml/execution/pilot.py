@@ -168,7 +168,7 @@ class Feeder(Pilot):
         return not self.todo and self.machine.slot(self.needed, taken) is not None
 
     def _admitted(self, one: Planned) -> bool:
-        """What another process has ended is told to the source."""
+        """Same as the scheduler's; tells the source about runs that another process has ended."""
         admitted = super()._admitted(one)
         if not admitted and one not in self.held:
             self.source.ended(one.spec, self.outcome.codes.get(one.spec.label, 0))

@@ -102,7 +102,7 @@ def cores() -> int:
 
 
 def _granted(name: str) -> float | None:
-    """What Slurm or Ray grants a job, which not every cluster enforces."""
+    """Resources that Slurm or Ray grants a job, which not every cluster enforces."""
     text = os.environ.get(name, "")
     return float(text) if text.isdecimal() and int(text) else None
 

@@ -164,7 +164,7 @@ def machine(jobs: int | None) -> Machine:
 
 
 def maker() -> Callable[[Batch], Outcome] | None:
-    """What `made_by` has set."""
+    """The function set by `made_by`."""
     return _MAKER.get()
 
 

@@ -209,7 +209,7 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
 
 
 def write_row(experiment: str, found: Found) -> Path:
-    """What was found for one row; the other rows of the file stay as they are."""
+    """Write the settings found for one row; the other rows of the file stay as they are."""
     study, row = studies.row_of(experiment, CONF)
     path = studies.searched_file(study, CONF)
     with held(

@@ -1,4 +1,4 @@
-"""What a search in stages takes: runs and hours of each stage, before they are made."""
+"""Cost of a search in stages: runs and hours of each stage, before they are made."""
 
 import contextlib
 import statistics
@@ -15,7 +15,7 @@ from physml.records.schema import Record
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage takes.
+    """Cost of a stage.
 
     Args:
         text: Its trials and changes.

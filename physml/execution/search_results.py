@@ -44,7 +44,7 @@ def behind(name: str) -> bool:
 
 
 def budget(spec: SearchSpec) -> tuple[Any, ...]:
-    """What searches of one group have in common."""
+    """Budget that all searches of a group share."""
     stages = [(one.keep, one.seeds or [spec.seed], one.splits) for one in spec.stages or []]
     return spec.trials, spec.tpe, spec.widen, stages
 

@@ -218,7 +218,7 @@ class SharedSearch:
         return min(scored, key=lambda row: sign * row["value"], default=None)
 
     def rows(self) -> list[dict[str, Any]]:
-        """What is known of each trial."""
+        """Facts known about each trial."""
         return [self._row(trial) for trial in self.store.all()]
 
     def _row(self, trial: Any) -> dict[str, Any]:

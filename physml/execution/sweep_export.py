@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
 
 
 def _notes(spec: SearchSpec, head: str) -> list[str]:
-    """What the sweep has otherwise than the search."""
+    """Differences of the sweep from the search."""
     notes = []
     if spec.stages:
         notes.append("The first stage alone, on one seed and split: train the best trials longer.")

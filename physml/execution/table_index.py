@@ -49,7 +49,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a table is read from besides the program.
+    """Sources of a table besides the program.
 
     runs: pairs of an experiment's folder and its identity. data: names of files and folders, below the roots
     of data. configs: files and folders, those that are not there too.

@@ -32,7 +32,7 @@ OWNER, END = "worker", "end"  # attributes of a trial
 
 @dataclass(frozen=True)
 class Budget:
-    """What workers on one study agree on.
+    """Settings that the workers on one study share.
 
     Args:
         space: Config key to a range, or to a list.

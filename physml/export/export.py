@@ -21,7 +21,7 @@ from physml.paths import display_path
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written into a folder.
+    """Files written into a folder.
 
     difference: the greatest one to the outputs of the trained network; None where none were compared.
     """

@@ -1,4 +1,4 @@
-"""What a card says of a network: its run, the runs beside it, the data they learned from. No torch."""
+"""Facts for the card of a network: its run, the runs beside it, the data they learned from. No torch."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a backward written by hand does not know: forward-mode derivatives, torch.func and torch.export."""
+"""Transforms that fail with a backward by hand: forward-mode derivatives, torch.func and torch.export."""
 
 import torch
 from torch import Tensor

@@ -108,7 +108,7 @@ class RecordIndex:
         return found
 
     def _kept(self, folder: Path) -> Folder:
-        """What is known of a folder; nothing where the row is missing or not ours."""
+        """The index's entry of a folder; empty if the row is missing or not ours."""
         try:
             value = json.loads(self.rows.values(FOLDERS, [(str(folder), "")])[str(folder)])
             return Folder(value["files"], {name: tuple(run) for name, run in value["runs"].items()})

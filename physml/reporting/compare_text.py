@@ -137,7 +137,7 @@ def _sentences(rows: Rows) -> Iterator[str]:
 
 
 def sentence(one: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
-    """What follows from the comparison in one column.
+    """Sentence on the comparison in one column.
 
     Args:
         one: The comparison.

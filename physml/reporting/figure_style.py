@@ -128,7 +128,7 @@ def counted(curve: Curve) -> Counted:
 
 
 def apart(found: Sequence[Counted]) -> tuple[str, list[str]]:
-    """What several curves have in common, for the title of their legend, and what each has beside it."""
+    """Common part of several labels, as the legend's title, and the rest of each label."""
     if len(found) < 2:
         return "", list(map(str, found))
     numbers, words = {one.number for one in found}, {one.words for one in found}

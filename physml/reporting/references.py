@@ -1,4 +1,4 @@
-"""What to cite, from conf/references.yaml: the references of papers, models and data sets, as BibTeX."""
+"""Citations from conf/references.yaml: the references of papers, models and data sets, as BibTeX."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -125,7 +125,7 @@ def _shifts(old: Record, new: Record, seeds: Sequence[Record]) -> list[Shift]:
 
 
 def rounding_of(made: Record) -> float:
-    """What rounding alone may change in a run, relative to a number: once for each step."""
+    """Largest change by rounding alone in a run, relative to a number: once for each step."""
     return min(MOST_ROUNDING, ROUNDING.get(made["precision"], 2.0**-23) * made.get("n_steps", 0))
 
 
@@ -188,7 +188,7 @@ def _differences(old: Record, new: Record) -> list[Difference]:
 
 
 def _substance(old: Record, new: Record) -> list[Difference]:
-    """What makes it another setting or other data."""
+    """Differences that make it another setting or other data."""
     found = []
     for name, before, after in _differences(old, new):
         wrong = str(after).startswith("differs") != str(before).startswith("differs")
@@ -198,7 +198,7 @@ def _substance(old: Record, new: Record) -> list[Difference]:
 
 
 def _rounding_sources(old: Record, new: Record) -> list[Difference]:
-    """What can make other roundings: machine, packages, backend; a GPU also by itself, and other code."""
+    """Possible causes of rounding: machine, packages, backend; a GPU also by itself, and other code."""
     found = [
         (name, before, after)
         for name, before, after in _differences(old, new)

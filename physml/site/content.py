@@ -1,4 +1,4 @@
-"""What the site shows: every table with its cells and records, and the configs behind them. No torch."""
+"""Content of the site: every table with its cells and records, and the configs behind them. No torch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -195,7 +195,7 @@ def run_row(record: Record, value: float | None, places: int) -> dict[str, Any]:
 
 
 def _earlier(results: Results, one: One) -> list[tuple[str, ...]]:
-    """What the experiment had under settings or code of before: identity, mean, runs and dates."""
+    """Results of the experiment under earlier settings or code: identity, mean, runs and dates."""
     made = []
     for identity, records in results.earlier(one.cell.experiment or "").items():
         values = [

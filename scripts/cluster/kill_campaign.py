@@ -231,7 +231,7 @@ def compare(one: Round, counts: Counts) -> None:
 
 
 def numbers(file: Path) -> dict[str, Any]:
-    """What a record says, without times and machine."""
+    """Content of a record, without times and machine."""
     record = json.loads(file.read_text(encoding="utf-8"))
     kept = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
     return {key: record.get(key) for key in kept}

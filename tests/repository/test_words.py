@@ -9,7 +9,7 @@ import pytest
 
 from physml.paths import ROOT
 
-BARE = re.compile(r"(Of|As|That of|Where|Whether)\b")
+BARE = re.compile(r"(Of|As|That of|What|Where|Whether)\b")
 ARGUMENT = re.compile(r"^\s+\w+: (Of|That of) ", re.MULTILINE)
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

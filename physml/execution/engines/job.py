@@ -1,4 +1,4 @@
-"""What an engine is asked for: so many pilots, each with cores, memory, GPUs and hours."""
+"""A request to an engine: a number of pilots, each with cores, memory, GPUs and hours."""
 
 import math
 import os
@@ -98,7 +98,7 @@ class Engine(Protocol):
     def settings(self) -> Settings: ...
 
     def describe(self, job: Job) -> str:
-        """What would be submitted."""
+        """A text that shows what would be submitted."""
         ...
 
     def submit(self, job: Job) -> Submission: ...

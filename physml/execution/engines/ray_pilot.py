@@ -30,7 +30,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be started.
+    """An order to start a pilot.
 
     Args:
         command: The pilot.

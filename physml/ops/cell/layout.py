@@ -160,7 +160,7 @@ class Layout:
         self.n_weights += n * length
 
     def _parts(self, g: int) -> list[Part]:
-        """What the joined weights of a group are made of."""
+        """Parts of the joined weights of a group."""
         begin, length = self.groups[g][-2:]
         found, row = [], 0
         for v in self.plan.groups[g].members:

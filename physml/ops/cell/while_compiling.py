@@ -1,4 +1,4 @@
-"""What torch.compile evaluates while it traces a cell. Imported then, for torch's compiler takes a second."""
+"""Functions that torch.compile evaluates while it traces a cell. Imported then: it takes a second."""
 
 from collections.abc import Callable
 from typing import Any
