@@ -144,7 +144,7 @@ smoke-models: $(READY)
 	@$(PY) scripts/smoke.py
 
 smoke-readme: $(READY)
-	@$(PY) scripts/readme_commands.py --run README.md docs/add-a-model.md docs/add-a-task.md docs/own-folder.md docs/export.md
+	@$(PY) scripts/readme_commands.py --run README.md docs/reference.md docs/add-a-model.md docs/add-a-task.md docs/own-folder.md docs/export.md
 
 table-%: $(READY) always ## train what is missing of a table and print it beside the paper's numbers
 	@$(PHYSML) table $* --paper $(PAPER) $(FLAGS)

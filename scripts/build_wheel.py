@@ -26,7 +26,7 @@ class BuildPy(build_py):
             self.copy_file(str(source), str(package / target))
 
     def get_source_files(self) -> list[str]:
-        """Of a source distribution, which must hold this file too."""
+        """Files of a source distribution, which must hold this file too."""
         return [*super().get_source_files(), "scripts/build_wheel.py", *(str(s) for s, _ in self._pairs())]
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:

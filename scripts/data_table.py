@@ -26,7 +26,7 @@ def table() -> str:
 
 
 def _size(about: Upstream) -> str:
-    """Of what must be got; archives that merely stand in for files are not counted."""
+    """Size of the files that must be downloaded; archives that merely stand in for files are not counted."""
     served = {file.name for file in about.files if file.urls}
     needed = [file for file in about.files if not file.optional and file.inside not in served]
     wanted = needed or list(about.files[:1])

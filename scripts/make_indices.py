@@ -100,7 +100,7 @@ INDICES: dict[str, Callable[[], np.ndarray]] = {
 
 
 def content(index: np.ndarray) -> bytes:
-    """As a .npy file, in the smallest type that holds the positions."""
+    """Content of a .npy file, in the smallest type that holds the positions."""
     file = io.BytesIO()
     np.save(file, index.astype(np.uint16 if index.max() < 1 << 16 else np.uint32), allow_pickle=False)
     return file.getvalue()

@@ -141,7 +141,7 @@ class SubjectRates(Valued):
             self._y_mean, self._y_std = (m.item() for m in _moments(y))
 
     def _windows(self, arrays: dict[str, np.ndarray], i: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of subject i: windows (n, T, 2) float32 and targets (n,) float64."""
+        """Windows (n, T, 2) float32 and targets (n,) float64 of subject i."""
         signal, numerics = arrays["signals"][i], arrays["numerics"][i]
         second, value = numerics[:, 0], numerics[:, NUMERICS.index(RATES[self.rate])].astype(np.float64)
         value = np.where(value == 0, np.nan, value)
@@ -195,7 +195,7 @@ def subjects(known: np.ndarray, split: int) -> dict[Part, np.ndarray]:
 
 
 def windows(n: int, split: int) -> dict[Part, np.ndarray]:
-    """Of n windows 70 % for training and 15 % each for validation and test, at random."""
+    """Random split of n windows: 70 % for training, 15 % each for validation and test."""
     order = np.random.RandomState([1234, split]).permutation(n)
     return splits.parted(order, round(0.7 * n), round(0.85 * n) - round(0.7 * n))
 

@@ -101,7 +101,7 @@ class Citation(NodeClasses):
         return super().score(self.reading(output) if output.ndim == 3 else output, batch)
 
     def reading(self, outputs: Tensor) -> Tensor:
-        """That of (S, N, C) which is most often right on validation nodes; the first of equals."""
+        """The one of S outputs (S, N, C) that is right on most validation nodes; the first of equals."""
         nodes = self._nodes["valid"]
         right = (outputs[:, nodes].argmax(-1) == self._y[nodes]).sum(1).tolist()
         return outputs[right.index(max(right))]

@@ -96,7 +96,7 @@ class Google12(Labelled):
 
 
 def _features(wave: np.ndarray, length: np.ndarray, rows: np.ndarray, into: Tensor) -> None:
-    """Of the clips in some rows of `wave`, a few at a time, into the first rows of `into`."""
+    """Write features of the clips in some rows of `wave`, a few at a time, into the first rows of `into`."""
     for start in range(0, len(rows), CHUNK):
         some = rows[start : start + CHUNK]
         features = log_mel(_floats(wave[some]), torch.from_numpy(length[some].astype(np.int64)))
@@ -104,7 +104,7 @@ def _features(wave: np.ndarray, length: np.ndarray, rows: np.ndarray, into: Tens
 
 
 def _floats(samples: np.ndarray) -> Tensor:
-    """Of 16 bits, as numbers in [-1, 1)."""
+    """Samples of 16 bits as numbers in [-1, 1)."""
     return torch.from_numpy(samples).float() / 32768
 
 

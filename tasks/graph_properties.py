@@ -178,7 +178,7 @@ class GraphProperties(ManyGraphs):
 
 
 def sha256_of_first(arrays: Arrays, n: int) -> str:
-    """Of names, types and values of everything that the first n graphs have."""
+    """SHA-256 of names, types and values of everything that the first n graphs have."""
     n_nodes, n_edges = arrays["node_offsets"][n], arrays["edge_offsets"][n]
     ends = {"x": n_nodes, "eccentricity": n_nodes, "distance": n_nodes, "diameter": n}
     first = {name: arrays[name][:end] for name, end in ends.items()}
@@ -289,7 +289,7 @@ def barabasi_albert(n: int, rng: RandomState) -> np.ndarray:
 
 
 def grid(n: int, rng: RandomState) -> np.ndarray:
-    """As near to a square as n nodes allow."""
+    """A grid as near to a square as n nodes allow."""
     v, k = np.arange(n), n // _rows(n)  # k nodes in a row
     right, down = v[v % k < k - 1], v[v < n - k]
     return _graph(n, np.concatenate([[right, right + 1], [down, down + k]], 1))

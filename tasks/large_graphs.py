@@ -27,7 +27,7 @@ class _Large(NodeClasses):
         self.place_published(store.read(self.datasets[0]), split, self.edges, store)
 
     def ridge(self, target: Tensor) -> Tensor:
-        """As that of other graphs, by D x D equations: there are too many nodes for N x N ones."""
+        """Same as in the base class, by D x D equations: there are too many nodes for N x N ones."""
         x, nodes = self._x, self._nodes["train"]
         parts = nodes.split(ROWS)
         center = sum(x[n].double().sum(0) for n in parts) / len(nodes)
@@ -95,8 +95,8 @@ class Genius(_Large):
 
 
 def pairs_in_order(score: Tensor, label: Tensor) -> tuple[float, float]:
-    """Of all pairs of an item of label 1 and one of label 0: in how many the first has the higher score, a
-    tie counting half; and how many there are. NaN where a score is none.
+    """Number of pairs in which the item of label 1 has a higher score than the one of label 0, a tie
+    counting half; and number of all pairs of such items. The first is NaN if a score is NaN.
 
     Shapes: score (n,), label (n,) of 0 and 1.
     """

@@ -113,7 +113,7 @@ class Pendulum(Trajectories):
         return self._paths["test"]
 
     def exact(self, theta0: Tensor, t: np.ndarray) -> Tensor:
-        """Where pendulums released from rest are at times t (P,): (N, P, 2), float64."""
+        """Exact motion of pendulums released from rest, at times t (P,): (N, P, 2), float64."""
         return torch.from_numpy(np.stack([released(angle, t, self.ratio) for angle in theta0.tolist()]))
 
     def score(self, output: Tensor, batch: Batch) -> Sums:

@@ -31,7 +31,7 @@ def hash_of(*parts: object) -> str:
 
 
 def code_hash(*sources: Path) -> str:
-    """Of the contents of source files: values that other code has made are not used."""
+    """Hash of the contents of source files; as a key it keeps values of other code from being used."""
     return hash_of(*(hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(sources)))
 
 
@@ -41,7 +41,7 @@ class CacheFile:
     Open from the first use until `close`.
 
     Args:
-        name: Of the file in the cache folder.
+        name: Name of the file in the cache folder.
         code: Hash of the code that makes the values.
     """
 

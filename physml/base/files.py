@@ -105,7 +105,7 @@ def _lock(file: int, patience_s: float | None) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a file now; False where the file cannot be opened."""
+    """True if a process holds the lock of a file now; False if the file cannot be opened."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:

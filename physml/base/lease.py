@@ -63,7 +63,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether another process is known to have taken it over; `confirm` is sure of it."""
+        """True if another process is known to have taken it over; `confirm` makes sure."""
         return _path(self.place, self.number + 1).exists()
 
     def confirm(self) -> None:
@@ -95,7 +95,7 @@ class Lease:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process holds the lease of a folder; one that has run out is given back for all to see."""
+    """True if a process holds the lease of a folder; one that has run out is given back for all to see."""
     place = folder / NAME
     number = _newest(place)
     if not number:
@@ -135,7 +135,7 @@ def _watched(place: Path) -> int:
 
 
 def _state(path: Path) -> str:
-    """Of a lease: "free", "held", or "expired" where we have seen it unchanged for long enough."""
+    """State of a lease: "free", "held", or "expired" if we have seen it unchanged for long enough."""
     began = time.monotonic()  # before it is read: what was read is at least as new
     content = _read(path)
     made = _holder(content)
@@ -157,7 +157,7 @@ def _self() -> dict[str, Any]:
 
 
 def _machine() -> dict[str, str]:
-    """What two processes have in common that see each other's ids; empty where that is unknown."""
+    """Keys shared by all processes that see each other's ids; empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return {"boot": boot, "space": str(Path("/proc/self/ns/pid").readlink())}
@@ -166,7 +166,7 @@ def _machine() -> dict[str, str]:
 
 
 def _is_ours(made: dict[str, Any]) -> bool:
-    """Whether a process is or was on this machine, where we would see it."""
+    """True if a process is or was on this machine, where we would see it."""
     here = _machine()
     return bool(here) and made.get("host") == platform.node() and here.items() <= made.items()
 

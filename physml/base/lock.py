@@ -104,5 +104,5 @@ def _busy(holder: str, folder: Path) -> Busy:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process works in a folder; leases count under both kinds of lock."""
+    """True if a process works in a folder; leases count under both kinds of lock."""
     return lease.is_held(folder) or (not by_lease() and files.is_locked(folder / "lock"))

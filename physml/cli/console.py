@@ -113,7 +113,7 @@ def describe(made: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
 
 
 def _files(made: dict[str, Any], path: Path) -> list[str]:
-    """Where the files of a run are, as far as they exist."""
+    """Lines that name the files of a run, as far as they exist."""
     lines = []
     if made.get("curve") and (curve := path.with_name(Path(made["curve"]).name)).exists():
         lines.append(f"  curve: {display_path(curve)}; drawn by physml plot {display_path(path)}")

@@ -1,4 +1,4 @@
-"""Where the runs of a command are made: --on local, pilot, slurm, slurm/SITE or ray."""
+"""Options that choose where the runs of a command are made: --on local, pilot, slurm, slurm/SITE or ray."""
 
 import argparse
 import contextlib

@@ -209,7 +209,7 @@ def _compilers() -> Iterator[Row]:
 
 
 def _backends() -> Iterator[Row]:
-    """Of the recurrences; tried on LEM, for a compiler that is there may still fail."""
+    """Rows on the backends of the recurrences, tried on LEM: a compiler that is installed may still fail."""
     import torch
 
     from physml.base.paths import cache_root

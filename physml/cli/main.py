@@ -71,7 +71,7 @@ def _stopped() -> int:
 
 
 def _came_of_a_stop(error: BaseException | None) -> bool:
-    """Whether a stop became this error: some libraries fail to clean up after one in an import."""
+    """True if a stop caused this error: some libraries fail to clean up after one in an import."""
     while error and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -59,7 +59,7 @@ def smoke_roots(smoke: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def results_folder(kind: str, smoke: bool) -> Iterator[Path]:
-    """Where tables and figures are written; those of smoke runs must not take the place of true ones."""
+    """Folder for tables or figures; smoke runs get another one, so that theirs replace no real ones."""
     folder = results_root() / "smoke" / kind if smoke else results_root() / kind
     try:
         yield folder

@@ -117,7 +117,7 @@ def _folders(name: str) -> list[str]:
 
 
 def _identity(experiment: str) -> str | None:
-    """That of an experiment's settings of today; None for what is no experiment of a study."""
+    """Identity of an experiment with its present settings; None if no study has this experiment."""
     from physml.config import studies
     from physml.config.compose import compose
     from physml.config.identity import identity

@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _show(made: "Record", spec: "RunSpec") -> None:
-    """What it trains, what that cost when it was recorded, and where the new record goes."""
+    """Print the run that is trained, its recorded cost, and the place of the new record."""
     cost, machine = made.get("cost"), made.get("machine") or {}
     print(f"trains again: {display_path(Path(made['path']))}")
     print(f"  {made['experiment']} {made['identity']}, split {made['split']}, seed {made['seed']}")

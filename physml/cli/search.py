@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _chosen(options: argparse.Namespace) -> dict[str, Any]:
-    """What the command line changes of a shared search."""
+    """Options of the command line that change a shared search."""
     chosen = {"sampler": options.sampler, "pruner": options.pruner, "trials": options.trials}
     return {key: value for key, value in chosen.items() if value is not None}
 

@@ -232,7 +232,7 @@ def _refuse_mismatch(net: type, model: type, task: Any) -> None:
 
 
 def passes_messages(layer: type) -> bool:
-    """Whether a layer is called as layer(x, edge_index)."""
+    """True if a layer is called as layer(x, edge_index)."""
     forward = getattr(layer, "forward", None)
     return forward is not None and "edge_index" in inspect.signature(forward).parameters
 

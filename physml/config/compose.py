@@ -36,7 +36,7 @@ def names(group: str) -> list[str]:
 
 
 def is_name(group: str, name: str) -> bool:
-    """Whether `name` is one of `names(group)`, without a look at all files."""
+    """True if `name` is one of `names(group)`; does not read all files."""
     if group == "experiment":
         return studies.is_name(name, CONF)
     return conf_files.find(group, name, CONF) is not None

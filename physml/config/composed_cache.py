@@ -102,6 +102,6 @@ def _sha256(path: Path) -> str:
 
 
 def _settled(sources: Iterable[Path], began: float) -> bool:
-    """Whether no file was changed since shortly before it was read."""
+    """True if every file was last changed safely before reading began."""
     stats = [path.stat() for path in sources if path.exists()]
     return all(max(told.st_mtime, told.st_ctime) < began - files.SETTLED_S for told in stats)

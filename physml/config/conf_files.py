@@ -72,14 +72,14 @@ def _taken(group: str, name: str, own: Path) -> ConfigError:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; False for a name that no file can have."""
+    """True if the file exists; False for a name that no file can have."""
     with suppress(OSError, ValueError):
         return path.is_file()
     return False
 
 
 def is_own(path: Path, conf: Path = CONF) -> bool:
-    """Whether a file is not one of conf/."""
+    """True if a file lies outside conf/."""
     return conf not in path.parents
 
 
@@ -87,7 +87,7 @@ def is_own(path: Path, conf: Path = CONF) -> bool:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is a path, `./mine.yaml` or `./study.yaml:row`."""
+    """True if a name is a path, `./mine.yaml` or `./study.yaml:row`."""
     return name.endswith(YAML) or _ROW.fullmatch(name) is not None
 
 

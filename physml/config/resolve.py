@@ -77,7 +77,7 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
 
 
 def is_module(cls: type) -> bool:
-    """Whether a class is an nn.Module; torch is not imported for this."""
+    """True if a class is an nn.Module; torch is not imported for this."""
     return any(f"{c.__module__}.{c.__qualname__}" == MODULE for c in cls.__mro__)
 
 

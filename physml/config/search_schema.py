@@ -120,5 +120,5 @@ class Search:
 
     @property
     def shared(self) -> bool:
-        """Whether trials are asked for one by one, from a store that workers share."""
+        """True if trials are requested one by one, from a store that workers share."""
         return self.sampler != "random" or self.pruner != "none"

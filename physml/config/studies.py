@@ -93,7 +93,7 @@ def names(conf: Path = CONF) -> list[str]:
 
 
 def is_name(name: str, conf: Path = CONF) -> bool:
-    """Whether an experiment is there, without a look at the other studies."""
+    """True if an experiment exists; reads no other study."""
     study, row = _split(name)
     if study is None or not (is_file(Path(study)) if is_path(study) else _file(study, conf)):
         return False
@@ -141,7 +141,7 @@ def searched_file(study: str, conf: Path = CONF) -> Path:
 
 
 def is_own(name: str, conf: Path = CONF) -> bool:
-    """Whether an experiment is of a study of one's own, not of conf/."""
+    """True if an experiment belongs to a study outside conf/."""
     return conf_files.is_own(file_of(row_of(name, conf)[0], conf), conf)
 
 

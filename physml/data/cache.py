@@ -133,7 +133,7 @@ class Cache(Places):
         return self.cache / wanted.folder / wanted.file_name
 
     def get(self, wanted: Generated) -> Arrays:
-        """Of two processes that want the same arrays at once, one makes them and the other waits."""
+        """Arrays, cached or generated. Safe under concurrency: the second process waits for the first."""
         path = self.path(wanted)
         arrays = self._cached(path, wanted)
         if arrays is not None:

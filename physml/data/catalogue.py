@@ -176,7 +176,7 @@ def _short(value: Any) -> str:
 
 
 def check_data(chosen: Chosen, store: Store) -> list[DataRow]:
-    """As `list_data`, and what is there is read from the disk and compared.
+    """The rows of `list_data`, with the state of each file that is present after reading and comparing it.
 
     A file is `sound` where its published checksum agrees; `content-verified` where, under
     data.verify=content, what the reader returns is the published content; `unverified` where nothing is
@@ -209,7 +209,7 @@ def _compared(dataset: Upstream, file: DataFile, row: DataRow, store: Store) -> 
 
 
 def _read(dataset: Upstream, rows: list[DataRow], store: Store) -> list[DataRow]:
-    """Where bytes say nothing, the reader does: what it refuses is damaged."""
+    """Rows after reading the data set: without a checksum, a file is damaged if its reader rejects it."""
     notes: dict[State, str] = {
         "unverified": "no published checksum; pinned when first seen",
         "content-verified": "other bytes than published, the same content",

@@ -152,14 +152,14 @@ class Files(Protocol):
         """The file, or the folder that an archive was unpacked to."""
 
     def has(self, name: str) -> bool:
-        """Whether an optional file is there."""
+        """True if an optional file is present."""
 
     def tree(self, name: str) -> "Tree":
         """The members of an archive, packed or unpacked."""
 
     @property
     def small(self) -> bool:
-        """Whether the sizes of a fixture will do: in smoke runs, and where data.verify is off."""
+        """True if the sizes of a fixture are accepted: in smoke runs, and where data.verify is off."""
 
     def sizes(self, published: int, fixture: int) -> tuple[int, ...]:
         """The sizes that will do: the published one; that of a fixture too where `small`."""
@@ -167,7 +167,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True)
 class Places:
-    """Where data lie: a folder of data files (may be read-only, or None), and a cache (may be deleted)."""
+    """Places of data: a folder of data files (may be read-only, or None), and a cache (may be deleted)."""
 
     data: Path | None
     cache: Path

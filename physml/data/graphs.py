@@ -307,7 +307,7 @@ def check_split(where: object, split: Mapping[str, np.ndarray], n_nodes: int, ag
 
 
 def offsets(sizes: list[int]) -> np.ndarray:
-    """Where each of many graphs starts, and the end: (K + 1,) int64."""
+    """Start of each of many graphs, and the end: (K + 1,) int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Where the files of data sets lie, by name alone, and what to say where one is missing. No torch here."""
+"""Find the files of data sets, by name alone, and report a missing one. No torch here."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -9,7 +9,7 @@ from physml.data.files.limits import irregular
 
 
 def roots(places: Places) -> Iterator[Path]:
-    """Where data may lie: PHYSML_DATA first, then the cache, where downloads go."""
+    """Folders that may hold data: PHYSML_DATA first, then the cache, where downloads go."""
     if places.data is not None:
         yield places.data
     yield places.cache / "files"

@@ -1,4 +1,4 @@
-"""Where data lie: downloaded files (maybe on a read-only disk) and a cache of generated arrays."""
+"""Store of data: downloaded files (maybe on a read-only disk) and a cache of generated arrays."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from physml.data.verify import read
 
 @dataclass(frozen=True)
 class Store(Cache):
-    """Where a task gets its arrays: data sets of others, read from verified files, and arrays made here."""
+    """Source of a task's arrays: data sets of others, read from verified files, and arrays made here."""
 
     @classmethod
     def from_env(cls, verify: Verify = "bytes", fixtures: bool = False) -> "Store":

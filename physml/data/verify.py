@@ -1,4 +1,4 @@
-"""Whether files are what their publisher serves: hashed, compared; then read, once. No torch here."""
+"""Verify that files are those that their publisher serves: hash, compare, read once. No torch here."""
 
 import hashlib
 import logging
@@ -181,7 +181,7 @@ def _member(tree: Tree, name: str) -> str:
 
 
 def verified(dataset: Upstream, store: Cache) -> dict[str, dict[str, str]]:
-    """Of every file that is there, what `verify` says. DataError for the first that may not be used."""
+    """Result of `verify` for every file that is present. DataError for the first that may not be used."""
     refuse_absent(dataset, store)
     found = {file: find(file, store) for file in dataset.files}
     return {file.name: verify(dataset, file, path, store) for file, path in found.items() if path is not None}

@@ -1,4 +1,4 @@
-"""What the estimators share: their settings, checks of X, scaling. Axes: n items, T time, D channels."""
+"""Shared parts of the estimators: their settings, checks of X, scaling. Axes: n items, T time, D channels."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -21,7 +21,7 @@ def card(facts: Facts, kind: str, inputs: Sequence[str], difference: float | Non
     """The content of README.md.
 
     Args:
-        facts: Of the network.
+        facts: Facts about the network.
         kind: A key of `KINDS`.
         inputs: The names of what the network takes.
         difference: The greatest one to the outputs of the trained network; None where it was not compared.

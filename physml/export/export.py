@@ -21,7 +21,7 @@ from physml.run import weights as saved_model
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written into a folder.
+    """Files written into a folder.
 
     difference: the greatest one to the outputs of the trained network; None where none were compared.
     """

@@ -1,4 +1,4 @@
-"""What a card says of a network: its run, the runs beside it, the data they learned from. No torch."""
+"""Facts for the card of a network: its run, the runs beside it, the data they learned from. No torch."""
 
 import re
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Facts:
 
     @property
     def record(self) -> dict[str, Any]:
-        """That of its run; empty where it is not at hand."""
+        """Record of its run; empty if it is not at hand."""
         return dict(self.made or {})
 
     @property

@@ -23,7 +23,7 @@ class Edges:
         self._received_order: Tensor | None = None
 
     def rows(self, end: Literal["sender", "receiver"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Where each node's run of edges starts, the other end of each edge, and the order of the edges."""
+        """Start of each node's run of edges, the other end of each edge, and the order of the edges."""
         if end not in self._rows:
             own, other = self.sender, self.receiver
             if end == "receiver":
@@ -33,7 +33,7 @@ class Edges:
         return self._rows[end]
 
     def received_order(self) -> Tensor:
-        """Where each edge of rows("receiver") stands in rows("sender")."""
+        """Position of each edge of rows("receiver") in rows("sender")."""
         if self._received_order is None:
             place = torch.empty_like(self.sender)
             place[self.rows("sender")[2]] = torch.arange(len(place), device=place.device)
@@ -82,7 +82,7 @@ def gather(x: Tensor, index: Tensor) -> Tensor:
 
 
 def starts(sorted_by: Tensor, n: int) -> Tensor:
-    """Where the run of each number in [0, n) begins, and the end: (n + 1,)."""
+    """Start of the run of each number in [0, n), and the end: (n + 1,)."""
     start = torch.zeros(n + 1, dtype=torch.long, device=sorted_by.device)
     torch.cumsum(torch.bincount(sorted_by, minlength=n), 0, out=start[1:])
     return start

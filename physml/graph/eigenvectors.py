@@ -81,7 +81,7 @@ def _least(L: csr_matrix, m: int, count: int) -> tuple[NDArray[np.float64], NDAr
 
 
 def _chosen(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the bases of one eigenspace (m, g) the one that all processors find."""
+    """The basis (m, g) of an eigenspace that all processors find, from any of its bases."""
     m, g = vector.shape
     if g == 1:
         return vector * (-1.0 if (vector**3).sum() < 0 else 1.0)

@@ -62,7 +62,7 @@ def neighbours_in_plane(place: NDArray[np.float64], n_pairs: int) -> NDArray[np.
 
 
 def quadrants(place: NDArray[np.float64], pairs: NDArray[np.int64]) -> Tensor:
-    """Where the sender lies as the receiver sees it, (M,).
+    """Quadrant of the sender as the receiver sees it, (M,).
 
     0 is upper left, 1 lower left, 2 upper right, 3 lower right. Right and upper hold what is as far right or
     as far up as the receiver itself.

@@ -36,7 +36,7 @@ def power(base: float, n: int) -> float:
 
 
 def _linear(growth: float, n: int) -> bool:
-    """Whether (1 + growth / 2)^n <= 1 + n growth."""
+    """True if (1 + growth / 2)^n <= 1 + n growth."""
     return n * math.log1p(growth / 2) <= math.log1p(n * growth)
 
 
@@ -44,7 +44,7 @@ def _linear(growth: float, n: int) -> bool:
 
 
 def eta_2_16(W: Tensor, Wcal: Tensor, dt: float) -> float:
-    r"""What assumption (2.16) wants to be at most :math:`\Delta t^r`, 1/2 <= r <= 1; gamma = epsilon = 1.
+    r"""Left side of assumption (2.16), to be at most :math:`\Delta t^r`, 1/2 <= r <= 1; gamma = epsilon = 1.
 
     .. math:: \eta = \max\Bigl\{\frac{\Delta t (1 + \|W\|_\infty)}{1 + \Delta t},
         \frac{\Delta t \|\mathcal W\|_\infty}{1 + \Delta t}\Bigr\}
@@ -54,7 +54,8 @@ def eta_2_16(W: Tensor, Wcal: Tensor, dt: float) -> float:
 
 def eta_2_51(W: Tensor, Wcal: Tensor, dt: float, gamma: float) -> float:
     r"""The same for explicit damping: :math:`\max\{\Delta t (\gamma + \|W\|_\infty), \Delta t \|\mathcal
-    W\|_\infty\}`, at most :math:`\tilde C \Delta t^r` by (2.51)."""
+    W\|_\infty\}`, at most :math:`\tilde C \Delta t^r` by (2.51).
+    """
     return dt * max(gamma + row_sum(W), row_sum(Wcal))
 
 
@@ -76,7 +77,8 @@ def cornn_2_17(m: int, Y: float) -> float:
 
 def cornn_2_29(m: int, Y: float, dt: float) -> float:
     r"""The same for one step: :math:`|\partial E_n^{(k)}/\partial\theta| \le 3\delta\Delta t (m + \sqrt m\,
-    Y)`, :math:`\delta = 1/(1 + \Delta t)`, whatever k."""
+    Y)`, :math:`\delta = 1/(1 + \Delta t)`, whatever k.
+    """
     return 3 * dt / (1 + dt) * (m + Y * math.sqrt(m))
 
 
@@ -91,13 +93,15 @@ def cornn_2_36(k: int, dt: float) -> float:
 
 def cornn_2_52(m: int, Y: float, gamma: float, C: float) -> float:
     r"""Proposition 2.2.10, for explicit damping: :math:`3 \tilde C (m + Y \sqrt m) / (2\gamma)`, with C of
-    (2.51)."""
+    (2.51).
+    """
     return 1.5 * C * (m + Y * math.sqrt(m)) / gamma
 
 
 def cornn_jacobian_2_24(W: Tensor, Wcal: Tensor, dt: float, lag: int) -> float:
-    r"""What the proof of 2.2.6 shows without its expansion: :math:`\|\partial X_n/\partial X_k\|_\infty
-    \le \max(1 + \Delta t(\delta + 2\eta), \delta + 2\eta)^{n-k}`. Implicit damping, gamma = epsilon = 1."""
+    r"""Bound in the proof of 2.2.6 before its expansion: :math:`\|\partial X_n/\partial X_k\|_\infty
+    \le \max(1 + \Delta t(\delta + 2\eta), \delta + 2\eta)^{n-k}`. Implicit damping, gamma = epsilon = 1.
+    """
     delta, eta = 1 / (1 + dt), eta_2_16(W, Wcal, dt)
     return power(max(1 + dt * (delta + 2 * eta), delta + 2 * eta), lag)
 
@@ -179,7 +183,8 @@ class Unicornn:
 @dataclass(frozen=True)
 class Lem:
     r"""The quantities of (5.18): :math:`\eta` the greatest :math:`\|\cdot\|_\infty` of W1, W2, Wz, Wy,
-    :math:`\Gamma = 2(1 + \eta)(1 + 3\eta)`."""
+    :math:`\Gamma = 2(1 + \eta)(1 + 3\eta)`.
+    """
 
     eta: float
     dt: float
@@ -195,7 +200,8 @@ class Lem:
 
     def state(self, n: int) -> float:
         r"""(5.9): :math:`\min(1, \bar\Delta \sqrt{t_n})`, :math:`\bar\Delta = (1 + \Delta t)/\sqrt{2 -
-        \Delta t}`."""
+        \Delta t}`.
+        """
         return min(1.0, (1 + self.dt) / math.sqrt(2 - self.dt) * math.sqrt(n * self.dt))
 
     def total_5_18(self, Y: float, n: int) -> float:
@@ -218,7 +224,8 @@ class Lem:
 
     def one_step_5_37(self, Y: float, k: int, n: int) -> float:
         r"""(5.37), for k much smaller than n, the upper side of the order (5.45):
-        :math:`\Delta t^{3/2} \bar\Delta \sqrt k\,(1 + Y)(1 + \Gamma t_n)`."""
+        :math:`\Delta t^{3/2} \bar\Delta \sqrt k\,(1 + Y)(1 + \Gamma t_n)`.
+        """
         scale = (1 + self.dt) / math.sqrt(2 - self.dt)
         return self.dt**1.5 * scale * math.sqrt(k) * (1 + Y) * (1 + self.Gamma * n * self.dt)
 
@@ -227,8 +234,9 @@ class Lem:
         return power(1 + self.Gamma / 2 * self.dt, lag)
 
     def is_small(self, n: int) -> bool:
-        r"""Whether dt is as small as (5.28) assumes: :math:`(1 + \tfrac\Gamma2\Delta t)^{n} \le 1 + \Gamma
-        n\Delta t`, which holds for all shorter spans too, since the left side is convex."""
+        r"""True if dt is as small as (5.28) assumes: :math:`(1 + \tfrac\Gamma2\Delta t)^{n} \le 1 + \Gamma
+        n\Delta t`, which holds for all shorter spans too, since the left side is convex.
+        """
         return _linear(self.Gamma * self.dt, n)
 
 
@@ -274,7 +282,7 @@ class Graphcon:
         return factor * size**2
 
     def is_small(self) -> bool:
-        r"""Whether dt is as small as (7.44) assumes."""
+        r"""True if dt is as small as (7.44) assumes."""
         return _linear(self.Gamma * self.dt, self.n_layers)
 
 
@@ -302,7 +310,7 @@ def one_step(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
 
 
 def long_term(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
-    """What the papers say of dE_n^(k)/dtheta for k much smaller than n; None where no paper does.
+    """Size of dE_n^(k)/dtheta by the papers, for k much smaller than n; None if no paper has one.
 
     coRNN with implicit damping and gamma = epsilon = 1: the leading order (2.36), with the constant 1. LEM:
     (5.37), the upper side of the order (5.45).
@@ -336,7 +344,7 @@ def constant_2_51(layer: CoRNN) -> float:
 
 
 def holds(layer: nn.Module, n: int) -> bool | None:
-    """Whether what the bound of `total` assumes holds for these weights and n steps; None without a bound.
+    """True if these weights and n steps meet the assumption of the bound of `total`; None without a bound.
 
     coRNN: (2.16) with r >= 1/2 and n dt <= 1; with explicit damping (2.47), whose C is free, and n dt <= 1.
     UnICORNN: dt small, taken as beta T <= 5/4 as for 3.2.1. LEM: dt <= 1 and (5.28).

@@ -74,7 +74,7 @@ def _only_layer(net: nn.Module) -> nn.Module:
 
 @lru_cache(maxsize=64)
 def by_lag(experiment: str, *, seed: int, sequences: int, length: int | None = None) -> Arrays:
-    r"""What comes from how long ago; each (n,), by lag 0 to n - 1.
+    r"""Norms of gradients by how long ago they arise; each (n,), by lag 0 to n - 1.
 
     gradient: :math:`\|\partial E_n^{(k)}/\partial\theta\|_2` for the task's loss, without the read-out.
     inputs,
@@ -124,7 +124,8 @@ def beside_bound(experiment: str, *, seed: int, sequences: int, length: int | No
 @lru_cache(maxsize=64)
 def jacobians(experiment: str, *, seed: int, length: int | None = None) -> Arrays:
     r"""Singular values of :math:`\partial X_n/\partial X_k` by lag 1 to n, of one sequence: greatest,
-    median; (n,)."""
+    median; (n,).
+    """
     net, batch, _ = start_of(experiment, seed=seed, sequences=1, length=length)
     with one_thread():
         products = jacobian_products(_only_layer(net), batch.input.double())

@@ -1,4 +1,4 @@
-r"""Where the gradient of a loss at the last step comes from. Axes: B batch, T = n steps, D features, S state.
+r"""Gradient of a loss at the last step, term by term. Axes: B batch, T = n steps, D features, S state.
 
 A recurrent network meets its parameters :math:`\theta` once per step, so (thesis 2.18)
 
@@ -58,7 +58,8 @@ class ByStep:
 
 def squared_error(target: Tensor) -> Loss:
     r"""The loss of the papers' propositions, :math:`E_n = \tfrac12 \|y_n - \bar y_n\|_2^2`, mean over the
-    batch."""
+    batch.
+    """
 
     def loss(output: Tensor) -> Tensor:
         return 0.5 * (output - target).square().sum(-1).mean()
@@ -177,7 +178,7 @@ def _first_state(network: nn.Module, like: Any) -> list[Tensor]:
 def _through_first_state(
     network: nn.Module, like: Any, parameters: list[nn.Parameter], cotangent: list[Tensor]
 ) -> list[Tensor]:
-    """What the parameters get through X_0, from its `cotangent`: zeros unless the first state is trained."""
+    """Gradients by way of X_0, from its `cotangent`: zeros unless the first state is trained."""
     with torch.enable_grad():
         pairs = zip(_first_state(network, like), cotangent, strict=True)
         trained = [(x, g) for x, g in pairs if x.requires_grad]

@@ -48,7 +48,7 @@ class WeightNorms:
 
 
 class StepSizeAssumption:
-    r"""Whether assumption (2.16) of the bounds on the gradients of coRNN holds in training.
+    r"""Both sides of assumption (2.16), on which the bounds on the gradients of coRNN rest, during training.
 
     Columns: `assumption/eta_2_16`, the left side as printed, for implicit damping and gamma = epsilon = 1;
     `assumption/ratio_2_16`, it over :math:`\Delta t^{1/2}`: at most 1 where the assumption holds with r =

@@ -53,7 +53,7 @@ def rows_of_table(
 
     Args:
         spec: The table.
-        rows: Of it, A and B.
+        rows: Its two rows, A and B.
         columns: To compare in.
         requested: Has the experiments of both rows.
         hint: What to do where nothing can be compared.
@@ -102,7 +102,8 @@ def both(first: str, second: str) -> tuple[Side, Side]:
 
 def side_of(name: str) -> Side:
     """The runs of an experiment `lem/adding-lem`, of a file `./mine.yaml`, of the setting of a record
-    `results/runs/adhoc/adding-lem/0123abcd-split0-seed0.json`, or of a folder of records `adding-lem`."""
+    `results/runs/adhoc/adding-lem/0123abcd-split0-seed0.json`, or of a folder of records `adding-lem`.
+    """
     if name.endswith(".json"):
         made = record.read(Path(name))
         beside = [record.read(path) for path in sorted(Path(name).parent.glob(record.RUNS))]

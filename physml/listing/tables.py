@@ -49,7 +49,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a table is read from besides the program.
+    """Sources of a table besides the program.
 
     runs: pairs of an experiment's folder and its identity. data: names of files and folders, below the roots
     of data. configs: files and folders, those that are not there too.
@@ -259,7 +259,7 @@ def _inputs(requested: "RequestedRuns", state: str) -> str:
 
 
 def _data_names(datasets: Iterable[str]) -> tuple[str, ...]:
-    """Where the files of data sets may be, below a root of data."""
+    """Names that the files of data sets may have below a root of data, and their folders."""
     from physml.data.datasets import upstream
 
     found: dict[str, None] = {}

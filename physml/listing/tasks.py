@@ -37,7 +37,7 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 
 @cache
 def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
-    """Of every experiment, its task and what it changes there."""
+    """The task of every experiment, and the settings of the task that it changes."""
     made = [studies.experiment(name, CONF) for name in studies.names(CONF)]
     return [(one.choices.get("task"), one.settings.get("task") or {}) for one in made]
 

@@ -95,7 +95,7 @@ def reset(used: Iterable[str] = ()) -> None:
 
 
 def bf16_products() -> bool:
-    """Whether the run is to multiply numbers rounded to bfloat16."""
+    """True if the run is to multiply numbers rounded to bfloat16."""
     return _run.bf16_products
 
 
@@ -111,7 +111,7 @@ def note_bf16_products(fast: bool) -> None:
 
 
 def no_bf16_products() -> bool:
-    """Whether the run is to have such products, and none was computed so far."""
+    """True if the run is to have such products, and none was computed so far."""
     return _run.bf16_products and not _run.multiplied
 
 
@@ -188,7 +188,7 @@ class Op(Generic[R]):
         return self.refusal("native", tensors, plain)
 
     def has(self, backend: str) -> bool:
-        """Whether this op has such a backend, usable here or not; nothing is imported."""
+        """True if this op has such a backend, usable here or not; nothing is imported."""
         return backend in self.at_hand or backend in self._late
 
     @cached_property
@@ -228,7 +228,7 @@ class Op(Generic[R]):
 
     @staticmethod
     def _in_graph(backend: str, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether the operator is fit: kernels of a GPU stay outside of graphs."""
+        """True if the operator can be used: kernels of a GPU stay outside of graphs."""
         return backend == "torch" or (backend != "triton" and tensors[0].device.type == "cpu")
 
     def refusal(self, backend: str, tensors: tuple[Tensor, ...], plain: str | None = None) -> str | None:
@@ -242,7 +242,7 @@ class Op(Generic[R]):
         return reason.rstrip(".") if reason else None
 
     def _pays(self, backend: str, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether the backend is worth its fixed costs at this size, by the module's `pays`, if it has one.
+        """True if the backend is worth its fixed costs at this size, by the module's `pays`, if it has one.
 
         Called with the first two axes of the input, as they stand, with H, and whether a backward may follow.
         Where it is not, for a few steps, the plain loop is the fastest.

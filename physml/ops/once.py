@@ -13,7 +13,7 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def recorded(*tensors: Tensor) -> bool:
-    """Whether autograd records an op of these tensors, so that a backward pass may follow."""
+    """True if autograd records an op of these tensors, so that a backward pass may follow."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 

@@ -52,7 +52,7 @@ class Kernel(Protocol):
         """The forward pass. Kept first is the path: outputs (T, B, H), or one more step and padded."""
 
     def kept_shapes(self, *tensors: Tensor, **constants: Any) -> Shapes:
-        """Of what `run` keeps."""
+        """Shapes of the tensors that `run` saves for backward."""
 
     def gradients(
         self,

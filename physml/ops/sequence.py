@@ -45,7 +45,7 @@ def initial_state(
 
 
 def is_step(u: Tensor) -> bool:
-    """Whether u (B, T, D) is one step that nothing traces."""
+    """True if u (B, T, D) is one step that nothing traces."""
     return not torch.compiler.is_compiling() and u.dim() == 3 and u.shape[1] == 1
 
 

@@ -1,4 +1,4 @@
-"""What a backward written by hand does not know: forward-mode derivatives, torch.func and torch.export."""
+"""Transforms that fail with a backward by hand: forward-mode derivatives, torch.func and torch.export."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ REASON = "forward-mode derivatives and transforms such as torch.func need backen
 
 
 def transformed(*values: object) -> bool:
-    """Whether a transform of torch.func or torch.export is active, or one of the values has a tangent.
+    """True if a transform of torch.func or torch.export is active, or one of the values has a tangent.
 
     C reads the primal alone and so would drop a tangent silently; autograd Functions refuse transforms. What
     torch.export traces has no numbers that C could read.

@@ -1,4 +1,4 @@
-"""What torch.compile leaves out of its graphs, or evaluates at once. Imported late: it takes a second."""
+"""Functions that torch.compile leaves out, or evaluates at once. Imported late: it takes a second."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

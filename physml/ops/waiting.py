@@ -8,7 +8,7 @@ SPINS = (
 
 
 def variables() -> dict[str, str]:
-    """What the environment of a process with several threads needs, unless it says already; read at start.
+    """Environment variables for a process with several threads, if not set already; read at start.
 
     Between the calls of a recurrence in C, which have threads of their own, waiting costs a third of the
     processor time and blocks the core for others. Threads that sleep at once take longer to wake, which

@@ -102,7 +102,7 @@ class Pilot(Scheduler):
         super()._start()
 
     def _admitted(self, one: Planned) -> bool:
-        """Whether a run is still to do: others may have made it since, or work on it."""
+        """True if a run is still missing: others may have made it since, or may be working on it."""
         spec = one.spec
         state = state_of(spec)
         if state in ("done", "diverged") and not self.force:
@@ -169,7 +169,7 @@ class Feeder(Pilot):
         return not self.todo and self.machine.slot(self.needed, taken) is not None
 
     def _admitted(self, one: Planned) -> bool:
-        """What another process has ended is told to the source."""
+        """Same as the scheduler's; tells the source about runs that another process has ended."""
         admitted = super()._admitted(one)
         if not admitted and one not in self.held:
             self.source.ended(one.spec, self.outcome.codes.get(one.spec.label, 0))

@@ -54,7 +54,7 @@ def sources() -> dict[str, str]:
 
 
 def one_thread() -> bool:
-    """Whether a fork is safe: it has no other thread, such as those of a linear algebra library."""
+    """True if the process has one thread, so that a fork is safe; linear algebra libraries may start more."""
     return len(list(Path("/proc/self/task").iterdir())) == 1
 
 

@@ -199,7 +199,7 @@ def pause(processes: Iterable[Process], seconds: float) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended may keep its id until its parent asks for the exit code."""
+    """True if a process runs; one that has ended may keep its id until its parent asks for the exit code."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

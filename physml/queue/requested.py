@@ -44,7 +44,7 @@ class RunOptions:
 
 
 class Kept:
-    """What the cache has of configs and records, for several tables at once; until `close`.
+    """Cached contents of configs and records, for several tables at once; until `close`.
 
     Files count as they were at the first look.
     """

@@ -65,7 +65,7 @@ class Source(Protocol):
         ...
 
     def more(self, wait: bool) -> bool:
-        """Whether runs may still come; without `wait`, only as long as others have not taken them all."""
+        """True if runs may still come; without `wait`, only as long as others have not taken them all."""
         ...
 
     def left(self) -> int:
@@ -164,7 +164,7 @@ def machine(jobs: int | None) -> Machine:
 
 
 def maker() -> Callable[[Batch], Outcome] | None:
-    """What `made_by` has set."""
+    """The function set by `made_by`."""
     return _MAKER.get()
 
 

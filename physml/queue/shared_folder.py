@@ -1,4 +1,4 @@
-"""Whether a folder can be shared by pilots: locks, renames and times, tried by two processes.
+"""Check that pilots can share a folder: locks, renames and times, tried by two processes.
 
 The two meet in the folder itself, so they may be on two nodes. One holds a lock and is killed; the other says
 whether it saw the lock, whether it was freed, and whether it ever read half a file.

@@ -27,7 +27,7 @@ class Seen:
         step, steps: Made, of how many; 0 of 0 where nothing is known.
         hours_left: At the speed since it was begun; None: unknown.
         silent_s: Seconds since its last news, where they are many.
-        reason: Of a failure, or of what blocks it.
+        reason: Reason of a failure, or of what blocks it.
     """
 
     spec: RunSpec
@@ -41,7 +41,7 @@ class Seen:
 
     @property
     def text(self) -> str:
-        """What is known beside the state.
+        """Facts known beside the state.
 
         Example:
             >>> Seen(None, "running", "node1", 50, 200, 1.5).text
@@ -100,7 +100,7 @@ def seen(one: Planned) -> Seen:
 
 
 def _news(spec: RunSpec) -> dict[str, Any]:
-    """What the worker has written last."""
+    """Last progress written by the worker."""
     try:
         news = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -288,5 +288,5 @@ def convert(path: Path) -> bool:
 
 
 def own_path(record_path: Path) -> Path:
-    """Where the curve of a run is written: beside its record."""
+    """Path of a run's curve: beside its record."""
     return record_path.with_name(record_path.stem + OWN)

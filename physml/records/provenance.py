@@ -1,4 +1,4 @@
-"""Where a number comes from: code, packages, machine."""
+"""Provenance of a number: code, packages, machine."""
 
 import platform
 import subprocess

@@ -26,7 +26,7 @@ RUNS = "*-split*-seed*.json"
 
 @dataclass(frozen=True)
 class Place:
-    """Where the record of one run lies below a results root.
+    """Place of one run's record below a results root.
 
     Example:
         >>> Place("lem/fitzhugh_nagumo-lem", "88829d05", split=0, seed=3).relative

@@ -54,7 +54,7 @@ class RecordIndex:
     """Records by their folder below results/runs, until `close`.
 
     Args:
-        stats: Of the folders, as they are now; None: taken at the first look.
+        stats: File states of the folders, as they are now; None: taken at the first look.
     """
 
     def __init__(self, stats: FolderStats | None = None) -> None:
@@ -108,7 +108,7 @@ class RecordIndex:
         return found
 
     def _kept(self, folder: Path) -> Folder:
-        """What is known of a folder; nothing where the row is missing or not ours."""
+        """The index's entry of a folder; empty if the row is missing or not ours."""
         try:
             value = json.loads(self.rows.values(FOLDERS, [(str(folder), "")])[str(folder)])
             return Folder(value["files"], {name: tuple(run) for name, run in value["runs"].items()})
@@ -166,13 +166,13 @@ def _state(stats: Mapping[str, str], name: str, setting: str) -> str:
 
 
 def _holds(name: str, kept: Folder, stats: Mapping[str, str]) -> bool:
-    """Whether a run's file, and that of its setting, are as they were."""
+    """True if a run's file, and that of its setting, are unchanged."""
     setting = kept.runs[name][2]
     same = name in stats and kept.files.get(name) == stats[name]
     return same and (not setting or (setting in stats and kept.files.get(setting) == stats[setting]))
 
 
 def _settled(stat: str, began: float) -> bool:
-    """Whether a file cannot change again within the tick of its clock that its times name."""
+    """True if a file cannot change again within the clock tick of its times."""
     _, content, entry, _ = map(int, stat.split())
     return max(content, entry) < (began - SETTLED_S) * 1e9

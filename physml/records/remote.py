@@ -22,7 +22,7 @@ LARGEST = 256 * 2**20  # bytes of one file that is taken from a store
 
 @dataclass
 class Copied:
-    """What was done with each file. kept: another one is there already, and stays. refused: file -> why."""
+    """Result for each file. kept: another one is there already, and stays. refused: file -> why."""
 
     new: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What to cite, from conf/references.yaml: the references of papers, models and data sets, as BibTeX."""
+"""Citations from conf/references.yaml: the references of papers, models and data sets, as BibTeX."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Reference:
     """A publication.
 
     Args:
-        type: Of the entry in BibTeX.
+        type: Type of the entry in BibTeX.
         author: Family name, given names.
         venue: Conference, journal or institution.
         papers: Keys of tables, as lem of lem-4.
@@ -65,14 +65,14 @@ def cited(
 
 
 def bibtex(key: str, one: Reference) -> str:
-    """An entry. Capitals of the title stay as they are.
+    r"""An entry. Capitals of the title stay as they are.
 
     Example:
         >>> ref = Reference("article", ("Elman, Jeffrey L.",), "Time & X", "Cognitive Science", 1990, "https://x.org/a_b")
         >>> print(bibtex("elman", ref))
         @article{elman,
           author  = {Elman, Jeffrey L.},
-          title   = {{Time \\& X}},
+          title   = {{Time \& X}},
           journal = {Cognitive Science},
           year    = {1990},
           url     = {https://x.org/a_b},

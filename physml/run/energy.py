@@ -167,7 +167,7 @@ class Meter:
 
 
 def passed(before: float, after: float, span: float) -> float:
-    """What a counter has counted; it starts anew at 0 after `span`.
+    """Amount counted by a counter; it starts anew at 0 after `span`.
 
     Example:
         >>> passed(10.0, 15.0, 100.0), passed(95.0, 5.0, 100.0)

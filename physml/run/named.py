@@ -32,8 +32,8 @@ def run_of(name: str, split: int, seed: int) -> Record:
 
     Args:
         name: As for `record_of`; of a folder, the run with today's settings, or with the only ones there.
-        split: Of a folder's runs.
-        seed: Of a folder's runs.
+        split: Split of a folder's runs.
+        seed: Seed of a folder's runs.
 
     Raises:
         ConfigError: No folder has this name, with near names; or it has runs of several settings.

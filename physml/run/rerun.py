@@ -121,7 +121,7 @@ def _datasets(made: Record) -> tuple[str, ...]:
 
 
 def _folder(made: Record) -> str:
-    """Of the record below results/runs, in one word; so a rerun never lies where its record does."""
+    """Name of the rerun's folder: the record's below results/runs as one word, so never the same folder."""
     parts = Path(made["path"]).absolute().parent.parts
     if "runs" in parts:
         below = parts[len(parts) - parts[::-1].index("runs") :]

@@ -65,7 +65,7 @@ class Machine:
         return self._on_gpu(needs, taken) if needs.device.startswith("cuda") else Slot(needs)
 
     def _memory_fits(self, needs: Resources, taken: Sequence[Slot]) -> bool:
-        """Whether it fits into the memory that is free, less the growth still to come of those that run."""
+        """True if a run fits into the free memory, less the growth still to come of the running ones."""
         free = free_memory()
         growing = sum(max(0.0, one.needs.memory - resident(one.pid)) for one in taken)
         return free is None or needs.memory <= (1 - SPARE) * free - growing
@@ -102,7 +102,7 @@ def cores() -> int:
 
 
 def _granted(name: str) -> float | None:
-    """What Slurm or Ray grants a job, which not every cluster enforces."""
+    """Resources that Slurm or Ray grants a job, which not every cluster enforces."""
     text = os.environ.get(name, "")
     return float(text) if text.isdecimal() and int(text) else None
 

@@ -59,7 +59,7 @@ TOLD = ("arrays", "provenance", "n_parameters_printed", "short")
 
 
 def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
-    """Where a composed config belongs.
+    """The run of a composed config, with the folder of its record.
 
     An experiment of conf/ that is untouched, but for seed, split, runtime and tracker, has its folder below
     results/runs; everything else is ad hoc: results/runs/adhoc, which git ignores. So are smoke runs in the
@@ -79,7 +79,7 @@ def spec_of(composed: Composed, *, adhoc: bool = False) -> RunSpec:
 
 
 def _counts(config: dict[str, Any], key: str) -> bool:
-    """Whether a run of an experiment of conf/ is one that its tables want."""
+    """True if a run of an experiment of conf/ has the settings that its tables need."""
     if not config["runtime"]["score_test"] or (
         config["profile"] == "smoke" and results_root() == OWN_RESULTS
     ):
@@ -89,7 +89,7 @@ def _counts(config: dict[str, Any], key: str) -> bool:
 
 
 def folder_of(experiment: str) -> str:
-    """Where the records of an experiment lie below runs/."""
+    """Folder of an experiment's records, below runs/."""
     return f"adhoc/{conf_files.flat(experiment)}" if is_path(experiment) else experiment
 
 

@@ -36,7 +36,7 @@ def _nodes(net: "nn.Module", task: Any) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class About:
-    """What a file of weights says of its network.
+    """Facts in a file of weights about its network.
 
     config: of the run. sizes: of its task, by the names in `SIZES`, and n_nodes where the network knows one
     graph alone. vectors: the shape of the given vectors of ids, if there are any. n_numbers: in all its
@@ -66,7 +66,7 @@ def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
 
 
 def path_of(made: Mapping[str, Any]) -> Path:
-    """Where the weights of a recorded run lie: below PHYSML_RUNS, or runs/. DataError if none were kept."""
+    """Path of the weights of a recorded run, below PHYSML_RUNS or runs/. DataError if none were kept."""
     if not made.get("weights"):
         raise DataError(
             f"{made['experiment']} split {made['split']} seed {made['seed']} kept no weights. Train it again "
@@ -114,7 +114,7 @@ def load(run: str | Path | Mapping[str, Any], *, plugins: Sequence[str | Path] =
 
 
 def read_about(path: Path) -> About:
-    """What the file says of itself. RecordError for a file that physml has not written."""
+    """Read the facts in a file of weights. RecordError for a file that physml has not written."""
     from safetensors import SafetensorError, safe_open
 
     try:

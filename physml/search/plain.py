@@ -48,7 +48,7 @@ class SearchSpec(Search):
     experiment: str = field(kw_only=True)
 
     def range(self, key: str) -> Range | None:
-        """Of a key of the space; None where it has a list to choose from."""
+        """The range of `key`, or None if it is a list of choices."""
         return range_of(self.space, key, f"search {self.id}")
 
 
@@ -183,7 +183,7 @@ def trial_spec(
 
 
 def written(value: Any) -> str:
-    """As Hydra's grammar of overrides has it."""
+    """Format a value as a Hydra override."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {written(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
@@ -211,7 +211,7 @@ def write_found(spec: SearchSpec, best: dict[str, Any], scored: int) -> Path:
 
 
 def write_row(experiment: str, found: Found) -> Path:
-    """What was found for one row; the other rows of the file stay as they are."""
+    """Write the settings found for one row; the other rows of the file stay as they are."""
     study, row = studies.row_of(experiment, CONF)
     path = studies.searched_file(study, CONF)
     with held(

@@ -1,4 +1,4 @@
-"""What a search in stages takes: runs and hours of each stage, before they are made."""
+"""Cost of a search in stages: runs and hours of each stage, before they are made."""
 
 import contextlib
 import statistics
@@ -16,13 +16,13 @@ from physml.search.staged import Lacking, StagedSearch
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage takes.
+    """Cost of a stage.
 
     Args:
         text: Its trials and changes.
         runs: How many it has.
-        done: Of them.
-        hours_each: Of one run; None: unknown.
+        done: How many of them are done.
+        hours_each: Hours of one run; None: unknown.
         like: One of its runs.
     """
 
@@ -34,12 +34,12 @@ class StagePlan:
 
     @property
     def todo(self) -> list[Planned]:
-        """As many runs as are to do, for the packing of pilots; their points are not known yet."""
+        """Placeholders for the missing runs, so that pilots can be sized before points are drawn."""
         return [Planned(self.like, "missing", Cost(hours=self.hours_each))] * (self.runs - self.done)
 
     @property
     def hours(self) -> float | None:
-        """Of the runs that are to do."""
+        """Hours for the runs still missing; None if the time of a run is not known."""
         return None if self.hours_each is None else (self.runs - self.done) * self.hours_each
 
 

@@ -21,7 +21,7 @@ class Tried:
 
     Args:
         status: finished, pruned or diverged.
-        means: Of its stages, as far as known.
+        means: Means of its stages, as far as known.
     """
 
     point: Point
@@ -41,7 +41,7 @@ def random_points(space: Space, number: int, seed: int) -> list[Point]:
 def guided_points(
     space: Space, earlier: Sequence[tuple[Point, float | None]], number: int, seed: int, better: str
 ) -> list[Point]:
-    """Where earlier points were good, by the tree-structured Parzen estimator (TPE) of Optuna.
+    """Points near earlier good ones, by the tree-structured Parzen estimator (TPE) of Optuna.
 
     Depends on the values of the earlier points and on the seed alone.
 
@@ -129,7 +129,7 @@ def _trial(one: Tried) -> Any:
 
 
 def distributions(space: Space) -> dict[str, Any]:
-    """Of Optuna, for each key of a space."""
+    """Optuna's distribution for each key of a space."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     spans = {key: range_of(space, key) for key in space}

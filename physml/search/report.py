@@ -1,4 +1,4 @@
-"""What a search in stages has found, in words: every sentence is made from the file of its results."""
+"""Report on a search in stages: every sentence is made from the file of its results."""
 
 import statistics
 from collections.abc import Sequence

@@ -37,14 +37,14 @@ def granted(spec: SearchSpec) -> int:
 
 
 def behind(name: str) -> bool:
-    """Whether a search has been made and lacks extra trials that its group has been granted since."""
+    """True if a search has been made and lacks extra trials that its group has been granted since."""
     spec = search.load_search(name)
     content = None if spec.stages is None else results(spec)
     return content is not None and len(content["rounds"]) <= granted(spec)
 
 
 def budget(spec: SearchSpec) -> tuple[Any, ...]:
-    """What searches of one group have in common."""
+    """Budget that all searches of a group share."""
     stages = [(one.keep, one.seeds or [spec.seed], one.splits) for one in spec.stages or []]
     return spec.trials, spec.tpe, spec.widen, stages
 

@@ -131,7 +131,7 @@ class SharedSearch:
         return spec
 
     def more(self, wait: bool) -> bool:
-        """Whether trials may still come; without `wait`, only as long as others have not taken them all."""
+        """True if trials may still come; without `wait`, only as long as others have not taken them all."""
         return not self.finished and (wait or not self.idle)
 
     def left(self) -> int:
@@ -221,7 +221,7 @@ class SharedSearch:
         return min(scored, key=lambda row: sign * row["value"], default=None)
 
     def rows(self) -> list[dict[str, Any]]:
-        """What is known of each trial."""
+        """Facts known about each trial."""
         return [self._row(trial) for trial in self.store.all()]
 
     def _row(self, trial: Any) -> dict[str, Any]:

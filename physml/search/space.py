@@ -48,7 +48,7 @@ class Range:
         return "low" if part <= NEAR else "high" if part >= 1 - NEAR else None
 
     def beyond(self, side: Side) -> float:
-        """Where a bound moves when it is widened: out by a third of the range on its scale, within `hard`.
+        """New value of a bound that is widened: out by a third of the range on its scale, within `hard`.
 
         Example:
             >>> Range(0.001, 0.1, log=True).beyond("high"), Range(0.0, 0.9, hard=(0.0, 1.0)).beyond("high")
@@ -85,7 +85,7 @@ class Bound:
 
 
 def range_of(space: dict[str, Any], key: str, where: str = "space") -> Range | None:
-    """Of a key of a space; None where it has a list to choose from."""
+    """The range of `key`, or None if it is a list of choices."""
     value = space[key]
     return None if isinstance(value, list) else structure(Range, value, f"{where}: {key}")
 

@@ -56,7 +56,7 @@ class Lacking(Exception):
 
 
 def staged(name: str) -> bool:
-    """Whether a search has stages."""
+    """True if a search has stages."""
     return search.load_search(name).stages is not None
 
 

@@ -1,4 +1,4 @@
-"""What the file of a search says: how far it is, and its best trial. Reads JSON alone."""
+"""State of a search, read from its file: how far it is, and its best trial. Reads JSON alone."""
 
 import json
 from collections import Counter
@@ -16,7 +16,7 @@ def results_path(ident: str) -> Path:
 
 
 def unfinished_path(ident: str) -> Path:
-    """What there is of a search that has not ended; git ignores it."""
+    """File of a search that has not ended; git ignores it."""
     return results_root() / "search" / f"{ident}.unfinished.json"
 
 
@@ -36,7 +36,7 @@ def content_of_file(ident: str) -> Content | None:
 
 
 def is_done(ident: str) -> bool:
-    """Whether a search has ended."""
+    """True if a search has ended."""
     return results_path(ident).exists() and not unfinished_path(ident).exists()
 
 

@@ -32,7 +32,7 @@ OWNER, END = "worker", "end"  # attributes of a trial
 
 @dataclass(frozen=True)
 class Budget:
-    """What workers on one study agree on.
+    """Settings that the workers on one study share.
 
     Args:
         space: Config key to a range, or to a list.
@@ -40,8 +40,8 @@ class Budget:
         sampler: random, tpe, gp or cmaes.
         pruner: none, median or hyperband.
         trials: How many at most; diverged, pruned and failed ones count.
-        seed: Of the sampler.
-        epochs: Of a run, for the pruner.
+        seed: Seed of the sampler.
+        epochs: Epochs of a run, for the pruner.
     """
 
     space: Space
@@ -57,7 +57,7 @@ class TrialStore:
     """One study, as one worker sees it.
 
     Args:
-        name: Of the study.
+        name: Name of the study.
         about: What its trials have in common: a study of the same name is another one if this differs.
         budget: Space, sampler, pruner and number of trials.
         storage: URL of a database; None: a journal in the results folder.
@@ -84,7 +84,7 @@ class TrialStore:
             )
 
     def _opened(self, storage: str | None) -> tuple[str, Any]:
-        """Where the study is, in words without a password, and Optuna's object."""
+        """Path or URL of the store, without a password, and Optuna's object."""
         storages = self._optuna.storages
         if storage is None:
             path = results_root() / "search" / f"{self.name}.journal"

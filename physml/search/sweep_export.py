@@ -80,12 +80,12 @@ def _parameter(spec: SearchSpec, key: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As it stands, or in Hydra's words: the agent writes values as Python does."""
+    """A plain value unchanged, others as a Hydra override: the agent writes values as Python does."""
     return value if isinstance(value, bool | int | float | str) else written(value)
 
 
 def _notes(spec: SearchSpec, head: str) -> list[str]:
-    """What the sweep has otherwise than the search."""
+    """Differences of the sweep from the search."""
     notes = []
     if spec.stages:
         notes.append("The first stage alone, on one seed and split: train the best trials longer.")

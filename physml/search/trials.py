@@ -31,7 +31,7 @@ class SearchTrials:
     Args:
         spec: The search.
         verify: How data are verified.
-        sampler_seed: Of other points than the search's own.
+        sampler_seed: Seed of other points than the search's own.
         split: The one that a search for each split is made on; None: those of the stages.
     """
 
@@ -80,7 +80,7 @@ class SearchTrials:
         return self._specs[key]
 
     def record(self, one: RunSpec) -> Record | None:
-        """Of a run that has finished or diverged; others are made again."""
+        """The record of a finished or diverged run; None means the run must be repeated."""
         if one.label not in self._records:
             made = existing(one)
             if made is None or made["status"] not in DONE:
@@ -111,6 +111,6 @@ class SearchTrials:
 
     @property
     def best(self) -> int:
-        """Of all trials that have reached the last stage, in any round."""
+        """Number of the best of all trials that have reached the last stage, in any round."""
         last = len(self.stages) - 1
         return self.ranked(last, [t for t, reached in enumerate(self.last_stage) if reached == last])[0]

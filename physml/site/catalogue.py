@@ -178,7 +178,7 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
 
 
 def _docstring(entry: Entry) -> str:
-    """Of its class, without an import: equation, source, arguments."""
+    """Docstring of its class as HTML, read without an import: equation, source, arguments."""
     source = class_source({"_target_": entry.target}, []) if entry.target else None
     return prose.docstring(source.doc) if source and source.doc else ""
 
@@ -299,7 +299,7 @@ def _docs(content: Content, render: Renderer) -> Iterator[Page]:
 
 
 class _Links:
-    """Where a link of a Markdown file leads on the site; None: to a file that the site does not have."""
+    """Page of the site that a link of a Markdown file leads to; None if the site does not have the file."""
 
     def __init__(self, content: Content, page: str, source: Path) -> None:
         self.root = "../" * page.count("/")

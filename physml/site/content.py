@@ -1,4 +1,4 @@
-"""What the site shows: every table with its cells and records, and the configs behind them. No torch."""
+"""Content of the site: every table with its cells and records, and the configs behind them. No torch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -153,7 +153,7 @@ def gather() -> Content:
 
 
 def _datasets(task: str) -> tuple[str, ...]:
-    """Of conf/dataset, which a task reads; none of a template, whose values the user must give."""
+    """Data sets of conf/dataset that a task reads; none for a template, whose values the user must give."""
     try:
         composed = compose([f"task={task}", "+model._target_=none"])
     except PhysmlError:

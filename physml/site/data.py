@@ -49,7 +49,7 @@ def _forms(ident: str, document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _bibliography(content: Content, ident: str) -> str:
-    """What to cite for a table."""
+    """Bibliography of a table."""
     chosen = [content.choices[e] for e in experiments_of(content.tables[ident].spec)]
     models = [one["model"] for one in chosen if "model" in one]
     tasks = dict.fromkeys(one["task"] for one in chosen if "task" in one)

@@ -37,7 +37,7 @@ def search_context(ident: str, experiment: str, content: Content) -> dict[str, A
 
 
 def _value(trial: dict[str, Any]) -> float | None:
-    """Of the last stage that it came to."""
+    """Value of a trial in the last stage that it reached."""
     known = [value for value in [*trial.get("means", []), trial["value"]] if value is not None]
     return known[-1] if known else None
 

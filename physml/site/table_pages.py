@@ -140,7 +140,7 @@ def table_context(results: Results) -> dict[str, Any]:
 
 
 def cell_context(results: Results, one: One, pictures: "Pictures") -> dict[str, Any]:
-    """Of a cell: each run, our interval, the paper's band, curves, settings, provenance, command."""
+    """Context of a cell's page: runs, interval, the paper's band, curves, settings, provenance, command."""
     view = ColumnView(results, one.column)
     result, places = one.result, view.places
     records = results.counted(one)
@@ -195,7 +195,7 @@ def run_row(record: Record, value: float | None, places: int) -> dict[str, Any]:
 
 
 def _earlier(results: Results, one: One) -> list[tuple[str, ...]]:
-    """What the experiment had under settings or code of before: identity, mean, runs and dates."""
+    """Results of the experiment under earlier settings or code: identity, mean, runs and dates."""
     made = []
     for identity, records in results.earlier(one.cell.experiment or "").items():
         values = [
@@ -264,12 +264,12 @@ def _curves(records: Sequence[Record], metric: str) -> Iterator[tuple[Sequence[f
 def run_context(
     records: Sequence[Record], cells: Sequence[tuple[str, str]], pictures: Pictures
 ) -> dict[str, Any]:
-    """Of all runs of one setting.
+    """Context of the page on all runs of one setting.
 
     Args:
-        records: Of one identity.
+        records: Records of one identity.
         cells: Page and name of each cell that they are in.
-        pictures: Of curves.
+        pictures: Pictures of curves.
     """
     first = records[0]
     machines = sorted({_machine(record) for record in records})

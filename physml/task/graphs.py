@@ -20,7 +20,7 @@ from physml.task.batch import Batch
 
 
 class Runs:
-    """Where the rows of each graph lie among the rows of all, and which rows some graphs have.
+    """Rows of each graph among the rows of all graphs.
 
     offsets (G + 1,): rows offsets[g] to offsets[g + 1] are those of graph g.
     """

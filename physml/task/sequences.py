@@ -56,7 +56,7 @@ class InMemory(Task):
         }
 
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
-        """As `Task.batches` says; none of a part that is not there, as where no item is held out."""
+        """Batches as in `Task.batches`; none if the part is absent, such as when no item is held out."""
         positive("size", size)
         if part not in self.sizes:
             return

@@ -22,7 +22,7 @@ def lstm(w: Weights, u: Tensor, state: State) -> tuple[Tensor, State]:
 
 
 def lem(w: Weights, u: Tensor, state: State) -> tuple[Tensor, State]:
-    """As `physml.ops.lem`, whose kernels are written by hand."""
+    """One step of LEM, to compare with `physml.ops.lem`, whose kernels are written by hand."""
     y, z = state
     v, a = F.linear(u, w["V"], w["b"]).chunk(4, 1), F.linear(y, w["W"]).chunk(3, 1)
     step_z, step_y = (0.3 * torch.sigmoid(v[k] + a[k]) for k in (1, 2))

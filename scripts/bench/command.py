@@ -1,4 +1,4 @@
-"""What benchmarks with a file of their own share: measure, print, write `results/bench/<name>-<class>`."""
+"""Parts of all benchmarks with a file of their own: measure, print, write `results/bench/<name>-<class>`."""
 
 import argparse
 import sys

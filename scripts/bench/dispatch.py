@@ -1,4 +1,4 @@
-"""Where `auto` does not choose the fastest backend of a CPU: `python -m scripts.bench.dispatch`.
+"""Check that `auto` chooses the fastest backend of a CPU: `python -m scripts.bench.dispatch`.
 
 Each op at many sizes, forward alone and with its backward, by every backend that can, in rounds. What `auto`
 chooses is compared with the fastest; a choice that is beaten by more than 5 % is timed once more, with more

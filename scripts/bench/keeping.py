@@ -53,7 +53,7 @@ def refusal(device: str) -> str | None:
 def steps_kept(
     workload: Workload, variants: Sequence[str], device: str, threads: int, inference: bool = False
 ) -> Iterator[tuple[dict[str, Elsewhere], Refused]]:
-    """As `variants.steps_of`, for a process that lives while the context does."""
+    """Same as `variants.steps_of`, in a process of its own that lives as long as the context."""
     if reason := refusal(device):
         yield {}, {v: {"not_run": reason} for v in variants}
         return

@@ -42,7 +42,7 @@ class Elsewhere(ABC):
 
     @abstractmethod
     def sample(self, calls: int) -> tuple[float, float]:
-        """As `sample` below."""
+        """Milliseconds per call, as returned by the function `sample`."""
 
 
 def not_run(error: Exception) -> dict[str, str]:

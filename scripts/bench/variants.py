@@ -81,7 +81,7 @@ class Step:
 
 
 def step_of(workload: Workload, variant: str, device: str, inference: bool = False) -> Call:
-    """What one variant does with a batch."""
+    """The step of one variant on a batch."""
     if variant == "jax":
         from scripts.bench.in_jax import JaxStep
 

@@ -34,7 +34,7 @@ LOOK_S = 0.5
 
 @dataclass
 class Counts:
-    """Of the whole campaign. given_up: how often pilots left a run that was killed again and again."""
+    """Counts of the whole campaign. given_up: how often pilots left a run that was killed again and again."""
 
     kills: Counter[str] = field(default_factory=Counter)
     runs: int = 0
@@ -231,7 +231,7 @@ def compare(one: Round, counts: Counts) -> None:
 
 
 def numbers(file: Path) -> dict[str, Any]:
-    """What a record says, without times and machine."""
+    """Content of a record, without times and machine."""
     record = json.loads(file.read_text(encoding="utf-8"))
     kept = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
     return {key: record.get(key) for key in kept}

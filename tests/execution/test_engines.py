@@ -28,7 +28,8 @@ def quick(monkeypatch):
 @dataclass
 class Fake:
     """An engine whose pilots are a thread that makes runs. lives: how often it says that pilots are alive
-    once the thread has ended."""
+    once the thread has ended.
+    """
 
     specs: list = field(default_factory=list)
     lives: int = 10_000

@@ -274,7 +274,8 @@ def test_a_search_has_the_name_of_its_results_and_of_its_experiment():
 def test_all_searches_of_the_repository_are_sound():
     """One of each study composes, names a metric of its task, and writes values that its experiment takes.
 
-    That all vary keys that are there is in tests/conf/test_conf.py."""
+    That all vary keys that are there is in tests/conf/test_conf.py.
+    """
     for name in {name.partition("-")[0]: name for name in studies.searches()}.values():
         spec = search.load_search(name)
         first, *_ = search.draw(spec)

@@ -209,7 +209,8 @@ def test_gcnii_refuses_an_unknown_variant():
 @pytest.mark.parametrize("kind", ["sage", "gcnii", "gcnii-star"])
 def test_dropout_between_layers_is_of_training_alone_and_keeps_the_mean(kind):
     """Two layers with weights that make them sums of non-negative numbers, so that sigma does nothing and
-    the output is linear in what is dropped: its mean over many draws is the output without dropout."""
+    the output is linear in what is dropped: its mean over many draws is the output without dropout.
+    """
 
     def made(rate: float) -> nn.Module:
         if kind == "sage":

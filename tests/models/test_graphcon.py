@@ -221,7 +221,8 @@ def telegraph(damping: float, t: float, x: Tensor, A: Tensor) -> Tensor:
 @pytest.mark.parametrize("damping", [0.0, 0.7, 2.5])
 def test_a_linear_coupling_makes_the_telegraphers_equation(damping: float):
     """The damped wave equation, a special case that the paper names: waves at first, and modes that decay
-    without swinging where the damping is large."""
+    without swinging where the damping is large.
+    """
     A, x, errors, none = ring(8), draw(8, 2), [], torch.zeros(2, 0, dtype=torch.long)
     for n in (400, 800):
         layer = GraphCON(Fixed(A), n, dt=4 / n, gamma=1.0, alpha=damping, activation="identity")

@@ -1,5 +1,6 @@
 """Layers that tables quote, momentum layers, leaky integrators, neural oscillators: against loops from their
-equations, and what it promises."""
+equations, and what it promises.
+"""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,8 +1,9 @@
-"""The records of the repository can be read, runs.csv is up to date, the README reads it rightly."""
+"""The records of the repository can be read, runs.csv is up to date, the documents show what is in them."""
 
 import csv
 import importlib.util
 import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -42,11 +43,11 @@ def _readme() -> ModuleType:
     return module
 
 
-def test_the_pandas_of_the_readme_gives_the_numbers_of_a_table(
+def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pandas")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "read-a-record.md").read_text(encoding="utf-8")
     (block,) = [b for b in _readme().blocks(text) if b.language == "python" and "pandas" in b.lines[0]]
     monkeypatch.chdir(ROOT)
     exec("\n".join(block.lines), {})
@@ -58,6 +59,26 @@ def test_the_pandas_of_the_readme_gives_the_numbers_of_a_table(
         ours, runs = (cell.strip() for cell in line.split("|")[3:5])
         mean, sd, n = printed[spec.cell(row, spec.columns[0]).experiment].split()
         assert (f"{float(mean):.3f} ± {float(sd):.3f}", f"{n}/{n}") == (ours, runs), row.label
+
+
+def test_the_table_of_the_readme_is_in_the_results() -> None:
+    shown = _rows((ROOT / "README.md").read_text(encoding="utf-8"))
+    made = _rows((OWN_RESULTS / "tables" / "lem-4.md").read_text(encoding="utf-8"))
+    assert len(shown) > 3
+    for label, row in shown.items():
+        full = made[label]
+        assert (row["ours"], row["settings"]) == (full["ours"], full["settings"]), label
+        assert full["runs"] == "10/10", "the README says ten seeds"
+        assert re.sub(r" \(.*\)", "", full["published"]) == row["paper"], label
+        assert re.sub(r" \(.*\)", "", full["outcome"]) == row["verdict"], label
+
+
+def _rows(markdown: str) -> dict[str, dict[str, str]]:
+    """Rows of the first table, by their first column."""
+    lines = itertools.dropwhile(lambda line: not line.startswith("|"), markdown.splitlines())
+    table = itertools.takewhile(lambda line: line.startswith("|"), lines)
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
 
 
 # ---------------------------------------------------------------------------- the command

@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,8 @@ from physml.estimators.layers import names
 from physml.report.table.spec import find_table
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+INDEX = ROOT / "docs" / "README.md"
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]
 CODE = [*(ROOT / "physml").rglob("*.py"), *(ROOT / "tasks").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
 
@@ -70,9 +73,15 @@ def test_files_that_are_named_exist(path: Path) -> None:
     assert [name for name in named if "my_" not in name and not (ROOT / name).exists()] == []
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [path.name for path in PAGES if f"({path.relative_to(ROOT)})" not in text] == []
+def test_every_page_is_in_the_index_once_and_the_readme_leads_there() -> None:
+    text = INDEX.read_text(encoding="utf-8")
+    times = {path.name: text.count(f"({path.relative_to(INDEX.parent)})") for path in PAGES if path != INDEX}
+    assert {name: n for name, n in times.items() if n != 1} == {}
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 180
 
 
 @every_command
@@ -178,17 +187,28 @@ def test_the_how_to_names_every_recurrent_model_that_can_be_exported() -> None:
     assert exported | others | {"bilstm", "ncde", "nrde"} == set(names())
 
 
-def test_the_readme_lists_the_environment_variables_that_the_code_reads() -> None:
+def test_the_reference_lists_the_environment_variables_that_the_code_reads() -> None:
     used = {
         name for path in CODE for name in re.findall(r"\bPHYSML_[A-Z]+\b", path.read_text(encoding="utf-8"))
     }
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(PHYSML_[A-Z]+)` \|", text, re.MULTILINE)) == used
+    assert set(re.findall(r"^\| `(PHYSML_[A-Z]+)` \|", REFERENCE, re.MULTILINE)) == used
 
 
-def test_the_readme_lists_the_exit_codes_of_the_errors() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+def test_the_reference_lists_the_variables_of_the_makefile() -> None:
+    set_by_users = re.findall(
+        r"^([A-Z_]+) \?=", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert set(re.findall(r"^\| `([A-Z_]+)=", REFERENCE, re.MULTILINE)) == set(set_by_users)
+
+
+def test_the_reference_lists_the_extras() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = set(re.findall(r"^\| `([a-z]+)` \|", REFERENCE, re.MULTILINE))
+    assert {*listed, "all", "dev"} == set(project["optional-dependencies"])
+
+
+def test_the_reference_lists_the_exit_codes_of_the_errors() -> None:
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", REFERENCE, re.MULTILINE)}
     kinds = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PhysmlError)
     ]

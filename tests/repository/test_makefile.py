@@ -107,7 +107,7 @@ def test_tests_demo_lint_and_smoke() -> None:
     assert [line.split()[2] for line in three] == ["ruff", "ruff", "mypy"] and "lint-imports" in layers
     assert expanded("smoke") == [
         ".venv/bin/python scripts/smoke.py",
-        ".venv/bin/python scripts/readme_commands.py --run README.md "
+        ".venv/bin/python scripts/readme_commands.py --run README.md docs/reference.md "
         "docs/add-a-model.md docs/add-a-task.md docs/own-folder.md docs/export.md",
     ]
 

@@ -207,7 +207,7 @@ def _range(url: str, file: DataFile, part: Part) -> dict[str, str]:
 
 
 def _content_range(answer: "requests.Response") -> tuple[int | None, int | None]:
-    """Of `Content-Range: bytes 100-199/200`, the 100 and the 200; None where it has no number there."""
+    """The 100 and the 200 of `Content-Range: bytes 100-199/200`; None in place of a missing number."""
     value = answer.headers.get("Content-Range", "")
     ends = value.removeprefix("bytes ").partition("-")[0], value.rpartition("/")[2]
     first, total = (int(end) if end.isdecimal() else None for end in ends)

@@ -32,7 +32,7 @@ class Tree(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Of all files, in the order of the archive; an unpacked folder is sorted."""
+        """Names of all files, in the order of the archive; sorted if it is an unpacked folder."""
 
     def items(self, pattern: str = "*") -> Iterator[tuple[str, bytes]]:
         """Name and content of the files that match the pattern; `*` matches slashes too."""

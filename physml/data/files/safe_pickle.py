@@ -157,7 +157,7 @@ class SparseRows(Stateful):
         self.parts = state
 
     def matrix(self) -> Any:
-        """As a csr_array, whose parts fit each other. Errors: ValueError where they do not."""
+        """The parts as a csr_array. Errors: ValueError if they do not fit each other."""
         from scipy.sparse import csr_array
 
         parts = tuple(self.parts.get(name) for name in ("data", "indices", "indptr"))

@@ -38,7 +38,8 @@ AGAIN = "Get it again: `physml data get bidmc`."
 
 def _read(files: Files) -> Arrays:
     """signals (31, T, 2) float32: PPG and ECG lead II, as in the CSV files; numerics (31, S, 3) float32:
-    second, heart rate and respiratory rate per minute, NaN where the monitor gave none; subject (31,)."""
+    second, heart rate and respiratory rate per minute, NaN where the monitor gave none; subject (31,).
+    """
     path = files.path(ARCHIVE)
     if path.is_file() and path.suffix == ".npz":
         signals, numerics = _repacked(path)

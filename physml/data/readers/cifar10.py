@@ -56,7 +56,7 @@ def _read(files: Files) -> Arrays:
 
 
 def _entry(files: Files, where: str, name: str, content: bytes) -> dict[str, Any]:
-    """What a batch file holds; DataError unless it is whole and has images and labels of the right kind."""
+    """Content of a batch file; DataError unless it is whole and has images and labels of the right kind."""
     entry = unpickle(content, arrays, where, _AGAIN)
     if not isinstance(entry, dict):
         raise DataError(f"{where}: expected a dictionary; got {type(entry).__name__}. {_AGAIN}")

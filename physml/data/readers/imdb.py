@@ -55,7 +55,7 @@ def tokens(text: str) -> list[str]:
 
 
 def _read(files: Files) -> Arrays:
-    """Of each part, in the order of the sha256 of its texts: ids (M,) int32, offsets (N + 1,), labels (N,)
+    """Arrays of each part, sorted by the sha256 of its texts: ids (M,) int32, offsets (N + 1,), labels (N,)
     int64, digests (N, 32) uint8, these sha256; and `words`, what the ids stand for: lines of UTF-8, uint8.
     """
     tree = files.tree(ARCHIVE)

@@ -21,7 +21,7 @@ AGAIN = "Delete it and run `physml data get mnist`."
 
 
 def name(part: str, kind: str) -> str:
-    """Of the file with the "images" or "labels" of a part."""
+    """Name of the file with the "images" or "labels" of a part."""
     return f"MNIST/raw/{PARTS[part]}-{'images-idx3' if kind == 'images' else 'labels-idx1'}-ubyte.gz"
 
 

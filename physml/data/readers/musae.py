@@ -21,7 +21,7 @@ FIXTURE_NOUNS = 30
 
 
 def file_name(graph: str, part: str) -> str:
-    """Of the part "edges" or "target" (.csv), or "features" (.json)."""
+    """Name of the file with the part "edges" or "target" (.csv), or "features" (.json)."""
     return f"musae/{graph}_{part}.{'json' if part == 'features' else 'csv'}"
 
 

@@ -32,7 +32,8 @@ class Cases:
 
     def stacked(self, steps: Collection[int], dimensions: int) -> np.ndarray:
         """x (N, T, D) float32. DataError where a case has another number of steps than the first one, or
-        T is none of `steps`, or D another than `dimensions`."""
+        T is none of `steps`, or D another than `dimensions`.
+        """
         wanted = self.x[0].shape
         if wanted[0] not in steps or wanted[1] != dimensions:
             raise DataError(
@@ -121,7 +122,7 @@ class _Head:
 
 @dataclass(frozen=True)
 class _Mark:
-    """Where a case stands, and what stands behind it."""
+    """The line of a case in its file, and the label after it."""
 
     line: int
     label: str
@@ -297,7 +298,7 @@ def _cases(path: Path, head: _Head, marks: list[_Mark], frame: np.ndarray, again
 
 
 def _not_a_number(path: Path, lines: Collection[int], separator: str, again: str) -> DataError | None:
-    """Where sktime stumbled: the first value of the cases that is no number."""
+    """Error for the first value in the cases that is no number, where sktime stumbled; None if all are."""
     known = set(lines)
     for number, line in _lines(path, again):
         if number not in known:

@@ -48,7 +48,8 @@ def _about(name: str) -> Upstream:
 
 def _read(name: str, files: Files) -> Arrays:
     """x_<part> (N, T, D) float32, padded at the end with 0; n_<part> (N,), true lengths; y_<part> (N,) int64,
-    positions in the labels of the header; n_classes ()."""
+    positions in the labels of the header; n_classes ().
+    """
     cases = {}
     for part in PARTS:
         path = files.path(_file(name, part))

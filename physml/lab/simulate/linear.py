@@ -47,7 +47,7 @@ def region(*, scheme: str) -> Arrays:
 
 
 def growth(*, scheme: str, most: float, points: int = 201) -> Arrays:
-    r"""What one step does to a mode that neither grows nor decays, of a skew matrix.
+    r"""Growth in one step of a mode of a skew matrix, which by itself neither grows nor decays.
 
     .. math:: \omega\Delta t \mapsto |R(i\omega\Delta t)|
 

@@ -128,7 +128,7 @@ def fundamental(*, counts: np.ndarray, dt: float, inputs: int, seed: int) -> Arr
 
 
 def frequencies(n: int) -> np.ndarray:
-    """Of the first layer: (j - 1/2) pi / T, j = 1..n."""
+    """Frequencies of the first layer: (j - 1/2) pi / T, j = 1..n."""
     return (np.arange(n) + 0.5) * np.pi / T_END
 
 

@@ -114,7 +114,7 @@ class GNN(nn.Module):
 
     @property
     def takes_rows(self) -> bool:
-        """Whether the first layer's input may be `Rows`: not where it is added to what leaves that layer."""
+        """True if the first layer's input may be `Rows`: not if it is added to that layer's output."""
         return not (self.residual and self.d_in == self.d_hidden)
 
     def forward(self, x: Features, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What several layers say of a node, as one. Axes: N nodes, L layers, H channels."""
+"""Fusion of several layers' outputs for a node. Axes: N nodes, L layers, H channels."""
 
 from typing import Literal
 

@@ -148,7 +148,7 @@ class LSTM(nn.Module):
 
 
 def compiled(u: Tensor) -> bool:
-    """Whether a step is compiled; on a GPU, and under the transforms of torch, its own layer is used."""
+    """True if a step is compiled; on a GPU, and under the transforms of torch, its own layer is used."""
     if u.device.type != "cpu":
         return False
     if torch.compiler.is_exporting():

@@ -78,7 +78,7 @@ class KroneckerRNN(ComplexRNN):
         return W
 
     def penalty(self) -> Tensor | None:
-        """What training adds to the loss; None: nothing."""
+        """Term that training adds to the loss; None: nothing."""
         if not self.unitarity:
             return None
         W = self.complex_factors()

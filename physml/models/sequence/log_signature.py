@@ -21,7 +21,7 @@ def lyndon_words(n_channels: int, depth: int) -> list[tuple[int, ...]]:
 
 
 def log_signature(path: Tensor, depth: int) -> Tensor:
-    r"""What a path between its points, joined by straight lines, does to an equation that it drives.
+    r"""Log-signature of a path of straight lines between its points: its effect on an equation it drives.
 
     The signature has the iterated integrals of the path, one for each word of channels,
 

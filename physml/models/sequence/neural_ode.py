@@ -113,7 +113,7 @@ class _Flowing(nn.Module):
         }
 
     def enter(self, u: Tensor, state: tuple[Tensor, ...]) -> Tensor:
-        """Where the flow after an input u (B, D) starts: x, the parts of the state one after the other."""
+        """Start x of the flow after an input u (B, D): the parts of the state, one after the other."""
         h, *others = state
         h = torch.tanh(F.linear(h, self.W) + F.linear(u, self.V, self.b))
         return torch.cat([h, *others], -1)

@@ -105,7 +105,7 @@ class NonNormalRNN(nn.Module):
         return (P @ Theta @ P.t()).to(self.A.dtype)
 
     def penalty(self) -> Tensor | None:
-        """What training adds to the loss; None: nothing."""
+        """Term that training adds to the loss; None: nothing."""
         if not (self.delta or self.decay):
             return None
         return self.delta * (self.gamma - 1).square().sum() + self.decay / 2 * self.T.square().sum()

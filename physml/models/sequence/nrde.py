@@ -1,5 +1,6 @@
 """Neural controlled and rough differential equations. Axes: B batch, T time, D features, H hidden units,
-C channels of the path, L entries of a log-signature, N windows."""
+C channels of the path, L entries of a log-signature, N windows.
+"""
 
 from typing import ClassVar
 
@@ -109,7 +110,7 @@ class NeuralRDE(nn.Module):
             return self._held(torch.stack(states, 1), u.shape[1]), (z,)
 
     def log_signatures(self, path: Tensor) -> Tensor:
-        """Of all windows of a path (B, T, C): (B, N, L); the last window may be shorter."""
+        """Log-signatures of all windows of a path (B, T, C): (B, N, L); the last window may be shorter."""
         n_whole, rest = divmod(path.shape[1] - 1, self.window)
         parts = []
         if n_whole:

@@ -107,7 +107,7 @@ class SoftOrthogonalRNN(nn.Module):
         return (P * s.double() @ Q.t()).to(self.p.dtype)
 
     def penalty(self) -> Tensor | None:
-        """What training adds to the loss; None: nothing."""
+        """Term that training adds to the loss; None: nothing."""
         if not self.orthogonality:
             return None
         gram = self.W.t() @ self.W

@@ -15,7 +15,7 @@ TINY = 1e-5  # keeps the slope of the modulus finite at 0, as in the code of the
 
 
 class ComplexRNN(nn.Module):
-    """What complex networks share: the input, the nonlinearity, and the loop over a matrix."""
+    """Base of complex networks: the input, the nonlinearity, and the loop over a matrix."""
 
     def __init__(self, d_in: int, d_hidden: int, *, trained_start: bool) -> None:
         super().__init__()

@@ -63,7 +63,7 @@ def recurrence(
 
 
 def _at_once(step: Step, inputs: tuple[Tensor, ...], state: tuple[Tensor, ...], backend: str) -> Outputs:
-    """As functions, not as nodes of a graph."""
+    """Compute the cell by an autograd function, not as nodes of a graph."""
     with no_autocast(inputs[0]):
         program, reason = _compiled(step, inputs, state, backend)
         return OP(
@@ -77,7 +77,7 @@ def _at_once(step: Step, inputs: tuple[Tensor, ...], state: tuple[Tensor, ...], 
 
 
 def _in_graph(step: Step, inputs: tuple[Tensor, ...], state: tuple[Tensor, ...], backend: str) -> Outputs:
-    """As an operator or a few steps; else as it is, between two graphs or unrolled in an exported one."""
+    """Compute the cell as an operator or a few steps; else between two graphs, or unrolled for an export."""
     if bf16_products():
         raise bf16_refused("cell", "they are not there in graphs of torch")
     exporting = torch.compiler.is_exporting()
@@ -147,7 +147,7 @@ def _compiled(
 
 
 def _few(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """Whether a loop is faster than a trace and packed weights, by the sweep of `scripts.bench.dispatch`."""
+    """True if a loop is faster than a trace and packed weights, by the sweep of `scripts.bench.dispatch`."""
     small = n_steps * n_batch * n_hidden**2 < 1.5e6
     return (n_steps <= FEW and small) or (n_steps * n_batch <= 16 and n_hidden >= 256)
 

@@ -70,7 +70,7 @@ class Graph:
 def graph(
     nodes: Sequence[Node], widths: Sequence[int], outputs: Sequence[int], single: Sequence[bool]
 ) -> Graph:
-    """What a trace computes: parts and joins of rows are gone, sums of products are one affine map.
+    """Graph of a trace: parts and joins of rows are gone, sums of products are one affine map.
 
     Args:
         nodes: those of the trace, as are `widths` and `outputs`.

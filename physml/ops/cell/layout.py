@@ -1,4 +1,4 @@
-"""Where everything of a step lies: offsets and lengths, and the tables that the C is called with."""
+"""Layout of a step in memory: offsets and lengths, and the tables that the C is called with."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -132,7 +132,7 @@ class Layout:
         return end
 
     def _length(self, x: Operand) -> int:
-        """Of an operand in the row: an input that only products read is not filled up to whole vectors."""
+        """Length of an operand in the row: an input read only by products is not padded to whole vectors."""
         if isinstance(x, str):
             return 1
         return self.input_room[x] if x in self.input_room else self.room(self.graph.widths[x])
@@ -160,7 +160,7 @@ class Layout:
         self.n_weights += n * length
 
     def _parts(self, g: int) -> list[Part]:
-        """What the joined weights of a group are made of."""
+        """Parts of the joined weights of a group."""
         begin, length = self.groups[g][-2:]
         found, row = [], 0
         for v in self.plan.groups[g].members:

@@ -1,4 +1,4 @@
-"""Where everything of a step lies, and which products are computed together.
+"""Plan of a step: the place of every value, and the products that are computed together.
 
 A step has levels: level 0 needs no product, level n what n products after each other give. At each level
 come first the elementwise operations, then all products whose operands are known. Products of the same

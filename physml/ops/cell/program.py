@@ -214,7 +214,7 @@ class Backward:
         self.d_u: dict[int, Tensor] = {}  # per input node (T, B, n), made by the program
 
     def gradients(self, needed: Sequence[bool]) -> list[Tensor | None]:
-        """Of inputs, states and leaves; None where none is wanted."""
+        """Gradients of inputs, states and leaves; None where none is needed."""
         layout, n_before = self.layout, self.n_inputs + self.n_states
         inputs = [self._of_input(k) if needed[k] else None for k in range(self.n_inputs)]
         states = [

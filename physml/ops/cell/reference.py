@@ -26,7 +26,7 @@ def cell(
 
 
 def returned(found: Any, n_states: int, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """What a step returned. InputError unless it is an output and as many states as the step was given."""
+    """Output and state of a step. InputError unless it gives one output and as many states as it got."""
     output, state = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(state, tuple | list) or len(state) != n_states:
         what = "a tensor" if hasattr(found, "shape") else type(found).__name__

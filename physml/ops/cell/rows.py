@@ -1,4 +1,4 @@
-"""What a Python function does with a row of the batch, written down as a graph.
+"""Trace a Python function on a row of the batch as a graph.
 
 The function is called with stand-ins for its arguments. Whatever it computes from these is written down; what
 it computes from weights alone is computed, by torch and with gradients, for it is the same at all steps.

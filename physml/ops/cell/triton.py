@@ -124,7 +124,7 @@ def _weights(layout: Layout, joined: Tensor, g: int) -> Tensor:
 
 
 def _state_place(layout: Layout, path: Tensor, k: int) -> Tensor:
-    """Where state k lies, given the rows of the step before and of its own."""
+    """Place of state k, given the rows of the step before and of its own."""
     width, at, before, _, _ = layout.states[k]
     return _place(path[0 if before else 1], at, width)
 

@@ -1,4 +1,4 @@
-"""What torch.compile evaluates while it traces a cell. Imported then, for torch's compiler takes a second."""
+"""Functions that torch.compile evaluates while it traces a cell. Imported then: it takes a second."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from physml.ops.cell.rows import RANDOM, NotExpressible
 
 @torch.compiler.assume_constant_result
 def draws(function: Callable[..., Any]) -> bool:
-    """Whether a function of torch draws random numbers."""
+    """True if a function of torch draws random numbers."""
     packet = getattr(torch.ops.aten, function.__name__, None)
     return packet is not None and any(
         torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()

@@ -57,7 +57,7 @@ def _called(step: Callable[..., Any], u: Any, state: Any, like: Tensor) -> Any:
 
 
 def _called_in_a_graph(step: Callable[..., Any], u: Any, state: Any, like: Tensor) -> Any:
-    """Where torch traces too, and draws no numbers yet."""
+    """Call a step where torch traces too, when a random number would not be drawn yet."""
     if torch.compiler.is_dynamo_compiling():
         from physml.ops.cell import while_compiling
 
@@ -68,7 +68,7 @@ def _called_in_a_graph(step: Callable[..., Any], u: Any, state: Any, like: Tenso
 
 
 def outline(trace: Trace) -> Outline:
-    """What a program of the trace is made of."""
+    """Outline of a trace, from which its program is made."""
     single = tuple(x.numel() == 1 for x in trace.leaves)
     return Outline(tuple(trace.nodes), tuple(trace.widths), trace.outputs, single)
 

@@ -97,7 +97,7 @@ class Loop:
         self.lines.append(self.language.store(place, value))
 
     def uses(self, name: str) -> bool:
-        """Whether the row with this name is read or written."""
+        """True if the row with this name is read or written."""
         return any(f"({name} + " in line for line in self.lines)
 
 
@@ -116,7 +116,7 @@ class Writer:
         self.wanted = self._wanted()
 
     def _homes(self) -> dict[int, tuple[str, Key]]:
-        """Where a node lies after the forward pass, if not among the saved: the row and the place in it."""
+        """Row, and place in it, of each node after the forward pass, if it is not among the saved."""
         plan = self.plan
         found: dict[int, tuple[str, Key]] = {}
         for k, v in enumerate(self.graph.states):
@@ -131,7 +131,7 @@ class Writer:
         return found
 
     def _wanted(self) -> list[bool]:
-        """Whether a node's gradient leads to one that is wanted."""
+        """For each node, True if its gradient leads to one that is wanted."""
         found: list[bool] = []
         for v, (name, *rest) in enumerate(self.graph.nodes):
             if name in ("number", "exactly"):
@@ -225,7 +225,7 @@ class Writer:
         return ("d_in", v) if name == "input" else ("d_op", v)
 
     def _added(self, key: Key) -> bool:
-        """Whether this part of a gradient is added to others: all but the first are."""
+        """True if this part of a gradient is added to others: all but the first are."""
         seen = key in self.written
         self.written.add(key)
         return seen

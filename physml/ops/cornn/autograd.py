@@ -150,7 +150,7 @@ def _backward(
 
 
 def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Of what `run` keeps."""
+    """Shapes of the tensors that `run` saves for backward."""
     (n_batch, n_steps, d_in), n_hidden = u.shape, y.shape[1]
     return (n_steps + 1, n_batch, 2 * n_hidden + d_in + 1), (n_steps, n_batch, n_hidden)
 

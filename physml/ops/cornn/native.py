@@ -35,7 +35,7 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
-    """Whether it is the fastest. With a backward, few steps are not worth packing large weights twice."""
+    """True if it is the fastest. With a backward, few steps are not worth packing large weights twice."""
     return not trained or n_steps * (1 + n_batch // 32) > min(n_hidden // 256, 3)
 
 
@@ -174,7 +174,7 @@ def _split(u: Tensor, n_hidden: int) -> tuple[int, int, int]:
 
 
 def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Of what `run` keeps."""
+    """Shapes of the tensors that `run` saves for backward."""
     (n_batch, n_steps, _), n_hidden = u.shape, y.shape[1]
     vector = load(SOURCE, u.dtype).cornn_vector()
     n_padded = -(-n_hidden // vector) * vector

@@ -40,7 +40,7 @@ STATE = 5056  # bytes of the state that C reads and writes
 
 @cache
 def _draws_agree(dtype: torch.dtype) -> bool:
-    """Whether masks and state are torch's, from a new seed on and in the midst of a block of words."""
+    """True if masks and state equal torch's, from a new seed on and in the midst of a block of words."""
     generator = torch.default_generator
     if generator.get_state().numel() != STATE:
         return False

@@ -17,7 +17,7 @@ FLOOR = 1e-6  # slopes of |d|^p with p < 1 are those at this distance where they
 
 
 def in_halves(p: float) -> bool:
-    """Whether |d|^p and its slope take a few products and a root: p = 1, 1.5, ..., 8."""
+    """True if |d|^p and its slope take a few products and a root: p = 1, 1.5, ..., 8."""
     return 1 <= p <= 8 and 2 * p == int(2 * p)
 
 

@@ -220,7 +220,7 @@ def _backward(
 def kept_shapes(
     u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, **constants: Any
 ) -> Shapes:
-    """Of what `run` keeps."""
+    """Shapes of the tensors that `run` saves for backward."""
     (n_batch, n_steps, _), width = u.shape, y.shape[1] + u.shape[2] + 1
     return (n_steps + 1, n_batch, width), (n_steps, n_batch, width), (n_steps, n_batch, V.shape[0])
 

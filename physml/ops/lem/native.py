@@ -68,7 +68,7 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
-    """Whether it is the fastest. With a backward, few steps are not worth packing large weights twice."""
+    """True if it is the fastest. With a backward, few steps are not worth packing large weights twice."""
     return not trained or n_steps * (1 + n_batch // 8) > min(n_hidden // 256, 3)
 
 
@@ -176,7 +176,7 @@ def _backward(
 
 
 def kept_shapes(u: Tensor, y: Tensor, z: Tensor, W: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Of what `run` keeps."""
+    """Shapes of the tensors that `run` saves for backward."""
     (n_batch, n_steps, _), n_hidden = u.shape, int(y.shape[1])  # a symbol while torch traces
     library = load(SOURCE, u.dtype)
     vector = library.lem_vector()

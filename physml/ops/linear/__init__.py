@@ -43,7 +43,7 @@ def _suits(x: Tensor, weight: Tensor) -> bool:
 
 @cache
 def slow_products() -> bool:
-    """Whether MKL, which torch multiplies with, leaves the widest vectors of this processor unused."""
+    """True if MKL, which torch multiplies with, leaves the widest vectors of this processor unused."""
     if not torch.backends.mkl.is_available():
         return False
     try:

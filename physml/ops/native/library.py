@@ -183,7 +183,7 @@ def _digest_path(path: Path) -> Path:
 
 
 def _sound(path: Path) -> bool:
-    """Whether the file is there, whole, as it was written."""
+    """True if the file exists and is complete: its digest is the one stored beside it."""
     try:
         digest = _digest_path(path).read_text(encoding="ascii", errors="replace").strip()
         return hashlib.sha256(path.read_bytes()).hexdigest() == digest

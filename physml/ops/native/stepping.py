@@ -27,7 +27,7 @@ Kinds = tuple[Any, ...]  # of the arguments of a C function
 
 
 def fit(backend: str, u: Tensor, others: Sequence[Tensor]) -> bool:
-    """Whether C may compute a step from these tensors as they are, with nothing recording or tracing it.
+    """True if C may compute a step from these tensors as they are, with nothing recording or tracing it.
 
     Args:
         backend: the layer's.
@@ -52,7 +52,7 @@ def fit(backend: str, u: Tensor, others: Sequence[Tensor]) -> bool:
 
 
 def few(n_rows: int, n_hidden: int) -> bool:
-    """Whether products of so many rows, batch times steps, are faster without packing the weights first."""
+    """True if products of so many rows, batch times steps, are faster without packing the weights first."""
     return n_rows <= max(16, min(64, n_hidden // 8))
 
 

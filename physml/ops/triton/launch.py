@@ -57,7 +57,7 @@ def flat_grid(x: Tensor) -> tuple[int]:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """Of products of float32: what torch's own follow, also where it was set as `allow_tf32`."""
+    """Precision of products of float32: that of torch's own products, also if set as `allow_tf32`."""
     matmul = torch.backends.cuda.matmul.fp32_precision
     return "tf32" if dtype == torch.float32 and matmul == "tf32" else "ieee"
 

@@ -132,7 +132,7 @@ def _backward(
 
 
 def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Of what `run` keeps."""
+    """Shapes of the tensors that `run` saves for backward."""
     n_batch, n_steps, n_hidden = push.shape
     return (n_steps + 1, n_batch, n_hidden), (-(-n_steps // _block(push)), n_batch, n_hidden)
 

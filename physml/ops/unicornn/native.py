@@ -43,7 +43,7 @@ def refusal(push: Tensor, *others: Tensor) -> str | None:
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
-    """Whether it is the fastest: one small step forward takes less time than the way into C."""
+    """True if this backend is the fastest: one small step forward takes less time than a call of C."""
     return trained or n_steps > 1 or n_batch * n_hidden > SMALL_STEP
 
 
@@ -145,7 +145,7 @@ def _backward(
 
 
 def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Of what `run` keeps."""
+    """Shapes of the tensors that `run` saves for backward."""
     n_batch, n_steps, n_hidden = push.shape
     return (n_steps, n_batch, n_hidden), (-(-n_steps // EVERY), n_batch, n_hidden)
 

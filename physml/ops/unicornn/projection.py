@@ -96,7 +96,7 @@ def _projected(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None, nati
 def _gradients(
     x: Tensor, V: Tensor, mask: Tensor | None, d_out: Tensor, needs: Sequence[bool], native: bool
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Of x, V and b."""
+    """Gradients of x, V and b."""
     needs_x, needs_V, needs_b = needs
     d_x = _room(x, V.shape[1]) if needs_x else None
     gradients = _backward if native else _torch_backward
@@ -204,7 +204,7 @@ def _library(dtype: torch.dtype) -> CDLL:
 
 
 def _available(dtype: torch.dtype) -> bool:
-    """Whether there is a library; the recurrence, which needs one too, warns where there is none."""
+    """True if there is a library; the recurrence, which needs one too, warns where there is none."""
     try:
         _library(dtype)
     except library.Unavailable:

@@ -1,1 +1,1 @@
-"""Where the runs of a command are made: on this machine, or by pilots that a cluster starts."""
+"""Engines, which make the runs of a command: on this machine, or by pilots that a cluster starts."""

@@ -1,4 +1,4 @@
-"""What an engine is asked for: so many pilots, each with cores, memory, GPUs and hours."""
+"""A request to an engine: a number of pilots, each with cores, memory, GPUs and hours."""
 
 import math
 import os
@@ -23,13 +23,13 @@ LATE = 1.2  # runs may take so much longer than those that were timed
 
 @dataclass(frozen=True)
 class Settings:
-    """Of an engine, from conf/engine/<engine>.yaml or a site's file below it, changed by --engine KEY=VALUE.
+    """Settings of an engine: conf/engine/<engine>.yaml or a site's file below it, with --engine KEY=VALUE.
 
     Args:
         workers: Pilots at most; never more than runs.
-        cpus: Of each pilot, which makes as many one-threaded runs side by side.
-        gpus: Of each pilot; None: one where the runs are to be on a GPU.
-        memory_gib: Of each pilot; None: from the records of the runs, or 4 GiB a run.
+        cpus: Cores of each pilot, which makes as many one-threaded runs at a time.
+        gpus: GPUs of each pilot; None: one if the runs are to be on a GPU.
+        memory_gib: Memory of each pilot; None: from the records of the runs, or 4 GiB a run.
         hours: Limit of a job. Pilots that reach it leave checkpoints and are queued again.
     """
 
@@ -48,11 +48,11 @@ class Job:
     """The pilots of one command.
 
     Args:
-        name: Of the command, such as `table lem-1`.
+        name: Name of the command, such as `table lem-1`.
         command: Arguments of physml for a pilot.
         environment: Variables that make all pilots share one folder.
         runs: How many are to do.
-        total_hours: Of all of them; None: not all are known.
+        total_hours: Hours of all of them; None: not all are known.
         workers: Pilots.
         cpus, gpus, memory_gib, hours: Of each.
         detach: The command leaves once they are submitted.
@@ -81,7 +81,7 @@ class Submission(Protocol):
 
     @property
     def attached(self) -> bool:
-        """Whether the pilots end with the command."""
+        """True if the pilots end with the command."""
         ...
 
     def alive(self) -> int:
@@ -98,7 +98,7 @@ class Engine(Protocol):
     def settings(self) -> Settings: ...
 
     def describe(self, job: Job) -> str:
-        """What would be submitted."""
+        """A text that shows what would be submitted."""
         ...
 
     def submit(self, job: Job) -> Submission: ...
@@ -155,7 +155,7 @@ def shared_environment() -> dict[str, str]:
 
 
 def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
-    """Of conf/engine/<name>.yaml, with changes KEY=VALUE.
+    """Settings in conf/engine/<name>.yaml, with changes KEY=VALUE.
 
     Errors: ConfigError for an unknown site or key, and for a value of the wrong type.
     """

@@ -32,7 +32,7 @@ class RaySettings(Settings):
 
     Args:
         address: None: a cluster of the command alone; auto: the one on this machine; or host:port.
-        retries: Of a pilot that was stopped or killed, or whose node died; -1: always.
+        retries: Retries of a pilot that was stopped or killed, or whose node died; -1: always.
         resources: Further ones of each pilot, by the names that nodes were started with.
     """
 

@@ -30,14 +30,14 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be started.
+    """An order to start a pilot.
 
     Args:
         command: The pilot.
         environment: Variables beside those of the Ray worker, which has the GPUs that Ray gave it.
         cwd: Its working folder.
         folder: Shared, of the submission: logs, and the file that stops it.
-        number: Of this pilot.
+        number: Number of this pilot.
     """
 
     command: Sequence[str]

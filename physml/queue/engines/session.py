@@ -50,7 +50,7 @@ class Session:
                 self.submission.close()
 
     def describe(self, planned: Sequence[Planned]) -> str:
-        """What would be submitted for these runs, and how they are packed."""
+        """A text that shows what would be submitted for these runs, and how they are packed."""
         todo = [one for one in planned if one.todo]
         if not todo:
             return "Nothing is to do."

@@ -26,7 +26,7 @@ class SlurmSettings(Settings):
 
     Args:
         partition, account, qos: As of sbatch; None: the cluster's own.
-        gres: Of each pilot, in place of gpu:<gpus>, such as gpu:a100:1.
+        gres: Resources of each pilot, in place of gpu:<gpus>, such as gpu:a100:1.
         throttle: Pilots that run at the same time at most.
         lines: Further options of sbatch, such as --constraint=a100.
         setup: Shell lines before the pilot, such as module load cuda.

@@ -72,7 +72,7 @@ def _scored(side: Side) -> set[str]:
 
 
 def direction(metric: str, of: Iterable[Runs] = ()) -> Better | None:
-    """Whether a metric is better lower or higher: by its name, else by the rule that selected the epochs."""
+    """Better direction of a metric, if known: by its name, else by the rule that selected the epochs."""
     name = metric.partition("/")[2]
     if _starts(name, HIGHER):
         return "higher"

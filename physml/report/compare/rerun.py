@@ -1,4 +1,4 @@
-"""Whether a run that was trained again gave the recorded numbers. No torch, no hydra.
+"""Verdict on a run that was trained again: are its numbers the recorded ones? No torch, no hydra.
 
 Rounding differs between processors, backends and numbers of threads, and training amplifies it. So a
 difference is judged by two limits:
@@ -50,7 +50,7 @@ class Shift:
 
     @property
     def share(self) -> float:
-        """Of the limit; above 1 it is exceeded."""
+        """Size of the shift over its limit; above 1 the limit is exceeded."""
         return 0.0 if self.size == 0.0 else self.size / self.limit if self.limit else math.inf
 
 
@@ -125,7 +125,7 @@ def _shifts(old: Record, new: Record, seeds: Sequence[Record]) -> list[Shift]:
 
 
 def rounding_of(made: Record) -> float:
-    """What rounding alone may change in a run, relative to a number: once for each step."""
+    """Largest change by rounding alone in a run, relative to a number: once for each step."""
     return min(MOST_ROUNDING, ROUNDING.get(made["precision"], 2.0**-23) * made.get("n_steps", 0))
 
 
@@ -188,7 +188,7 @@ def _differences(old: Record, new: Record) -> list[Difference]:
 
 
 def _substance(old: Record, new: Record) -> list[Difference]:
-    """What makes it another setting or other data."""
+    """Differences that make it another setting or other data."""
     found = []
     for name, before, after in _differences(old, new):
         wrong = str(after).startswith("differs") != str(before).startswith("differs")
@@ -198,7 +198,7 @@ def _substance(old: Record, new: Record) -> list[Difference]:
 
 
 def _rounding_sources(old: Record, new: Record) -> list[Difference]:
-    """What can make other roundings: machine, packages, backend; a GPU also by itself, and other code."""
+    """Possible causes of rounding: machine, packages, backend; a GPU also by itself, and other code."""
     found = [
         (name, before, after)
         for name, before, after in _differences(old, new)
@@ -254,7 +254,7 @@ def _told(worst: Shift | None, old: Record, new: Record, seeds: Sequence[Record]
 
 
 def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:
-    """Where a limit comes from."""
+    """The reason for a limit, in words."""
     n = len(seeds)
     if worst.by_spread:
         return f"95 % of pairs of seeds differ by less, by the {n} recorded on this split"
@@ -265,7 +265,7 @@ def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:
 
 
 def _start_text(start: tuple[int, float] | None) -> str:
-    """Whether the curves start together."""
+    """A sentence on whether the curves start together; empty if there is no common start."""
     if start is None:
         return ""
     step, apart = start

@@ -49,8 +49,8 @@ class RowComparison:
         second: Mean of the second row.
         gain: The paired difference, positive where the first row is better.
         d_z: Effect size, mean / sd of the paired differences; infinite where all are equal and not 0.
-        p: Of the paired t-test, two-sided; None below three pairs.
-        p_wilcoxon: Of Wilcoxon's signed-rank test, two-sided; None below three pairs.
+        p: P-value of the paired t-test, two-sided; None below three pairs.
+        p_wilcoxon: P-value of Wilcoxon's signed-rank test, two-sided; None below three pairs.
         p_adjusted: p, corrected for all columns that are compared (Holm).
         needed: Pairs in all that would decide; None where it is decided, or not to be said.
         caveats: Why the rows may differ in more than themselves.

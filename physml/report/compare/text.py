@@ -43,8 +43,8 @@ class Rows:
     """Two rows, and what was found in each column: a comparison, or why there is none.
 
     Args:
-        id: Of the table; `compare` for two experiments.
-        names: Of the two rows.
+        id: Id of the table; `compare` for two experiments.
+        names: Names of the two rows.
         found: One for each column, corrected for being several.
         missing: Column -> why there is no comparison.
         facts: What else stands below.
@@ -68,7 +68,7 @@ def compared(
     """Every column in which both rows have runs.
 
     Args:
-        id: Of the table.
+        id: Id of the table.
         columns: To compare in.
         sides: Column key -> both rows.
         cells: Column key -> their cells in the table.
@@ -137,11 +137,11 @@ def _sentences(rows: Rows) -> Iterator[str]:
 
 
 def sentence(one: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
-    """What follows from the comparison in one column.
+    """Sentence on the comparison in one column.
 
     Args:
         one: The comparison.
-        names: Of the two rows.
+        names: Names of the two rows.
         columns: How many columns are compared: p-values are corrected for them.
     """
     first, second = names

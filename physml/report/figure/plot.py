@@ -241,7 +241,8 @@ def _exits(axes: "Axes", exits: Sequence[tuple[float, bool]], look: Style) -> No
 
 def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
     """Round numbers; of points, of simulations on a logarithmic axis where they are few, and of measurements
-    the settings."""
+    the settings.
+    """
     from matplotlib import ticker
 
     axis = axes.xaxis

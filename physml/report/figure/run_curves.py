@@ -33,7 +33,7 @@ def run_curves(
         metric: A column of the curves, such as valid/rmse.
         mean: The mean over the runs of a group, with a band from the least to the greatest; else every run.
         log_x, log_y: Whether an axis is logarithmic.
-        title: Of the picture; by default what all labels begin with, which they then leave out.
+        title: Title of the picture; by default what all labels begin with, which they then leave out.
     """
     common = _common(list(groups)) if title is None else ""
     groups = {label.removeprefix(common): records for label, records in groups.items()}

@@ -69,7 +69,8 @@ class Series:
 @dataclass(frozen=True)
 class Printed:
     """Points that the paper or its official log prints, drawn over our curves: in black, or in the colour of
-    the series `of` that they belong to."""
+    the series `of` that they belong to.
+    """
 
     label: str
     x: tuple[float, ...]
@@ -200,7 +201,7 @@ class FigureSpec:
         return list(product(self.splits, self.seeds_of(series)))
 
     def ranked_table(self) -> TableSpec:
-        """Of ranks: the part of the table that is ranked, with the figure's seeds if it has some."""
+        """The part of the table that a figure of ranks shows, with the figure's seeds if it has some."""
         found = load_table(find_table(self.table or ""))
         if not found.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")

@@ -98,7 +98,7 @@ class Counted:
         return f"{number} run{'s' if self.high > 1 else ''}{' per point' if self.per_point else ''}"
 
     def __str__(self) -> str:
-        """As it stands in a legend.
+        """The text for a legend.
 
         Example:
             >>> str(Counted(3, 3, True)), str(Counted(1, 3, words=("short budget",)))
@@ -107,7 +107,7 @@ class Counted:
         return ", ".join(filter(None, (self.number, *self.words)))
 
     def __or__(self, other: "Counted") -> "Counted":
-        """Of two panels together."""
+        """The count of two panels together."""
         low = min(filter(None, (self.low, other.low)), default=0)
         words = dict.fromkeys((*self.words, *other.words))
         return Counted(low, max(self.high, other.high), self.per_point or other.per_point, tuple(words))
@@ -128,7 +128,7 @@ def counted(curve: Curve) -> Counted:
 
 
 def apart(found: Sequence[Counted]) -> tuple[str, list[str]]:
-    """What several curves have in common, for the title of their legend, and what each has beside it."""
+    """Common part of several labels, as the legend's title, and the rest of each label."""
     if len(found) < 2:
         return "", list(map(str, found))
     numbers, words = {one.number for one in found}, {one.words for one in found}

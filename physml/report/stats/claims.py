@@ -32,7 +32,7 @@ class Gain:
     Args:
         n: Pairs: splits after averaging over starts, or runs of equal seed.
         mean: Mean difference, positive where the first row is better.
-        sd: Of the differences, denominator n - 1; None for one pair.
+        sd: Standard deviation of the differences, denominator n - 1; None for one pair.
         low: Lower end of the 95 % t-interval of the mean, on these splits.
         high: Upper end.
         new_low: Lower end for new splits of the same graph; None without several splits.
@@ -49,7 +49,7 @@ class Gain:
     new_high: float | None = None
 
     def p_value(self, margin: float | None = None) -> float | None:
-        """Of "no difference" (t-test, two-sided), or with a margin of "not alike" (two one-sided t-tests)."""
+        """P-value of "no difference" (two-sided t-test), or with a margin of "not alike" (two one-sided)."""
         if self.n < N_FOR_VERDICT or self.sd is None:
             return None
         from scipy.special import stdtr
@@ -120,7 +120,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def order_verdict(found: Gain, p: float | None, settled: bool) -> ClaimVerdict | None:
-    """Whether "first beats second" holds. None below three pairs.
+    """Verdict on "first beats second"; None below three pairs.
 
     Args:
         found: The paired difference.
@@ -138,7 +138,7 @@ def order_verdict(found: Gain, p: float | None, settled: bool) -> ClaimVerdict |
 
 
 def tie_verdict(found: Gain, p: float | None, margin: float, settled: bool) -> ClaimVerdict | None:
-    """Whether "first and second are alike" holds, with the p-value of two one-sided tests."""
+    """Verdict on "first and second are alike", by the p-value of two one-sided tests."""
     non_negative("margin", margin)
     if p is None or found.low is None or found.high is None:
         return None

@@ -90,9 +90,9 @@ def compare(ours: Summary, published: Published, margin: float, better: Better) 
     """Ours against a printed number, by every reading of it. None below three runs.
 
     Args:
-        ours: Of what is independent: runs, or means over the starts of a split.
+        ours: Summary of what is independent: runs, or means over the starts of a split.
         published: As printed.
-        margin: Of equivalence, in the unit of the column; 0 if none is declared, and then nothing can agree.
+        margin: Equivalence margin, in the unit of the column; 0 if none is declared, then nothing agrees.
         better: The direction of the metric.
 
     Example:

@@ -111,7 +111,7 @@ def summarise(
     Args:
         values: One for each run.
         better: The direction of the metric.
-        level: Of the interval.
+        level: Level of the interval.
         bounds: Values that are possible at all; the interval is cut there.
 
     Raises:

@@ -26,7 +26,7 @@ class Settings:
     """Whose settings a row was trained with.
 
     Args:
-        kind: Of the paper, of its official code, searched here, or chosen here without a search.
+        kind: Source of the settings: the paper, its official code, a search here, or a choice without search.
         trials: Finished trials of the search.
         seeds: Seeds, or splits, that decided the search.
         drawn: All trials of the search, those that have diverged among them.
@@ -67,7 +67,7 @@ def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
 
 
 def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bool:
-    """Whether a comparison of two rows says something of the models, and not of what was tuned.
+    """True if a comparison of two rows says something about the models rather than the tuning.
 
     Two searches must have as many trials, decided by as many runs. Settings chosen here without a search are
     held against each other alone. searched: nothing but two equal searches will do.

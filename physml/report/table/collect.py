@@ -75,7 +75,7 @@ class Table:
 
     @property
     def own(self) -> bool:
-        """Whether no paper printed any of its numbers."""
+        """True if no paper printed any of the row's numbers."""
         return all(cell.published is None for cell in self.cells)
 
 
@@ -94,7 +94,7 @@ def collect(
     Args:
         spec: The table.
         identities: experiment -> the identity that its runs must have now, None if it can't be composed.
-        records: Of any experiments; one counts if identity, split and seed are the wanted ones.
+        records: Records of any experiments; one counts if identity, split and seed are the wanted ones.
         running: The runs (experiment, split, seed) that a process works on.
         yours: Records shown on lines of their own.
         blocked: experiment -> the reason why it can't be run here (missing data, missing extra).

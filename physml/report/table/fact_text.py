@@ -39,7 +39,7 @@ UNPROVEN = {
 
 
 def hours_text(facts: Facts) -> str:
-    """What the runs took, with two digits.
+    """Core-hours or device-hours of the runs, with two digits.
 
     Example:
         >>> hours_text(Facts(devices=("cpu",), hours=0.01234))

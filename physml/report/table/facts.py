@@ -1,4 +1,4 @@
-"""Where the numbers of a table come from: code, machine, data, rules."""
+"""Provenance of a table's numbers: code, machine, data, rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

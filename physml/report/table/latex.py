@@ -54,7 +54,7 @@ def latex_table(
         rows: Labels, or patterns such as `G2-*`, in the order wanted; none: all rows. One
             that is not named and has nothing to show is left out.
         columns: Keys of columns; none: all.
-        show: Of each column: published, ours, interval, best, runs, difference, outcome.
+        show: Parts of each column that are shown: published, ours, interval, best, runs, difference, outcome.
         bold_best: Whether the best mean of the rows shown is bold, and the best published number.
     Errors: ConfigError for a name that there is not, with near names.
     """

@@ -11,7 +11,8 @@ from physml.report.text.document import NONE
 
 def decimals(table: Table, column: Column) -> int:
     """The digits after the point: two of the smallest spread, but not fewer than the paper prints in this
-    column (or in this unit), and at most two more."""
+    column (or in this unit), and at most two more.
+    """
     if column.decimals is not None:
         return column.decimals
     alike = [c.key for c in table.spec.columns if c.unit == column.unit]

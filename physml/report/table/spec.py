@@ -211,7 +211,7 @@ class TableSpec:
         return list(product(self.splits, self.seeds_of(experiment) if experiment else self.seeds))
 
     def seeds_of(self, experiment: str) -> tuple[int, ...]:
-        """Of an experiment: those of its rows together."""
+        """Seeds of an experiment: those of all its rows together."""
         return self._seeds.get(experiment, ())
 
     @cached_property
@@ -298,7 +298,7 @@ def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
 
 
 def _aliases(path: Path) -> tuple[str, ...]:
-    """Of a table or figure of any kind."""
+    """Aliases of a table or figure of any kind."""
     found: tuple[str, ...] = coerce(
         content_of(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"
     )

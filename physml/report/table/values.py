@@ -27,7 +27,8 @@ def values(table: Table) -> Iterator[tuple[object, ...]]:
 
 def _values(table: Table) -> Iterator[tuple[object, ...]]:
     """One line per row and column, in full precision. Trivial references are rows whose state is `trivial
-    reference`."""
+    reference`.
+    """
     rows = {row.label: row for row in table.spec.rows}
 
     def line(label: str, column: Column, **values: object) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""What of a table fits a terminal: the columns that matter most, short forms of long cells, folded rows."""
+"""Tables that fit a terminal: the columns that matter most, short forms of long cells, folded rows."""
 
 import re
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def fitted(document: Document, grids: Sequence[Grid], width: int) -> Fitted:
 def _notes(
     document: Document, full: Sequence[Sequence[str]], chosen: dict[int, list[str]]
 ) -> tuple[str, ...]:
-    """What the published numbers leave out, where it is the same for all; and the columns without room."""
+    """Notes: what all published numbers leave out alike, and the columns that do not fit."""
     notes = []
     if PUBLISHED in document.heads:
         published = document.heads.index(PUBLISHED)

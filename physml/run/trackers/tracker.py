@@ -84,7 +84,7 @@ class Tracker:
     """Follows a run; this one does nothing.
 
     Attributes:
-        id: Of the copy; None: there is none.
+        id: Id of the copy; None: there is none.
         failed: Whether a call has failed.
     """
 
@@ -123,7 +123,7 @@ class Service:
         return []
 
     def has_here(self, run: TrackedRun) -> bool:
-        """Whether a copy lies here, sent or not."""
+        """True if a copy lies here, sent or not."""
         return False
 
     def send_waiting(self, folders: Sequence[Path]) -> list[Path]:

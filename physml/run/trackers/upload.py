@@ -46,7 +46,7 @@ class Upload:
         return [(run, made) for run, made in self.runs if not self._is_sent(run, made)]
 
     def send(self, run: TrackedRun, made: Record) -> bool:
-        """Whether the tracker has it now."""
+        """Send a run's record; True if the tracker then has it."""
         if not send(self.service, run, made):
             return False
         if not self.service.has_here(run):

@@ -52,7 +52,7 @@ def mode_of(wanted: str) -> Mode:
 
 
 def in_sweep() -> bool:
-    """Whether an agent of W&B has started this process."""
+    """True if an agent of W&B has started this process."""
     return bool(os.environ.get("WANDB_SWEEP_ID"))
 
 
@@ -119,7 +119,7 @@ def offline_runs(folder: Path) -> list[Path]:
 
 
 def _is_synced(folder: Path) -> bool:
-    """As wandb's own command marks it."""
+    """True if wandb's own command has marked the folder as synced."""
     return any(folder.glob("run-*.wandb.synced"))
 
 
@@ -165,7 +165,7 @@ class WandbTracker(GuardedTracker):
         self.sent = getattr(self.run, "starting_step", 0) - 1
 
     def _place(self) -> dict[str, Any]:
-        """Where the copy is; in a sweep its agent says that, in the environment."""
+        """Project and id of the copy; none in a sweep, whose agent sets them in the environment."""
         if in_sweep():
             return {}
         resume = "allow" if self.mode == "online" else None
