@@ -19,9 +19,12 @@ import variants  # noqa: E402
 
 # Slow families, by where a test stands.
 FAMILIES = {
-    "matrix": ("conf/", "tasks/", "data/", "task/", "models/test_sequence_model.py"),
+    "matrix": ("conf/", "tasks/", "data/", "task/", "models/sequence/test_rnn.py"),
     "process": (
-        "execution/",
+        "run/",
+        "queue/",
+        "search/",
+        "listing/",
         "training/",
         "repository/",
         "bench/",
@@ -30,12 +33,12 @@ FAMILIES = {
         "export/",
         "test_extras.py",
     ),
-    "native": ("ops/", "simulate/", "models/", "estimators/", "reporting/test_figure.py", "test_library.py"),
+    "native": ("ops/", "lab/simulate/", "models/", "estimators/", "report/figure/", "test_library.py"),
 }
 # Modules that import large packages: wandb, sktime, torch_geometric. `--quick` leaves them out.
 LARGE = (
-    *("estimators/", "execution/test_sweeps.py", "execution/test_track", "bench/test_bench_graph.py"),
-    *("models/test_g2.py", "models/test_gnn.py", "models/test_graph"),
+    *("estimators/", "run/test_sweeps.py", "run/test_track", "bench/test_bench_graph.py"),
+    *("models/graph/",),
 )
 SAMPLE = 5  # `--quick` takes one in so many modules of each slow family, and one in so many of their tests
 

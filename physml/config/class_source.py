@@ -34,7 +34,7 @@ FIRST_NAMES = {
 
 
 def _moved() -> dict[str, str]:
-    """Where a class is now, by the name it had in an earlier release, which files of users may hold."""
+    """The present place of a class, by the name that it had in an earlier release and that users may hold."""
     kinds = ("sequence", "graph")
     modules = {f"physml.models.{kind}.": PACKAGE / "models" / kind for kind in kinds}
     return {

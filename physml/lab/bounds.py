@@ -6,7 +6,7 @@ rest. :math:`\|\cdot\|_\infty` of a matrix is the greatest row sum of absolute v
 N: steps; :math:`t_n = n\,\Delta t`; Y: the greatest absolute entry of the targets.
 
 They are given as printed. Where a proof takes more than its assumption, the docstring says so, and
-`tests/analysis/test_bounds.py`, of GraphCON `tests/simulate/test_gradients.py`, has a network that breaks the
+`tests/lab/test_bounds.py`, of GraphCON `tests/lab/simulate/test_gradients.py`, has a network that breaks the
 bound; docs/gradients.md has the list.
 """
 

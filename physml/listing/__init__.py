@@ -1,1 +1,1 @@
-"""What there is: models, tasks, tables, rows, with their state."""
+"""Models, tasks, tables and rows, with their state."""

@@ -1,1 +1,1 @@
-"""Where files of data sets are, and how they come here."""
+"""Downloads, mirrors and hubs that files of data sets come from."""

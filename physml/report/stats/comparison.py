@@ -9,7 +9,7 @@ delta, and an outcome by two rules:
 - else `cannot be told apart`.
 
 Outcomes that differ between the readings give `not decidable`. How often each comes out when the truth is
-known: docs/verdicts.md, recomputed by tests/reporting/test_error_rates.py.
+known: docs/verdicts.md, recomputed by tests/report/stats/test_error_rates.py.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """How often the rule of verdicts is wrong when the truth is known: the rates of docs/verdicts.md.
 
-`python tests/reporting/test_error_rates.py` prints the table of docs/verdicts.md anew.
+`python tests/report/stats/test_error_rates.py` prints the table of docs/verdicts.md anew.
 """
 
 from collections import Counter

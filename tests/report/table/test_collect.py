@@ -1,6 +1,6 @@
 """Tables: configs are refused with near names, every state is reached, rendering is golden.
 
-`python tests/reporting/test_table.py` rewrites tests/golden/table.*; look at the diff before you commit it.
+`python tests/report/table/test_collect.py` rewrites tests/golden/table.*; look at the diff before you commit.
 """
 
 import csv
@@ -30,7 +30,7 @@ from physml.report.table.text import HEADS, claim_lines, document
 from physml.report.text.document import FORMS, write
 from physml.report.text.screen import Screen
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def identity(experiment: str) -> str:
