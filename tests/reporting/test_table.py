@@ -369,9 +369,7 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
 # --- rendering
 
 
-@pytest.mark.parametrize(
-    "name", ["table.md", "table.csv", "table.tex", "table.console.txt", "table.wide.txt"]
-)
+@pytest.mark.parametrize("name", ["table.md", "table.csv", "table.console.txt", "table.wide.txt"])
 def test_rendering_is_golden(name: str) -> None:
     assert renderings()[name] == (GOLDEN / name).read_text(encoding="utf-8")
 
@@ -387,7 +385,7 @@ def test_no_cell_is_empty() -> None:
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     first = [path.read_bytes() for path in write(document(synthetic()), tmp_path)]
     assert [path.read_bytes() for path in write(document(synthetic()), tmp_path)] == first
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["nobody-1.csv", "nobody-1.md", "nobody-1.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nobody-1.csv", "nobody-1.md"]
 
 
 def test_a_console_line_fits_the_terminal() -> None:
