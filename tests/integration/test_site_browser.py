@@ -10,8 +10,7 @@ import time
 
 import pytest
 from pilots_harness import physml
-
-from physml.site.build import check_links
+from site_links import check_links
 
 CHROMIUM = shutil.which("chromium")
 LONGEST_BUILD_S = 180.0  # 20 s of one core with the reference; this machine may be busy
