@@ -69,7 +69,7 @@ EXTRAS = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
-    "huggingface_hub": "hub",
+    "huggingface_hub": "text",
     "sklearn": "estimators",
     "shtab": "completion",
     "torchdiffeq": "ode",

@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
     compare.add_argument(
         "--better", choices=("lower", "higher"), help="the direction of a metric that physml does not know"
     )
-    compare.add_argument("--out", metavar="FILE", help="write it too: .md, .csv or .tex")
+    compare.add_argument("--out", metavar="FILE", help="write it too: .md or .csv")
     compare.set_defaults(command=_run)
 
 

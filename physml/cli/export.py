@@ -4,25 +4,23 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from physml.base.errors import ConfigError
 from physml.base.paths import display_path
 
 DESCRIPTION = """Writes the network of a run that kept its weights (runtime.save_model=true) into a folder:
 safetensors: the weights, for physml.load
 onnx: a graph with a loop over time, for onnxruntime and others
-torch-export: a program with a loop over time, for torch alone
 and beside it a model card, the config and a file load.py of about ten lines."""
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "export",
-        help="the trained network of a run as safetensors, ONNX or a program of torch.export",
+        help="the trained network of a run as safetensors or ONNX",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", help="a record, its place below results/runs, or weights")
-    parser.add_argument("--to", required=True, choices=("safetensors", "onnx", "torch-export"))
+    parser.add_argument("--to", required=True, choices=("safetensors", "onnx"))
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder, new or empty")
     parser.add_argument(
         "--lengths", action="store_true", help="the graph takes the true lengths of padded sequences too"
@@ -31,19 +29,10 @@ def add(commands: Any) -> None:
         "--plugin", action="append", default=[], metavar="FILE", help="a file of your own that the run used"
     )
     parser.add_argument("--force", action="store_true", help="write into a folder that has files")
-    parser.add_argument("--push", metavar="OWNER/NAME", help="upload the folder to the Hugging Face hub")
-    parser.add_argument("--private", action="store_true", help="with --push: a repository only you can see")
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.export import hub
-
-    if options.private and not options.push:
-        raise ConfigError("--private is about a repository of the hub: give --push too.")
-    if options.push:
-        hub.check_repository(options.push)
-
     from physml.export.export import export
 
     out = Path(options.out).expanduser()
@@ -54,6 +43,4 @@ def _run(options: argparse.Namespace) -> int:
         print(f"written: {display_path(made.folder / name)}")
     if made.difference is not None:
         print(f"greatest difference to the trained network: {made.difference:.2g}")
-    if options.push:
-        print(f"pushed: {hub.push(made.folder, made.written, options.push, private=options.private)}")
     return 0

@@ -34,13 +34,6 @@ def add(commands: Any) -> None:
         metavar="N",
         help="repeat a search in stages with other points, in a file of its own; the settings stay",
     )
-    search.add_argument(
-        "--per-split",
-        action="store_true",
-        help="search, train and test on each split for itself; the settings stay",
-    )
-    search.add_argument("--export", choices=("wandb",), help="write a sweep for `wandb sweep`, and stop")
-    search.add_argument("--to", metavar="FILE", help="of --export; default: <id>.sweep.yaml, here")
     for name, choices in (("--sampler", SAMPLERS), ("--pruner", PRUNERS)):
         search.add_argument(
             name,
@@ -70,9 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     whole = (
         options.plan,
         options.picture,
-        options.per_split,
         options.sampler_seed is not None,
-        options.export,
         _chosen(options),
     )
     while code == 0 and not any(whole):
@@ -91,7 +82,6 @@ def _chosen(options: argparse.Namespace) -> dict[str, Any]:
 
 def _one(name: str, options: argparse.Namespace) -> int:
     from physml.base.errors import ConfigError
-    from physml.search import per_split as per_split_search
     from physml.search import plain as search
     from physml.search import shared as shared_search
     from physml.search import staged as staged_search
@@ -102,14 +92,10 @@ def _one(name: str, options: argparse.Namespace) -> int:
     seed, verify = options.sampler_seed, options.verify or "bytes"
     if seed is not None and (shared or not staged or seed < 0):
         raise ConfigError("--sampler-seed takes a number from 0 on, for a search with stages.")
-    if options.per_split and (shared or options.plan or seed is not None):
-        raise ConfigError("--per-split stands alone: it has no plan, and no other sampler or seed.")
     if options.storage and not shared:
         raise ConfigError("--storage is for a search with --sampler or --pruner.")
     if options.picture:
         return _picture(name, spec)
-    if options.export or options.to:
-        return _export(spec, options)
     budget = {"jobs": options.jobs, "max_hours": options.max_hours}
     if shared:
         made = shared_search.SharedSearch(spec, options.storage, verify)
@@ -119,8 +105,6 @@ def _one(name: str, options: argparse.Namespace) -> int:
     budget["verify"] = verify
     if options.plan:
         return _plan(name, staged, verify, seed)
-    if options.per_split:
-        return per_split_search.carry_out(name, **budget)
     if staged:
         return staged_search.carry_out(name, **budget, sampler_seed=seed)
     return search.search(name, **budget)
@@ -148,19 +132,6 @@ def _plan_shared(made: "SharedSearch") -> int:
     print(f"{made.spec.id}: {left} of {made.spec.trials} trials to do, {hours}; trials: {made.store.place}")
     if running := session.current():
         print(running.describe([first] * left))
-    return 0
-
-
-def _export(spec: "SearchSpec", options: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from physml.base.errors import ConfigError
-    from physml.search import sweep_export
-
-    if not options.export or (options.to and len(options.ids) > 1):
-        raise ConfigError("--to names the file of one search, with --export wandb.")
-    path = sweep_export.export(spec, Path(options.to) if options.to else None, options.verify or "bytes")
-    print(f"written: {display_path(path)}; next: wandb sweep {display_path(path)}")
     return 0
 
 

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import os
 import sys
-import tempfile
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -45,17 +44,13 @@ def add(commands: Any) -> None:
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
     )
-    for name, what in (
-        ("html", "one self-contained page"),
-        ("pdf", "the same, printed by an installed browser"),
-    ):
-        table.add_argument(
-            f"--{name}",
-            nargs="?",
-            const="",
-            metavar="FILE",
-            help=f"also write {what} (ID.{name} in the working folder)",
-        )
+    table.add_argument(
+        "--html",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="also write one self-contained page (ID.html in the working folder)",
+    )
     table.add_argument(
         "--all-rows",
         action="store_true",
@@ -127,7 +122,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     # The reader's own rows and runs are shown, and written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
     _show(document(made), options, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
-    if options.html is not None or options.pdf is not None:
+    if options.html is not None:
         _write_page(spec, requested, options)
     return max(code, _compare(spec, requested, opponents, options))
 
@@ -187,21 +182,10 @@ def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse
     from physml.base import files
     from physml.site.build import one_table
     from physml.site.content import results_of
-    from physml.site.pdf import write_pdf
 
-    page = one_table(results_of(spec, requested))
-    with tempfile.TemporaryDirectory() as folder:
-        for form in ("html", "pdf"):
-            if (given := getattr(options, form)) is None:
-                continue
-            out = Path(given or f"{spec.id}.{form}").expanduser()
-            if form == "html":
-                files.write_text(out, page)
-            else:
-                source = Path(folder) / "table.html"
-                source.write_text(page, encoding="utf-8")
-                write_pdf(source, out)
-            print(f"written: {display_path(out)}")
+    out = Path(options.html or f"{spec.id}.html").expanduser()
+    files.write_text(out, one_table(results_of(spec, requested)))
+    print(f"written: {display_path(out)}")
 
 
 def _latex(table: "Table", options: argparse.Namespace) -> None:
@@ -243,12 +227,12 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
 
     spec = load_settings(path)
     if options.latex:
-        raise ConfigError(f"{spec.id} is a table of settings; results/tables/{spec.id}.tex has it in LaTeX.")
+        raise ConfigError(f"--latex is for tables of results; {spec.id} is a table of settings.")
     if options.seeds or options.row or options.yours or options.compare:
         raise ConfigError(
             f"{spec.id} is a table of settings: it has no runs for --seeds, --row, --yours or --compare."
         )
-    if options.html is not None or options.pdf is not None:
+    if options.html is not None:
         raise ConfigError(f"{spec.id} is a table of settings: its page is part of physml site.")
     if options.plan:
         print(f"no runs: {spec.id} is a table of settings, read from conf/")

@@ -31,7 +31,6 @@ class RuntimeKeys(TypedDict):
     save_model: bool
     score_test: bool
     profile: NotRequired[bool]
-    energy: NotRequired[bool]
 
 
 class DataKeys(TypedDict):

@@ -13,7 +13,6 @@ SHAPES = ((2, 3), (1, 1), (3, 17))  # B, T of the checks of a graph; the first i
 KINDS = {
     "safetensors": "the weights, as safetensors; `physml.load` builds the network around them",
     "onnx": "an ONNX graph; the recurrence is a Scan, so it takes sequences of any length",
-    "torch-export": "a program of torch.export; the recurrence is a scan, so it takes any length",
 }
 
 
@@ -86,11 +85,10 @@ def _use(facts: Facts, kind: str, inputs: Sequence[str], difference: float | Non
     shape = {"last": "B", "every": "B, T", "node": "N", "graph": "G"}[sizes["readout"]]
     yield f"- output, float32 ({shape}, {sizes['d_out']})"
     if difference is not None:
-        runtime = "onnxruntime" if kind == "onnx" else "the program, read back,"
         batches, times = (_listed(sizes) for sizes in zip(*SHAPES, strict=True))
         yield ""
         yield (
-            f"Before it was written, {runtime} was compared with the trained network for sequences of "
+            "Before it was written, onnxruntime was compared with the trained network for sequences of "
             f"{times} steps in batches of {batches}: the greatest difference of an output is "
             f"{difference:.2g}."
         )

@@ -14,7 +14,7 @@ from physml.base.errors import InputError
 from physml.base.paths import display_path
 from physml.export.card import card
 from physml.export.facts import facts_of
-from physml.export.formats import FILES, FORMATS, write_onnx, write_program
+from physml.export.formats import FILES, write_onnx
 from physml.export.loaders import loader
 from physml.run import weights as saved_model
 
@@ -44,7 +44,7 @@ def export(
 
     Args:
         run: as `physml.load` takes it.
-        to: "safetensors", "onnx" or "torch-export".
+        to: "safetensors" or "onnx".
         out: the folder, new or empty.
         lengths: a graph that takes the true lengths of padded sequences too.
         plugins: files of one's own that the run was made with; they are run.
@@ -53,7 +53,7 @@ def export(
     Errors: InputError for a folder with files, or a network that the format cannot hold; errors of
     `physml.load`; MissingExtra without the packages of onnx.
     """
-    one_of("--to", to, FORMATS)
+    one_of("--to", to, tuple(FILES))
     if lengths and to == "safetensors":
         raise InputError(
             "--lengths is for a graph; weights are built into a network that takes lengths anyway."
@@ -71,8 +71,7 @@ def export(
         with files.writing(out / FILES[to]) as temporary:
             shutil.copyfile(weights, temporary)
     else:
-        write = write_onnx if to == "onnx" else write_program
-        difference = write(net, about, out / FILES[to], lengths=lengths)
+        difference = write_onnx(net, about, out / FILES[to], lengths=lengths)
     dtype = "int64" if about.sizes["tokens"] else str(next(net.parameters()).dtype).removeprefix("torch.")
     inputs = {"input": dtype} | ({"lengths": "int64"} if lengths else {})
     content = {

@@ -20,8 +20,7 @@ from physml.run.weights import About
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-FORMATS = ("safetensors", "onnx", "torch-export")
-FILES = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch-export": "model.pt2"}
+FILES = {"safetensors": "model.safetensors", "onnx": "model.onnx"}
 
 
 def write_onnx(net: nn.Module, about: About, path: Path, *, lengths: bool) -> float:
@@ -66,8 +65,7 @@ def _onnx_model(program: "ExportedProgram") -> Any:
         cause = error.__cause__ or error
         line = str(cause).strip().partition("\n")[0]
         raise InputError(
-            f"this network cannot be written as ONNX: {line}. Export it with --to torch-export or "
-            "safetensors."
+            f"this network cannot be written as ONNX: {line}. Export it with --to safetensors."
         ) from error
     assert made is not None
     RemoveUnusedNodesPass()(made.model)  # its unused constants make onnxruntime warn
@@ -90,19 +88,6 @@ def _forget_places(graph: Any) -> None:
         del node.metadata_props[:]
         for attribute in node.attribute:
             _forget_places(attribute.g)
-
-
-def write_program(net: nn.Module, about: About, path: Path, *, lengths: bool) -> float:
-    """The file of torch.export; the greatest difference of its outputs, read back, to those of `net`."""
-    made = io.BytesIO()
-    torch.export.save(
-        traced(net, lengths=lengths), made, extra_files={"physml.json": json.dumps(_origin(about))}
-    )
-    made.seek(0)
-    back = torch.export.load(made).module()
-    difference = greatest_difference(net, lambda inputs: back(*inputs), lengths=lengths)
-    files.write(path, lambda file: file.write(made.getvalue()))
-    return difference
 
 
 def _origin(about: About) -> dict[str, Any]:

@@ -18,20 +18,6 @@ if __name__ == "__main__":
     print(tuple({call}.shape))
 '''
 
-TORCH = '''"""Loads the network of this folder. Needs torch {torch} or newer, and not physml."""
-
-from pathlib import Path
-
-import torch
-
-# A program is code: load it only if you trust its source.
-net = torch.export.load(Path(__file__).with_name("model.pt2")).module()
-
-if __name__ == "__main__":
-    {example}
-    print(tuple({call}.shape))
-'''
-
 ONNX = '''"""Loads the network of this folder. Needs onnxruntime and numpy, neither torch nor physml."""
 
 from pathlib import Path
@@ -49,8 +35,6 @@ if __name__ == "__main__":
 
 def loader(facts: Facts, kind: str, inputs: Mapping[str, str]) -> str:
     """The content of load.py. inputs: for each input of an exported graph, its type in numpy."""
-    import torch
-
     sizes = facts.about.sizes
     if sizes["readout"] in ("node", "graph"):
         example = f"x, edges = torch.zeros(3, {sizes['d_in']}), torch.tensor([[0, 1], [1, 2]])"
@@ -62,7 +46,4 @@ def loader(facts: Facts, kind: str, inputs: Mapping[str, str]) -> str:
         return ONNX.format(example=example, call="inputs")
     dtype = f", dtype=torch.{inputs['input']}"
     example = f"x = torch.zeros({shape[1:-1]}{dtype})"
-    given = "x, torch.tensor([50, 20])" if "lengths" in inputs else "x"
-    if kind == "torch-export":
-        return TORCH.format(example=example, call=f"net({given})", torch=torch.__version__.partition("+")[0])
-    return SAFETENSORS.format(example=example, call=f"net({given})[0]")
+    return SAFETENSORS.format(example=example, call="net(x)[0]")

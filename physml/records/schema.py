@@ -28,18 +28,13 @@ class Selected(TypedDict):
 
 
 class Cost(TypedDict):
-    """Time and memory of the training. cpu_s: CPU seconds of all threads, without evaluation.
-
-    energy_j: with `runtime.energy` alone; of the whole processor package or GPU, null where unknown.
-    """
+    """Time and memory of the training. cpu_s: CPU seconds of all threads, without evaluation."""
 
     train_s: float
     cpu_s: NotRequired[float]
     eval_s: float
     ms_per_step: float
     peak_memory_mib: float
-    energy_j: NotRequired[float | None]
-    energy_source: NotRequired[Literal["rapl", "nvml"] | None]
 
 
 class DataFile(TypedDict):

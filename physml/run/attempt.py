@@ -18,7 +18,6 @@ from physml.records import curves, record
 from physml.records.provenance import now
 from physml.run import record as run_record
 from physml.run import weights as saved_model
-from physml.run.energy import Meter
 from physml.run.profiling import ProfilingReporter
 from physml.run.resources import pick_device
 from physml.run.spec import RunSpec
@@ -53,7 +52,6 @@ class Attempt:
         self.scores: dict[str, Any] = {}  # of the record, once the run is trained
         self.reporting = False  # from the first step on
         self.tracker = Tracker()
-        self.meter: Meter | None = None  # with runtime.energy
         self.profiling: ProfilingReporter | None = None  # with runtime.profile
 
     def carry_out(self) -> dict[str, Any]:
@@ -95,8 +93,11 @@ class Attempt:
             status, reason = "finished", None
             with flush_denormals():
                 try:
-                    with self._measured():
+                    try:
                         trainer.fit()
+                    finally:
+                        if self.profiling:
+                            self.profiling.end()
                     if trainer.kept is None:
                         raise Diverged("no evaluation on valid gave a finite number")
                 except Diverged as error:
@@ -121,20 +122,14 @@ class Attempt:
 
     def _prepare(self) -> "Trainer":
         set_deterministic(self.config["runtime"]["deterministic"])
-        self._measure(self.config["runtime"])
+        if self.config["runtime"].get("profile"):
+            device = pick_device(self.config["runtime"]["device"])
+            self.report = self.profiling = ProfilingReporter(self.report, self.spec.work_folder, device)
         hooks = {"report": self.report, "save": self._save, "stop": self.interrupt, "on_row": self._on_row}
         self.trainer = loaded(self.config, self.spec.parts, **hooks)
         self.trainer.check_data()
         self.trainer.check_products()
         return self.trainer
-
-    def _measure(self, runtime: dict[str, Any]) -> None:
-        """Get ready for what the options of measuring ask for; none of it moves a number."""
-        device = pick_device(runtime["device"])
-        if runtime.get("energy"):
-            self.meter = Meter(device)
-        if runtime.get("profile"):
-            self.report = self.profiling = ProfilingReporter(self.report, self.spec.work_folder, device)
 
     def _resume(self, trainer: "Trainer") -> None:
         from physml.ops import backend
@@ -146,23 +141,11 @@ class Attempt:
             trainer.load_state_dict(state.get("trainer", {}))
             self.started = state.get("started", self.started)
             backend.reset(state.get("backends", ()))  # older checkpoints have none
-            if self.meter:
-                self.meter.resume(state.get("energy", {}))
         lines = "".join(curves.line(row) for row in trainer.rows)
         with _warn_if_disk_full("metrics.jsonl"):
             files.write_text(self.spec.work_folder / "metrics.jsonl", lines)
 
     # ------------------------------------------------------------------ during
-
-    @contextlib.contextmanager
-    def _measured(self) -> Iterator[None]:
-        """Around the training. The profile is written at its end, where it is shorter than the profile."""
-        try:
-            with self.meter.running() if self.meter else contextlib.nullcontext():
-                yield
-        finally:
-            if self.profiling:
-                self.profiling.end()
 
     def _save(self, state: dict[str, Any]) -> None:
         from physml.ops import backend
@@ -173,7 +156,6 @@ class Attempt:
             "backends": backend.ran(),
             "verify": self.config["data"]["verify"],
             "trainer": state,
-            **({"energy": self.meter.cost()} if self.meter else {}),
         }
         self.lock.refuse_if_lost()
         after = "Training goes on."
@@ -209,7 +191,6 @@ class Attempt:
         if self.trainer:
             rows = self.trainer.rows
             made |= run_record.of_training(self.trainer, self.trainer.task, self.trainer.device, self.config)
-            made["cost"] |= self.meter.cost() if self.meter else {}
         made |= self.scores
         if self.profiling and self.profiling.written:
             made["profile"] = f"{self.spec.place.folder}/{self.spec.place.stem}/{self.profiling.written}"

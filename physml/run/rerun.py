@@ -77,6 +77,7 @@ def _completed(made: Record, plugins: list[str], runtime: Mapping[str, Any]) -> 
     config = {**today, **made["config"], "plugins": plugins, "experiment": made["experiment"]}
     for section in OUTSIDE:
         config[section] = {**today[section], **(made["config"].get(section) or {})}
+    config["runtime"] = {key: config["runtime"][key] for key in today["runtime"]}  # options may have gone
     config["tracker"] = {**config["tracker"], "kind": "none"}
     config["runtime"] = {**config["runtime"], "save_model": False, **runtime}
     return config

@@ -234,7 +234,7 @@ class StagedSearch(SearchTrials):
             for row, space in zip(content["trials"], spaces, strict=True)
         ]
         keep(self.id, self.spec.better, tried)
-        if not (self.repeated or self.split is not None):
+        if not self.repeated:
             written.insert(0, search.write_row(self.spec.experiment, found))
         unfinished_path(self.id).unlink(missing_ok=True)
         return content | {"written": [display_path(one) for one in written]}

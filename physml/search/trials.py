@@ -32,23 +32,13 @@ class SearchTrials:
         spec: The search.
         verify: How data are verified.
         sampler_seed: Seed of other points than the search's own.
-        split: The one that a search for each split is made on; None: those of the stages.
     """
 
-    def __init__(
-        self,
-        spec: SearchSpec,
-        verify: str = "bytes",
-        sampler_seed: int | None = None,
-        split: int | None = None,
-    ) -> None:
+    def __init__(self, spec: SearchSpec, verify: str = "bytes", sampler_seed: int | None = None) -> None:
         self.spec, self.verify = spec, verify
         self.seed = spec.seed if sampler_seed is None else sampler_seed
         self.repeated = self.seed != spec.seed
         self.id = f"{spec.id}-sampler{self.seed}" if self.repeated else spec.id
-        self.split = split
-        if split is not None:
-            self.id = f"{spec.id}-split{split}"
         self.stages: list[Stage] = spec.stages or []
         self.rounds: list[Round] = []
         self.points: list[Point] = []  # of all rounds; the place of a point is its trial's number

@@ -1,1 +1,1 @@
-"""The results as web pages: static, without torch, from the same tables as Markdown, CSV and LaTeX."""
+"""The results as web pages: static, without torch, from the same tables as Markdown and CSV."""

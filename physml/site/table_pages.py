@@ -15,7 +15,6 @@ from physml.report.table.fact_text import fact_lines, margin_text
 from physml.report.table.numbers import (
     decimals,
     difference_text,
-    energy_text,
     interval_text,
     mean_text,
     memory_text,
@@ -164,7 +163,6 @@ def cell_context(results: Results, one: One, pictures: "Pictures") -> dict[str, 
         "parameters": params_text(result),
         "time": time_text(result),
         "memory": memory_text(result),
-        "energy": None if result.energy_j is None else energy_text(result.energy_j),
         "dots": axis
         and plots.dots(
             axis, known, result.published, result.summary, f"{len(known)} runs, {view.row(one)['ours']}"

@@ -5,23 +5,11 @@ it too, the learning rate as the schedule has left it.
 """
 
 import math
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from physml.base.errors import ConfigError, suggest
 
 Row = dict[str, Any]
-
-
-class Selector(Protocol):
-    """`selected(row)` says whether the weights of this row replace the kept ones."""
-
-    needs_test: ClassVar[bool]
-
-    def bind(self, metric: str, better: dict[str, str]) -> None: ...
-    def selected(self, row: Row) -> bool: ...
-    def rule(self) -> str: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class _Rule:

@@ -231,7 +231,7 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
             "GIN has no finished run with test/accuracy. Train what is missing",
         ),
         (("MLP", "GAT", "--table", "graphcon-22"), "there is no table 'graphcon-22'"),
-        (("MLP", "GAT", *TABLE, "--out", "it.pdf"), "--out must end in .md, .csv, .tex; got it.pdf"),
+        (("MLP", "GAT", *TABLE, "--out", "it.pdf"), "--out must end in .md, .csv; got it.pdf"),
         (("MLP", "GAT", "--column", "texas"), "--column is for rows of a table: give --table too"),
         (("g2/texas-mpl", "g2/texas-gcn"), "there is no experiment g2/texas-mpl. Did you mean g2/texas-mlp"),
         (("g2/texas-mlp", "g2/texas-mlp"), "needs two experiments; both are g2/texas-mlp"),

@@ -346,12 +346,6 @@ def different(arrays: Arrays) -> float:
     return len({row.tobytes() for row in np.packbits(linked, axis=1)}) / n
 
 
-@pytest.mark.parametrize(("name", "size"), [("cora", 2485), ("citeseer", 2110)])
-def test_the_other_cora_and_citeseer_have_other_components(name: str, size: int, real: Store) -> None:
-    arrays = read(real, BY_NAME[f"shchur_{name}"])
-    assert len(graphs.largest_component(arrays["edge_index"], len(arrays["y"]))) == size
-
-
 # ---------------------------------------------------------------------------- edges
 
 

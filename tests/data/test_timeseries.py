@@ -9,7 +9,7 @@ import pytest
 
 from physml.base.errors import DataError
 from physml.data.readers import ecg5000, eigenworms
-from physml.data.readers.timeseries import Cases, read_arff, read_ts, write_ts
+from physml.data.readers.timeseries import Cases, read_ts, write_ts
 from physml.data.store import Store
 
 AGAIN = "Get it again: `physml data get toy`."
@@ -29,18 +29,6 @@ TOY = """#A comment of the archive
 -1,-2,-3E-4:0.4,0.5,0.6:Down
 
 4,5,6:0.7,0.8,0.9:Up
-"""
-
-ARFF = """% a comment of the archive
-@relation 'Toy'
-@attribute Toy relational
-  @attribute t1 numeric
-  @attribute t2 numeric
-@end Toy
-@attribute class {Up,Down}
-@data
-'1,2\\n0.1,0.2',Up
-'-1,-2\\n0.4,0.5',Down
 """
 
 
@@ -75,21 +63,6 @@ def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> Non
     assert [len(x) for x in cases.x] == [3, 3, 4]
     with pytest.raises(DataError, match=r"Toy_TRAIN.ts, line 13: this case has 4 steps, the first one 3"):
         cases.stacked([3], 2)
-
-
-def test_an_arff_file_with_a_relation_is_read(tmp_path: Path) -> None:
-    cases = read_arff(written(tmp_path, ARFF, "Toy_TRAIN.arff"), AGAIN).expect("Toy", [2], ["Up", "Down"])
-    np.testing.assert_array_equal(cases.y, [0, 1])
-    np.testing.assert_array_equal(
-        cases.stacked([2], 2), np.array([[[1, 0.1], [2, 0.2]], [[-1, 0.4], [-2, 0.5]]], np.float32)
-    )
-
-
-def test_an_arff_file_of_plain_series_is_read(tmp_path: Path) -> None:
-    text = "@relation Toy\n@attribute t1 numeric\n@attribute t2 numeric\n@attribute target {1,2}\n@data\n"
-    cases = read_arff(written(tmp_path, text + "0.5,1.5,2\n-1,3,1\n", "Toy.arff"), AGAIN)
-    np.testing.assert_array_equal(cases.y, [1, 0])
-    np.testing.assert_array_equal(cases.stacked([2], 1)[..., 0], np.array([[0.5, 1.5], [-1, 3]], np.float32))
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -140,25 +113,6 @@ def test_a_ts_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new
         read_ts(path, AGAIN)
     assert str(path) in str(refusal.value)
     assert "physml data get" in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("-1,-2", "-1,?", "line 10, dimension 1: the value at step 2 of 2 is missing"),
-        ("-1,-2", "-1,x2", "line 10, dimension 1: the value at step 2, 'x2', is no number"),
-        ("',Down", "',Left", "line 10: 'Left' is none of the classes Up, Down"),
-        ("@attribute class {Up,Down}\n", "", "none of the classes|no attribute with the classes"),
-        (ARFF, "", "is not a valid .arff file: it is empty"),
-        (ARFF, "<html>", "is not a valid .arff file: it is a web page"),
-    ],
-)
-def test_an_arff_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
-    assert old in ARFF
-    path = written(tmp_path, ARFF.replace(old, new), "Toy_TRAIN.arff")
-    with pytest.raises(DataError, match=says) as refusal:
-        read_arff(path, AGAIN)
-    assert str(path) in str(refusal.value)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -523,17 +523,17 @@ TEXAS_CASES = {
     "web page": (put(LINKS, PAGE), r"out1_graph_edges\.txt: the head must be"),
 }
 
-SHCHUR = shchur.file_name("cora")
+SHCHUR = shchur.file_name("photo")
 SHCHUR_CASES = {
-    "half a file": (cut(SHCHUR), r"cora\.npz is not a valid zip"),
+    "half a file": (cut(SHCHUR), r"photo\.npz is not a valid zip"),
     "a column that is none": (arrays(SHCHUR, adj_indices=first(500)), r"names column 500 of 120"),
     "rows that do not fit": (
         arrays(SHCHUR, attr_indptr=first(1)),
-        r"cora\.npz.*(do not fit|no sparse matrix)",
+        r"photo\.npz.*(do not fit|no sparse matrix)",
     ),
     "NaN": (arrays(SHCHUR, attr_data=first(np.nan)), r"not finite"),
-    "a label out of range": (arrays(SHCHUR, labels=first(7)), r"node 0 has the label 7"),
-    "fewer labels": (arrays(SHCHUR, labels=lambda y: y[:-1]), r"cora\.npz"),
+    "a label out of range": (arrays(SHCHUR, labels=first(8)), r"node 0 has the label 8"),
+    "fewer labels": (arrays(SHCHUR, labels=lambda y: y[:-1]), r"photo\.npz"),
 }
 
 TRAFFIC, NOUNS = musae.file_name("chameleon", "target"), musae.file_name("chameleon", "features")
@@ -640,7 +640,7 @@ CASES: dict[DataSet, dict[str, tuple[Change, str]]] = {
     bidmc_tsr.HEART: TSR_CASES,
     planetoid.CORA: PLANETOID_CASES,
     webkb.TEXAS: TEXAS_CASES,
-    shchur.CORA: SHCHUR_CASES,
+    shchur.PHOTO: SHCHUR_CASES,
     musae.CHAMELEON: MUSAE_CASES,
     syn_cora.SYN_CORA: SYN_CORA_CASES,
     zinc.ZINC: ZINC_CASES,

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,8 @@ from physml.base.errors import ConfigError, DataError, InputError, RecordError
 from physml.base.paths import own_folders
 from physml.cli.main import main
 from physml.config.compose import compose
-from physml.export import hub
 from physml.export.export import export
+from physml.export.program import traced
 from physml.models.graph.linkx import LINKX
 from physml.run.perform import perform
 from physml.run.progress import LineReporter
@@ -112,7 +111,7 @@ def test_the_card_has_the_spread_of_all_seeds_and_reads_as_front_matter(roots: P
     assert "license" not in front
     (metric,) = front["model-index"][0]["results"][0]["metrics"]
     assert metric["type"] == "mse" and metric["value"] == pytest.approx(float(mean), rel=1e-5)
-    hub_cards = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+    hub_cards = pytest.importorskip("huggingface_hub", reason="comes with the extra text")
     card = hub_cards.ModelCard(text)
     assert card.data.eval_results[0].metric_type == "mse"
 
@@ -157,19 +156,10 @@ def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Pa
     spec = trained(*own, "task=adding", "runtime.save_model=true")
     run, out = str(spec.record_path), tmp_path / "out"
     with pytest.raises(ConfigError, match="taken_rnn"):
-        export(run, "torch-export", out)
-    made = export(run, "torch-export", out, plugins=[plugin])
-    assert made.difference is not None and made.difference < 1e-5
+        export(run, "safetensors", out)
+    export(run, "safetensors", out, plugins=[plugin])
     assert yaml.safe_load((out / "config.yaml").read_text())["config"]["plugins"] == ["taken_rnn.py"]
     assert str(tmp_path) not in "".join(path.read_text(errors="ignore") for path in out.iterdir())
-
-
-def test_a_program_of_torch_export_runs_without_physml(roots: Path, tmp_path: Path) -> None:
-    made = export(NAME, "torch-export", tmp_path / "out")
-    assert made.difference is not None and made.difference < 1e-5
-    loader = tmp_path / "out" / "load.py"
-    loader.write_text(loader.read_text() + "    import sys\n    print('physml' in sys.modules)\n")
-    assert ran(tmp_path / "out")[:2] == ["(2, 1)", "False"]
 
 
 # ---------------------------------------------------------------------------- what is refused
@@ -210,7 +200,7 @@ def test_a_network_of_one_graph_is_loaded_with_its_number_of_nodes(roots: Path) 
 
 def test_graphs_and_lengths_of_weights_are_refused_and_leave_nothing(roots: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="works on graphs"):
-        export("texas-gcn", "torch-export", tmp_path / "out")
+        traced(physml.load("texas-gcn"))
     with pytest.raises(InputError, match="--lengths is for a graph"):
         export(NAME, "safetensors", tmp_path / "out", lengths=True)
     assert not (tmp_path / "out").exists()
@@ -254,57 +244,3 @@ def test_a_pickle_is_never_opened(roots: Path, tmp_path: Path) -> None:
     torch.save({"a": 1}, tmp_path / "it.json")
     with pytest.raises(RecordError, match="is damaged"):
         physml.load(tmp_path / "it.json")
-
-
-# ---------------------------------------------------------------------------- the hub
-
-
-class Hub:
-    """Stands for huggingface_hub.HfApi: it keeps what it is given."""
-
-    calls: list[tuple[str, dict]]
-
-    def __init__(self) -> None:
-        type(self).calls = []
-
-    def create_repo(self, repository: str, **options: object) -> None:
-        self.calls.append(("create", {"repo_id": repository, **options}))
-
-    def upload_folder(self, **options: object) -> str:
-        self.calls.append(("upload", options))
-        return "https://hub.test/commit"
-
-
-def test_a_push_makes_the_repository_and_uploads_the_folder(
-    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hub_package = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
-    monkeypatch.setattr(hub_package, "HfApi", Hub)
-    out = tmp_path / "out"
-    words = ["export", NAME, "--to", "safetensors", "--out", str(out), "--push", "me/cornn", "--private"]
-    assert main(words) == 0
-    assert "pushed: https://hub.test/commit" in capsys.readouterr().out
-    (_, created), (_, uploaded) = Hub.calls
-    assert created == {"repo_id": "me/cornn", "repo_type": "model", "private": True, "exist_ok": True}
-    assert sorted(uploaded["allow_patterns"]) == sorted(path.name for path in out.iterdir())
-    assert uploaded["folder_path"] == out and uploaded["repo_id"] == "me/cornn"
-
-
-def test_a_hub_that_cannot_be_reached_is_one_line(
-    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub_package = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
-
-    # The real client, at a port where nobody listens.
-    nowhere = partial(hub_package.HfApi, endpoint="http://127.0.0.1:9", token="hf_none")
-    monkeypatch.setattr(hub_package, "HfApi", nowhere)
-    with pytest.raises(hub.PushFailed, match=r"the hub did not take me/cornn: .*refused. The files are"):
-        hub.push(tmp_path, ["README.md"], "me/cornn", private=False)
-
-
-@pytest.mark.parametrize("name", ["cornn", "me/", "me/a b", "../etc/x", "https://hub.test/me/cornn"])
-def test_a_name_that_is_no_repository_is_refused_first(name: str, roots: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert main(["export", NAME, "--to", "safetensors", "--out", str(out), "--push", name]) == 2
-    assert not out.exists()
-    assert main(["export", NAME, "--to", "safetensors", "--out", str(out), "--private"]) == 2

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.paths import OWN_RESULTS
 from physml.cli import main
-from physml.paths import OWN_RESULTS
 
 # Of different models on generated data, one thread, fp32; they took 2 to 5 s when they were recorded.
 RECORDS = (

@@ -48,6 +48,15 @@ def test_a_run_is_the_same_again_and_its_record_stays(again, roots):
     assert code == 0 and "rerun-rerun-adding-lem" in out
 
 
+def test_a_record_may_name_an_option_that_has_gone(again):
+    spec = h.spec_of(list(SMALL))
+    h.make(spec)
+    config = record.read(spec.record_path)["config"]
+    rewritten(spec.record_path, config=config | {"runtime": config["runtime"] | {"energy": False}})
+    code, out, _ = again(spec.record_path)
+    assert code == 0 and "\nequal to the bit: all " in out
+
+
 def test_another_backend_is_within_rounding(again):
     spec = h.spec_of(list(SMALL))
     h.make(spec)

@@ -178,7 +178,6 @@ def test_the_picture_of_a_search(conf, tmp_path, forked, capsys):
     [
         (["--trials", "3"], "--trials is for a search with --sampler or --pruner"),
         (["--storage", "sqlite://"], "--storage is for a search with --sampler or --pruner"),
-        (["--sampler", "tpe", "--per-split"], "--per-split stands alone"),
         (["--sampler", "tpe", "--sampler-seed", "3"], "--sampler-seed takes a number"),
         (["--sampler", "tpe", "--storage", "nonsense"], "--storage takes a URL"),
     ],

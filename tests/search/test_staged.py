@@ -21,7 +21,6 @@ from physml.config import compose, studies
 from physml.queue import scheduler
 from physml.report.figure import spec as figure_spec
 from physml.report.stats.verdict import settings_of
-from physml.search import per_split as per_split_search
 from physml.search import plain as search
 from physml.search import plan as search_plan
 from physml.search import results as search_results
@@ -68,15 +67,14 @@ def searched(conf):
 class Simulated:
     """Runs without training: the value of each is a function of its setting, and records of it are kept."""
 
-    def __init__(self, monkeypatch, value, also=None):
+    def __init__(self, monkeypatch, value):
         self.value, self.records, self.most = value, {}, None
-        for module in filter(None, (staged_search, search_trials, also)):
+        for module in (staged_search, search_trials):
             monkeypatch.setattr(module, "existing", lambda one: self.records.get(one.label))
         fake = types.SimpleNamespace(carry_out=self.carry_out)
         plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
-        for module in filter(None, (staged_search, also)):
-            monkeypatch.setattr(module, "scheduler", fake)
-            monkeypatch.setattr(module, "planning", plan)
+        monkeypatch.setattr(staged_search, "scheduler", fake)
+        monkeypatch.setattr(staged_search, "planning", plan)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
         for one in specs:
@@ -367,44 +365,6 @@ def test_a_repetition_has_a_file_of_its_own_and_shows_the_spread(conf, tmp_path,
     assert len(again["trials"]) == 4
     out = capsys.readouterr().out
     assert "sampler seeds: 7: " in out and "sd between searches" in out
-
-
-def test_a_search_for_each_split_changes_no_settings_and_is_tested_there(conf, tmp_path, monkeypatch, capsys):
-    """Each split has its own winner, found without the others; a stop changes nothing."""
-    write(conf, trials=8, stages=[{"keep": 2, "set": {"trainer.epochs": 1}}, {"splits": [0, 1, 2]}])
-    monkeypatch.setattr(per_split_search, "final_runs", lambda _: {(0, 0), (1, 0), (1, 1)})
-
-    def value(config):  # low rates are best on split 0, high ones on split 1
-        rate = config["optim"]["lr"]
-        return rate if config["split"] == 0 else 1 - rate
-
-    runs = Simulated(monkeypatch, value, also=per_split_search)
-    runs.most = 20
-    with pytest.raises(SystemExit):
-        per_split_search.carry_out(LSTM, jobs=1)
-    runs.most = None
-    assert main.main(["search", LSTM, "--per-split", "--jobs", "1"]) == 0
-    assert not (conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml").exists()
-    first, second = (results(tmp_path, f"{ID}-split{k}")["best"]["point"]["optim.lr"] for k in (0, 1))
-    assert first < second
-    made = results(tmp_path, f"{ID}-per_split")
-    assert [row["split"] for row in made["splits"]] == [0, 1]
-    assert made["splits"][0]["test"] == [first] and made["splits"][1]["test"] == [1 - second] * 2
-    assert made["mean"] == pytest.approx((first + 1 - second) / 2)
-    assert {label.split(" split ")[0].split()[0] for label in runs.records} == {
-        f"adhoc/search/{ID}-split{k}/{trial:03d}" for k in (0, 1) for trial in range(8)
-    } | {f"adhoc/per_split/{ID}"}
-    finals = [label for label in runs.records if label.startswith("adhoc/per_split")]
-    assert len(finals) == 3 and len(runs.records) == 2 * (8 + 2 * 3) + 3
-    assert "settings chosen on each split's own validation data" in capsys.readouterr().out
-    assert main.main(["search", LSTM, "--per-split", "--plan"]) == 2
-    monkeypatch.undo()
-
-
-def test_a_search_for_each_split_needs_several_splits(conf):
-    write(conf)
-    with pytest.raises(ConfigError, match="--per-split is for a search with stages, of a row that tables"):
-        per_split_search.carry_out(LSTM, jobs=1)
 
 
 def test_a_plan_has_stages_trials_and_hours(conf, tmp_path, monkeypatch):

@@ -18,9 +18,7 @@ from physml.data.readers.graph_fixture import communities
 # Nodes, features, classes, edge rows, as published.
 SIZES = {
     "chameleon_filtered": (890, 2325, 5, 8854),
-    "chameleon_filtered_directed": (890, 2325, 5, 13_584),
     "squirrel_filtered": (2223, 2089, 5, 46_998),
-    "squirrel_filtered_directed": (2223, 2089, 5, 65_718),
     "minesweeper": (10_000, 7, 2, 39_402),
     "tolokers": (11_758, 10, 2, 519_000),
 }
@@ -34,10 +32,7 @@ def file_name(graph: str) -> str:
 
 
 def _read(files: Files, graph: str) -> Arrays:
-    """x (N, F) float32; y (N,) int64; edge_index, a column per row; 10 splits.
-
-    An edge is stored once, but for `_directed`, where a row is a link of one page to another.
-    """
+    """x (N, F) float32; y (N,) int64; edge_index, a column per edge, which is stored once; 10 splits."""
     again = f"Get it again: `physml data get heterophilous_{graph}`."
     path = files.path(file_name(graph))
     arrays = npz(path, NAMES, again)
@@ -96,8 +91,6 @@ def _dataset(graph: str) -> DataSet:
 
 
 CHAMELEON_FILTERED = _dataset("chameleon_filtered")
-CHAMELEON_FILTERED_DIRECTED = _dataset("chameleon_filtered_directed")
 SQUIRREL_FILTERED = _dataset("squirrel_filtered")
-SQUIRREL_FILTERED_DIRECTED = _dataset("squirrel_filtered_directed")
 MINESWEEPER = _dataset("minesweeper")
 TOLOKERS = _dataset("tolokers")

@@ -1,9 +1,4 @@
-"""Graphs of Shchur et al. as sparse matrices: Cora, Citeseer, Amazon, Coauthor. No torch here.
-
-Axes: N nodes, F words. Citeseer is another graph than Planetoid's: it has 3312 nodes here, and 2110 in its
-largest component; Cora has as many nodes and links as there,
-with other numbers.
-"""
+"""Amazon Computers and Photo of Shchur et al. as sparse matrices. No torch here. Axes: N nodes, F words."""
 
 from pathlib import Path
 from typing import Any
@@ -18,15 +13,11 @@ from physml.data.readers.graph_fixture import communities
 
 # File, nodes, words, classes, entries of the adjacency matrix, as published.
 SIZES = {
-    "cora": ("cora", 2708, 1433, 7, 5429),
-    "citeseer": ("citeseer", 3312, 3703, 6, 4715),
-    "cora_ml": ("cora_ml", 2995, 2879, 7, 8416),
     "computers": ("amazon_electronics_computers", 13_752, 767, 10, 287_209),
     "photo": ("amazon_electronics_photo", 7650, 745, 8, 143_663),
-    "cs": ("ms_academic_cs", 18_333, 6805, 15, 163_788),
-    "physics": ("ms_academic_phy", 34_493, 8415, 5, 495_924),
 }
 FIXTURE_NODES, FIXTURE_WORDS = 120, 40
+PREFIXES = ("adj_", "attr_")  # of the names of the parts of the adjacency and of the words
 KEYS = ("data", "indices", "indptr", "shape")
 
 
@@ -34,17 +25,12 @@ def file_name(graph: str) -> str:
     return f"shchur/{SIZES[graph][0]}.npz"
 
 
-def prefixes(graph: str) -> tuple[str, str]:
-    """The prefixes of the names of the parts of the two matrices, the adjacency and the words."""
-    return ("adj_matrix.", "attr_matrix.") if graph == "cora_ml" else ("adj_", "attr_")
-
-
 def _read(files: Files, graph: str) -> Arrays:
     """Sparse words; y (N,) int64; edge_index, a column per entry of the adjacency matrix. No splits."""
     again = f"Get it again: `physml data get shchur_{graph}`."
     path = files.path(file_name(graph))
     _, n, d, n_classes, n_edges = SIZES[graph]
-    adjacency, x, y = sparse_graph(path, again, prefixes(graph))
+    adjacency, x, y = sparse_graph(path, again)
     if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_WORDS, adjacency.nnz
     if (len(y), x.shape[1], adjacency.nnz) != (n, d, n_edges):
@@ -56,15 +42,13 @@ def _read(files: Files, graph: str) -> Arrays:
     return {**graphs.sparse_arrays(x), "y": y, "edge_index": edges_of(adjacency)}
 
 
-def sparse_graph(
-    path: Path, again: str, prefix: tuple[str, str] = ("adj_", "attr_")
-) -> tuple[Any, Any, np.ndarray]:
+def sparse_graph(path: Path, again: str) -> tuple[Any, Any, np.ndarray]:
     """Adjacency (N, N), features (N, F) and labels (N,) of an .npz of compressed sparse rows, checked.
 
     The shape of the features is taken from the labels and from the second number that is stored: some files
-    (Cora of Shchur et al., synthetic Cora) have it the wrong way round.
+    (synthetic Cora) have it the wrong way round.
     """
-    names = [f"{p}{key}" for p in prefix for key in KEYS]
+    names = [f"{p}{key}" for p in PREFIXES for key in KEYS]
     arrays = npz(path, (*names, "labels"), again)
     for name in names:
         wanted = "biuf" if name.endswith("data") else "iu"
@@ -74,11 +58,11 @@ def sparse_graph(
         raise DataError(f"{path}: labels must be a vector of numbers. {again}")
     graphs.check_finite(path, "labels", arrays["labels"], again)
     y = arrays["labels"].astype(np.int64)
-    adjacency = _matrix(path, arrays, prefix[0], (len(y), len(y)), again)
-    stored = arrays[f"{prefix[1]}shape"].tolist()
+    adjacency = _matrix(path, arrays, PREFIXES[0], (len(y), len(y)), again)
+    stored = arrays[f"{PREFIXES[1]}shape"].tolist()
     if len(stored) != 2 or sorted([len(y), sum(stored) - len(y)]) != sorted(stored):
         raise DataError(f"{path}: features of shape {stored} do not fit {len(y)} labels. {again}")
-    x = _matrix(path, arrays, prefix[1], (len(y), sum(stored) - len(y)), again)
+    x = _matrix(path, arrays, PREFIXES[1], (len(y), sum(stored) - len(y)), again)
     return adjacency, x, y
 
 
@@ -104,11 +88,11 @@ def edges_of(adjacency: Any) -> np.ndarray:
     return np.stack([found.row, found.col]).astype(np.int64)
 
 
-def write(path: Path, adjacency: Any, x: Any, y: np.ndarray, prefix: tuple[str, str]) -> None:
+def write(path: Path, adjacency: Any, x: Any, y: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = {
         f"{p}{key}": np.asarray(getattr(matrix, key))
-        for p, matrix in zip(prefix, (adjacency, x), strict=True)
+        for p, matrix in zip(PREFIXES, (adjacency, x), strict=True)
         for key in KEYS
     }
     np.savez(path, allow_pickle=False, labels=y, **parts)
@@ -121,7 +105,7 @@ def _fixture(root: Path, graph: str) -> None:
     made = communities(FIXTURE_NODES, FIXTURE_WORDS, SIZES[graph][3], seed=2)
     ones = np.ones(made.edge_index.shape[1], np.float32)
     adjacency = csr_array((ones, tuple(made.edge_index)), shape=(FIXTURE_NODES, FIXTURE_NODES))
-    write(root / file_name(graph), adjacency, csr_array(made.x), made.y, prefixes(graph))
+    write(root / file_name(graph), adjacency, csr_array(made.x), made.y)
 
 
 def _dataset(graph: str) -> DataSet:
@@ -130,10 +114,5 @@ def _dataset(graph: str) -> DataSet:
     )
 
 
-CORA = _dataset("cora")
-CITESEER = _dataset("citeseer")
-CORA_ML = _dataset("cora_ml")
 COMPUTERS = _dataset("computers")
 PHOTO = _dataset("photo")
-CS = _dataset("cs")
-PHYSICS = _dataset("physics")

@@ -71,7 +71,7 @@ def _fixture(root: Path) -> None:
             both = graphs.undirected(made.edge_index)
             ones = np.ones(both.shape[1], np.float32)
             adjacency = csr_array((ones, tuple(both)), shape=(FIXTURE_NODES, FIXTURE_NODES))
-            write(root / file_name(level, repeat), adjacency, csr_array(made.x), made.y, ("adj_", "attr_"))
+            write(root / file_name(level, repeat), adjacency, csr_array(made.x), made.y)
 
 
 SYN_CORA = DataSet("syn_cora", 1, _read, _fixture)

@@ -1,4 +1,4 @@
-"""The .ts and .arff files of the UEA, UCR and TSR archives, read by sktime and checked. No torch here.
+"""The .ts files of the UEA, UCR and TSR archives, read by sktime and checked. No torch here.
 
 Axes: N cases, T steps, D dimensions.
 """
@@ -85,23 +85,8 @@ def read_ts(path: Path, again: str) -> Cases:
     try:
         frame, _ = load_from_tsfile_to_dataframe(str(path))
     except (OSError, ValueError) as error:
-        raise _not_a_number(path, [m.line for m in marks], ":", again) or DataError(
+        raise _not_a_number(path, [m.line for m in marks], again) or DataError(
             f"{path} is not a valid .ts file: {error}. {again}"
-        ) from error
-    return _cases(path, head, marks, frame.to_numpy(), again)
-
-
-def read_arff(path: Path, again: str) -> Cases:
-    """All cases of an .arff file of the archives: one series in each line, or a relational attribute."""
-    with needed_by(f"reading {path.name}"):
-        from sktime.datasets import load_from_arff_to_dataframe
-
-    head, marks = _scan_arff(path, again)
-    try:
-        frame, _ = load_from_arff_to_dataframe(str(path))
-    except (OSError, ValueError, IndexError) as error:
-        raise _not_a_number(path, [m.line for m in marks], "\\n", again) or DataError(
-            f"{path} is not a valid .arff file: {error}. {again}"
         ) from error
     return _cases(path, head, marks, frame.to_numpy(), again)
 
@@ -160,7 +145,11 @@ def _scan_ts(path: Path, again: str) -> tuple[_Head, list[_Mark]]:
             if not told:
                 raise damaged(path, ".ts file", None)
             raise DataError(f"{where}: expected a line of the header, which starts with @. {again}")
-    _whole(path, ".ts", told, marks, again)
+    if not told:
+        raise damaged(path, ".ts file", None)
+    if not marks:
+        behind = "@data" if "@data" in told else "its header"
+        raise DataError(f"{path}: no case stands behind {behind}. {again}")
     for tag in ("@problemname", "@timestamps", "@univariate"):
         if tag not in told:
             raise DataError(f"{path}: its header has no {tag}. {again}")
@@ -212,43 +201,6 @@ def _checked_ts(line: str, head: _Head, where: str, again: str) -> str:
     return _known(label.strip(), head, where, again)
 
 
-def _scan_arff(path: Path, again: str) -> tuple[_Head, list[_Mark]]:
-    head, marks, in_data, told = _Head(), [], False, set()
-    for number, line in _lines(path, again):
-        where = f"{path}, line {number}"
-        words = line.split()
-        if in_data and not line.startswith("%"):
-            values, _, label = line.rpartition(",")
-            for d, dimension in enumerate(values.replace("'", "").split("\\n"), 1):
-                _no_gaps(dimension, f"{where}, dimension {d}", again)
-            marks.append(_Mark(number, _known(label.strip(), head, where, again)))
-        elif words[0].lower() in ("@relation", "@attribute", "@data", "@end"):
-            told.add(words[0].lower())
-            in_data = words[0].lower() == "@data"
-            if words[0].lower() == "@relation" and len(words) > 1:
-                head = replace(head, name=words[1].strip("'\""))
-            if words[0].lower() == "@attribute" and line.endswith("}"):
-                inner = line[line.index("{") + 1 : -1] if "{" in line else ""
-                head = replace(head, labels=tuple(part.strip() for part in inner.split(",")))
-        elif not line.startswith("%"):
-            if not told:
-                raise damaged(path, ".arff file", None)
-            raise DataError(f"{where}: expected a line of the header, which starts with @. {again}")
-    _whole(path, ".arff", told, marks, again)
-    if not head.labels:
-        raise DataError(f"{path}: its header has no attribute with the classes in braces. {again}")
-    return head, marks
-
-
-def _whole(path: Path, kind: str, told: Collection[str], marks: list[_Mark], again: str) -> None:
-    if not told:
-        raise damaged(path, f"{kind} file", None)
-    if not marks:
-        raise DataError(
-            f"{path}: no case stands behind {'@data' if '@data' in told else 'its header'}. {again}"
-        )
-
-
 def _no_gaps(values: str, where: str, again: str) -> None:
     """Nothing is filled in: a missing value ends the reading."""
     if "?" in values or not values.strip() or ",," in values or "nan" in values.lower():
@@ -297,14 +249,13 @@ def _cases(path: Path, head: _Head, marks: list[_Mark], frame: np.ndarray, again
     return Cases(path, head.name, tuple(x), y, head.labels, tuple(m.line for m in marks), again)
 
 
-def _not_a_number(path: Path, lines: Collection[int], separator: str, again: str) -> DataError | None:
+def _not_a_number(path: Path, lines: Collection[int], again: str) -> DataError | None:
     """Error for the first value in the cases that is no number, where sktime stumbled; None if all are."""
     known = set(lines)
     for number, line in _lines(path, again):
         if number not in known:
             continue
-        values = line.rpartition(":" if separator == ":" else ",")[0].replace("'", "")
-        for d, dimension in enumerate(values.split(separator), 1):
+        for d, dimension in enumerate(line.rpartition(":")[0].split(":"), 1):
             for step, value in enumerate(dimension.split(","), 1):
                 try:
                     float(value)

@@ -51,11 +51,6 @@ class Pool:
             self._collect()
             self.idle.clear()
 
-    def idle_bytes(self) -> int:
-        with self.lock:
-            self._collect()
-            return sum(map(len, self.idle))
-
     def _block(self, size: int) -> mmap.mmap:
         with self.lock:
             self._collect()

@@ -27,10 +27,6 @@ HEADS = (
     "Wilcoxon", "outcome", "more pairs",
 )  # fmt: skip
 FOLDED = ((0, 1), (2, 3), (4, 5, 6), (7, 8, 9), (10, 11))
-TEX_HEADS = (
-    ("Column", 0), ("Pairs", 1), ("A", 2), ("B", 3), ("Difference", 4), (r"95\,\% interval", 5),
-    ("$d_z$", 7), ("$t$ test", 8), ("Wilcoxon", 9), ("Outcome", 10),
-)  # fmt: skip
 CSV_HEADS = (
     "table", "first", "second", "column", "metric", "unit", "better", "protocol", "split", "seed",
     "value_first", "value_second", "difference", "pairs", "over", "sd", "low", "high", "new_low", "new_high",
@@ -112,9 +108,7 @@ def document(rows: Rows) -> Document:
     return Document(
         id=rows.id,
         title=title,
-        caption=f"{title}.",
         heads=HEADS,
-        tex_heads=TEX_HEADS,
         grids=(Grid(lines),),
         facts=(*rows.facts, *_rule(rows)),
         values=(CSV_HEADS, *_values(rows)),

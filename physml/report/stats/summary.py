@@ -40,10 +40,6 @@ class Summary:
     high: float | None
     best: float
 
-    @property
-    def half_width(self) -> float | None:
-        return None if self.low is None else self.mean - self.low
-
 
 @dataclass(frozen=True)
 class Published:
@@ -119,8 +115,8 @@ def summarise(
 
     Example:
         >>> s = summarise([1.0, 2.0, 3.0], "lower")
-        >>> s.mean, s.sd, s.best, round(s.half_width, 3)
-        (2.0, 1.0, 1.0, 2.484)
+        >>> s.mean, s.sd, s.best, round(s.high, 3)
+        (2.0, 1.0, 1.0, 4.484)
     """
     one_of("better", better, ("lower", "higher"))
     if not values:

@@ -55,7 +55,6 @@ class CellResult:
     train_s: float | None = None
     ms_per_step: float | None = None
     peak_memory_mib: float | None = None
-    energy_j: float | None = None
     yours: tuple[Yours, ...] = ()
     extra: bool = False
 
@@ -159,7 +158,6 @@ def _cell(
         train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
         ms_per_step=_median(cost["ms_per_step"] for cost in costs),
         peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
-        energy_j=_median(cost.get("energy_j") for cost in costs),
         yours=tuple(_yours(record, column, runs) for record in yours),
     )
 

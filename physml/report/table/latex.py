@@ -1,7 +1,4 @@
-"""A table as one prints it in LaTeX: chosen rows, a column for each data set, the best in bold. For booktabs.
-
-The file <id>.tex in results/tables has everything else too; this one is for a paper.
-"""
+"""A table for a paper in LaTeX (booktabs): chosen rows, a column for each data set, the best in bold."""
 
 import fnmatch
 from collections.abc import Callable, Sequence
@@ -11,7 +8,7 @@ from physml.report.stats.summary import Published
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.numbers import decimals, difference_text, interval_text, mean_text
 from physml.report.table.spec import Column
-from physml.report.text.document import NONE, tex
+from physml.report.text.document import NONE
 
 Form = Callable[[CellResult, Column, int], str]
 
@@ -140,3 +137,13 @@ def _bold(text: str) -> str:
     """The number in bold, not its spread."""
     number, sign, spread = text.partition(r" $\pm$")
     return rf"\textbf{{{number}}}{sign}{spread}"
+
+
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "²": r"$^2$",
+}  # fmt: skip
+
+
+def tex(text: str) -> str:
+    return "".join(_TEX.get(letter, letter) for letter in " ".join(text.split())).replace("`", "")

@@ -123,15 +123,3 @@ def size_text(mib: float) -> str:
     if mib >= 10_000:
         return f"{mib / 1024:.1f} GiB"
     return f"{mib:.0f} MiB" if mib >= 10 else f"{mib:.1f} MiB"
-
-
-def energy_text(joules: float) -> str:
-    """An amount of energy.
-
-    Example:
-        >>> energy_text(12.34), energy_text(45_600.0), energy_text(7.2e6)
-        ('12.3 J', '45.6 kJ', '2.00 kWh')
-    """
-    if joules >= 1e6:
-        return f"{joules / 3.6e6:.2f} kWh"
-    return f"{joules / 1e3:.1f} kJ" if joules >= 1e3 else f"{joules:.1f} J"

@@ -1,7 +1,7 @@
 """A table of settings in words."""
 
 from physml.report.table.settings import SettingResult, SettingsTable
-from physml.report.text.document import NONE, Document, Grid, tex
+from physml.report.text.document import NONE, Document, Grid
 
 RULE = (
     "`same`: ours is the printed one; `rounded`: it is so to the printed digits. `inside`, `outside`: a "
@@ -20,9 +20,7 @@ def document(table: SettingsTable) -> Document:
     return Document(
         id=spec.id,
         title=spec.title,
-        caption=f"{spec.title}.",
         heads=heads,
-        tex_heads=tuple((tex(head.capitalize()), i) for i, head in enumerate(heads[:-1])),
         grids=(Grid(tuple(lines), tuple(cell.state for cell in table.cells)),),
         facts=(
             f"Source: {spec.source}",

@@ -40,10 +40,6 @@ HEADS = (
 FOLDED = ((0, 9, 11), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
 BY_WIDTH = (0, 1, 2, 8, 3, 6, 4, 7, 5, 9, 10, 11)  # columns on a terminal, the first four always
 ALL_COLUMNS = "All columns: means"  # the heading of a section
-TEX_HEADS = (
-    ("Model", 0), ("Published", 1), ("Ours", 2), ("Runs", 3), (r"95\,\% interval", 4), ("Best", 5),
-    ("Settings", 7), ("Outcome", 8), ("Parameters", 9),
-)  # fmt: skip
 
 
 def document(table: Table) -> Document:
@@ -55,9 +51,7 @@ def document(table: Table) -> Document:
     made = Document(
         id=spec.id,
         title=spec.title,
-        caption=f"{spec.title} ({spec.source}).",
         heads=HEADS,
-        tex_heads=TEX_HEADS,
         grids=grids,
         facts=(*fact_lines(table), *reason_lines(spec), *(f"Note: {note}" for note in spec.notes)),
         values=tuple(table_values.values(table)),

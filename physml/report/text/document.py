@@ -1,4 +1,4 @@
-"""A table in words, and its forms as files: Markdown, CSV and LaTeX. `screen` has that for the terminal.
+"""A table in words, and its forms as files: Markdown and CSV. `screen` has that for the terminal.
 
 Tables of results and tables of settings both become a `Document`; the writers know nothing else of them.
 """
@@ -49,7 +49,6 @@ class Document:
 
     Args:
         heads: column heads of each grid.
-        tex_heads: column heads for LaTeX, each with the index of its column in a line.
         facts: lines printed below the table.
         values: heads and lines of the CSV file; None in a cell without a value.
         folded: pairs of columns that are stacked in narrow output; empty: none.
@@ -61,9 +60,7 @@ class Document:
 
     id: str
     title: str
-    caption: str
     heads: tuple[str, ...]
-    tex_heads: tuple[tuple[str, int], ...]
     grids: tuple[Grid, ...]
     facts: tuple[str, ...]
     values: tuple[tuple[object, ...], ...]
@@ -84,7 +81,6 @@ class Document:
         return replace(
             self,
             heads=tuple(self.heads[i] for i in kept),
-            tex_heads=tuple((head, new[i]) for head, i in self.tex_heads if i in new),
             grids=tuple(grids),
             folded=tuple(tuple(new[i] for i in stack if i in new) for stack in self.folded),
             by_width=tuple(new[i] for i in self.by_width if i in new),
@@ -173,62 +169,13 @@ def _number(value: object) -> object:
     return "NA" if value is None else value
 
 
-# --- LaTeX
-
-
-def latex(document: Document) -> str:
-    """A tabular for booktabs, a part for each grid, and all else as text below it."""
-    keep = [i for _, i in document.tex_heads]
-
-    def whole(text: str) -> str:
-        return rf"\multicolumn{{{len(keep)}}}{{l}}{{{text}}} \\"
-
-    out = [
-        r"% needs \usepackage{booktabs}",
-        r"\begin{table}",
-        rf"\caption{{{tex(document.caption)}}}",
-        rf"\label{{tab:{document.id}}}",
-        rf"\begin{{tabular}}{{{'l' * len(keep)}}}",
-        r"\toprule",
-        " & ".join(head for head, _ in document.tex_heads) + r" \\",
-    ]
-    for grid in document.grids:
-        out.append(r"\midrule")
-        out += [whole(rf"\emph{{{tex(grid.heading)}}}")] if grid.heading else []
-        out += [" & ".join(tex(line[i]) for i in keep) + r" \\" for line in grid.lines]
-    if document.references and document.references.lines:
-        out += [r"\midrule", whole(r"\emph{Trivial references}")]
-        for name, *scores in document.references.lines:
-            pairs = zip(document.references.columns, scores, strict=True)
-            out.append(whole(f"{tex(name)}: {tex('; '.join(map(': '.join, pairs)))}"))
-    for section in document.sections:
-        out += [r"\midrule", whole(rf"\emph{{{tex(section.heading)}}}")]
-        for name, *others in section.lines:
-            pairs = zip(section.heads[1:], others, strict=True)
-            out.append(whole(f"{tex(name)}: {tex('; '.join(map(' '.join, pairs)))}"))
-    out += [r"\bottomrule", r"\end{tabular}", ""]
-    below = [line for section in document.sections for line in section.below]
-    out += [rf"{tex(line)}\\" for line in (*document.reasons, *document.claim, *below, *document.facts)]
-    return "\n".join([*out, r"\end{table}"]) + "\n"
-
-
-_TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "²": r"$^2$",
-}  # fmt: skip
-
-
-def tex(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in " ".join(text.split())).replace("`", "")
-
-
 # --- files
 
-FORMS: dict[str, Callable[[Document], str]] = {"md": markdown, "csv": comma_separated, "tex": latex}
+FORMS: dict[str, Callable[[Document], str]] = {"md": markdown, "csv": comma_separated}
 
 
 def write(document: Document, folder: Path) -> list[Path]:
-    """Write <id>.md, .csv and .tex into `folder`, each whole or not at all; same table, same bytes."""
+    """Write <id>.md and .csv into `folder`, each whole or not at all; same table, same bytes."""
     paths = [folder / f"{document.id}.{suffix}" for suffix in FORMS]
     for path, form in zip(paths, FORMS.values(), strict=True):
         files.write_text(path, form(document))

@@ -253,7 +253,6 @@ def test_the_document_has_all_forms_and_fits_a_terminal() -> None:
     lines = forms["csv"].splitlines()
     assert len(lines) == 1 + 2 * (1 + 10)
     assert sum(line.endswith(",pair") for line in lines) == 20
-    assert r"\bottomrule" in forms["tex"]
 
 
 def test_many_runs_are_summed_up() -> None:

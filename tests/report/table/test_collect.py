@@ -370,9 +370,7 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
 # --- rendering
 
 
-@pytest.mark.parametrize(
-    "name", ["table.md", "table.csv", "table.tex", "table.console.txt", "table.wide.txt"]
-)
+@pytest.mark.parametrize("name", ["table.md", "table.csv", "table.console.txt", "table.wide.txt"])
 def test_rendering_is_golden(name: str) -> None:
     assert renderings()[name] == (GOLDEN / name).read_text(encoding="utf-8")
 
@@ -388,7 +386,7 @@ def test_no_cell_is_empty() -> None:
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     first = [path.read_bytes() for path in write(document(synthetic()), tmp_path)]
     assert [path.read_bytes() for path in write(document(synthetic()), tmp_path)] == first
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["nobody-1.csv", "nobody-1.md", "nobody-1.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nobody-1.csv", "nobody-1.md"]
 
 
 def test_a_console_line_fits_the_terminal() -> None:
@@ -654,19 +652,19 @@ def test_searched_experiments_of_a_study_are_named_together() -> None:
     assert list(searched_here(provenance)) == ["g2/film-a", "g2/film-b", "g2/texas-*", "x/y"]
 
 
-def test_memory_and_energy_are_medians_over_the_runs_that_have_them() -> None:
+def test_memory_is_the_median_over_the_runs_that_have_them() -> None:
     cost = {"train_s": 9.0, "ms_per_step": 5.0}
     costs = [
-        cost | {"peak_memory_mib": 300.0, "energy_j": 20.0},
-        cost | {"peak_memory_mib": 500.0, "energy_j": None},
+        cost | {"peak_memory_mib": 300.0},
+        cost | {"peak_memory_mib": 500.0},
         cost | {"peak_memory_mib": 700.0},
     ]
     records = [record("t/agrees", k, 0.01 + k / 1000, cost=one) for k, one in enumerate(costs)]
     table = collect(spec(), ids("t/agrees"), records)
     heads, *lines = table_values.values(table)
     (line,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("agrees", "clean"))
-    assert (line["peak_memory_mib"], line["energy_j"]) == (500.0, 20.0)
+    assert line["peak_memory_mib"] == 500.0
     (missing,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("worse", "clean"))
-    assert missing["peak_memory_mib"] is None and missing["energy_j"] is None
+    assert missing["peak_memory_mib"] is None
     grid = next(grid for grid in document(table).grids if "clean" in grid.heading)
     assert [one[-1] for one in grid.lines if one[0] == "agrees"] == ["500 MiB"]

@@ -352,12 +352,10 @@ def test_what_the_official_code_has_runs_as_official(ident: str) -> None:
 def test_every_form_has_every_cell(ident: str) -> None:
     table = made(ident)
     markdown = [line for line in FORMS["md"](document(table)).splitlines() if line.startswith("| ")][2:]
-    tabular = [line for line in FORMS["tex"](document(table)).splitlines() if line.endswith(r" \\")][1:]
-    for cell, md, tex in zip(table.cells, markdown, tabular, strict=True):
+    for cell, md in zip(table.cells, markdown, strict=True):
         where, values = (cell.row, cell.column.title), (cell.printed, cell.code, cell.ours)
         shown = [text for text in (*where, *values, str(cell.state)) if text]
         assert [text for text in md.strip("| ").split(" | ") if text in shown] == shown
-        assert len(tex.split(" & ")) == len(md.split(" | ")) - 1
     lines = list(csv.DictReader(io.StringIO(comma_separated(document(table)))))
     assert len(lines) == len(table.spec.rows) * len(table.spec.columns)
     assert all(all(line.values()) for line in lines), "an empty cell"
@@ -396,7 +394,7 @@ def test_a_table_of_settings_is_printed_and_written(
     printed = [line for line in out.splitlines() if not line.startswith("written: ")]
     assert max(map(len, printed)) <= 100
     assert re.search(r"LEM, sMNIST +Δt +0\.21 +– +0\.21 +same", out)
-    assert sorted(p.name for p in (results / "tables").iterdir()) == ["lem-8.csv", "lem-8.md", "lem-8.tex"]
+    assert sorted(p.name for p in (results / "tables").iterdir()) == ["lem-8.csv", "lem-8.md"]
     assert not (results / "runs").exists()
 
 

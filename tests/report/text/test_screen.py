@@ -39,7 +39,7 @@ WHOLE = grid(
 
 def document(*grids: Grid) -> Document:
     return Document(
-        id="own-1", title="Own", caption="Own.", heads=HEADS, tex_heads=(), grids=grids,
+        id="own-1", title="Own", heads=HEADS, grids=grids,
         facts=("Source: own",), values=(), folded=((0,), (1, 6)), by_width=BY_WIDTH,
         claim=("Claim: GCN is best. Holds.", "GCN: holds"),
     )  # fmt: skip
