@@ -25,12 +25,10 @@ ON_GRAPHS = (
     "long_range/diameter_small-gin/0e9ce662-split0-seed1",
     "long_range/eccentricity_small-gcnii/b713060d-split0-seed4",
 )
-# Their records name the network by its module of then, gnn, where it is no longer.
-moved = pytest.mark.xfail(reason="class paths of old records do not resolve", strict=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*RECORDS, *(pytest.param(name, marks=moved) for name in ON_GRAPHS)])
+@pytest.mark.parametrize("name", [*RECORDS, *ON_GRAPHS])
 def test_a_recorded_run_is_the_same_again(
     name: str, roots: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
