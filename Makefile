@@ -43,7 +43,7 @@ MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || e
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo check test integration site lint bench bench-graph bench-cells bench-bf16 gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
+.PHONY: help setup demo check test integration bounds site lint bench bench-graph bench-cells bench-bf16 gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -113,6 +113,21 @@ integration: $(READY) ## install Slurm, PostgreSQL, Chromium (Debian, root), Ray
 	@[ -x $(VENV)/mlflow-server/bin/mlflow ] || { $(PY) -m venv $(VENV)/mlflow-server && \
 		$(VENV)/mlflow-server/bin/python -m pip install --quiet mlflow==$$(sed -n 's/^mlflow-skinny==//p' constraints.txt); }
 	@$(PY) -m pytest --integration tests/integration $(ARGS)
+
+BOUNDS := .venv-bounds
+# torch and what must match it, in `make bounds`: another release, where the lowest cannot be had.
+TORCH ?=
+TORCHES := torch torchvision torchaudio
+# The extras without these.
+BOUNDED := text,series,graph,search,track,site,estimators,hub,completion,ode
+
+bounds: $(READY) ## install the lowest versions that pyproject.toml promises into .venv-bounds; test with them
+	@$(PY) -m venv --clear $(BOUNDS)
+	@$(PY) scripts/lowest_versions.py $(if $(TORCH),--without $(TORCHES)) >$(BOUNDS)/lowest.txt
+	@$(BOUNDS)/bin/python -m pip install --quiet --no-compile -c $(BOUNDS)/lowest.txt $(addprefix torch==,$(TORCH)) \
+		-e '.[$(if $(TORCH),$(BOUNDED),all),dev]'
+	@$(BOUNDS)/bin/python -m physml table g2-2 --no-run --latex - >/dev/null
+	@$(BOUNDS)/bin/python -m pytest --quick $(WORKERS) $(ARGS)
 
 site: $(READY) ## write the results as web pages into site/ (ARGS="--api --serve": with the library, and show them)
 	@$(PY) -m physml site $(ARGS)

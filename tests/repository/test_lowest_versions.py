@@ -1,0 +1,26 @@
+"""The constraints of `make bounds`: every lower bound of the base and of the extras in `all`."""
+
+import subprocess
+import sys
+
+from physml.paths import ROOT
+
+SCRIPT = ROOT / "scripts" / "lowest_versions.py"
+
+
+def constraints(*arguments: str) -> dict[str, str]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(line.split("==") for line in done.stdout.splitlines())
+
+
+def test_every_package_that_has_a_bound_is_pinned_to_it() -> None:
+    found = constraints()
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert {"torch", "numpy", "scipy", "hydra-core", "wandb", "scikit-learn", "torch_geometric"} <= set(found)
+    assert not {"pytest", "ray", "jax", "physml"} & set(found)
+    assert [name for name, version in found.items() if f'"{name}>={version}' not in text] == []
+
+
+def test_packages_can_be_left_out() -> None:
+    assert constraints().keys() - constraints("--without", "torch", "scipy").keys() == {"torch", "scipy"}
