@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from physml.paths import ROOT
+from physml.base.paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "lowest_versions.py"
 
