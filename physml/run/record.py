@@ -65,6 +65,7 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
             "eval_s": round(trainer.eval_s, 3),
             "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
             "peak_memory_mib": round(peak_memory_mib(device), 1),
+            "sgemm_gflops": None if device.startswith("cuda") else round(sgemm_gflops(), 1),
         },
         # What computed the recurrences, as native or native+torch; a net without choices is plain torch.
         "backend": "+".join(backend.ran()) or "torch",
@@ -90,7 +91,6 @@ def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if cuda else "cpu",
         "cpu": cpu_model(),
         "microarchitecture": cpus.facts().get("microarchitecture"),
-        "sgemm_gflops": None if cuda else round(sgemm_gflops(), 1),
         "threads": config["runtime"]["threads"],
         "tf32": config["precision"] == "tf32",
         "deterministic": config["runtime"]["deterministic"],

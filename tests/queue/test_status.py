@@ -6,7 +6,7 @@ import time
 import pytest
 import run_harness as h
 
-from physml.cli import main
+from physml.cli import main, status
 from physml.queue import plan as planning
 from physml.queue import status as overview
 from physml.queue.status import Seen, duration, seen, summary
@@ -109,7 +109,7 @@ def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
 
 def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):
     looks = []
-    monkeypatch.setattr(main.status.time, "sleep", lambda _: (looks.append(1), h_make())[1])
+    monkeypatch.setattr(status.time, "sleep", lambda _: (looks.append(1), h_make())[1])
 
     def h_make():
         assert main.main(["table", "lem-9", "--smoke", "--seeds", "0"]) == 0
