@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from physml.base.paths import display_path, work_root
 
 if TYPE_CHECKING:
-    from physml.queue.plan import Planned
+    from physml.queue.planning import Planned
     from physml.queue.requested import RequestedRuns
     from physml.queue.scheduler import Outcome
     from physml.records.schema import Record

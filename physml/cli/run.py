@@ -33,8 +33,7 @@ def _run(options: argparse.Namespace) -> int:
 
     from physml.cli.console import show_outcomes, show_plan
     from physml.config.identity import identity
-    from physml.queue import plan as planning
-    from physml.queue import scheduler
+    from physml.queue import planning, scheduler
     from physml.run.progress import tracked
     from physml.run.spec import checked_specs
 

@@ -123,7 +123,7 @@ def _picture(name: str, spec: "SearchSpec") -> int:
 
 
 def _plan_shared(made: "SharedSearch") -> int:
-    from physml.queue import plan as planning
+    from physml.queue import planning
     from physml.queue.engines import session
 
     (first,) = planning.plan([made.first], probe=True)
@@ -137,7 +137,7 @@ def _plan_shared(made: "SharedSearch") -> int:
 
 def _plan(name: str, staged: bool, verify: str, seed: int | None) -> int:
     from physml.cli.console import Line, aligned, show_plan
-    from physml.queue import plan as planning
+    from physml.queue import planning
     from physml.queue.engines import session
     from physml.search import plain as search
     from physml.search import plan as search_plan

@@ -13,7 +13,7 @@ from physml.cli.options import add_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from physml.queue.plan import Planned
+    from physml.queue.planning import Planned
     from physml.queue.status import Seen
 
 SHOWN = ("running", "failed", "given up", "stopped")  # each on a line; --all shows the others too
@@ -53,7 +53,7 @@ def _each(options: argparse.Namespace) -> "Iterator[tuple[str, list[Planned]]]":
 
 def _started() -> "list[Planned]":
     """Runs that a scheduler or pilot has started and whose work folder is there."""
-    from physml.queue import plan as planning
+    from physml.queue import planning
     from physml.run.spec import RunSpec
 
     specs = []
@@ -148,12 +148,12 @@ def _failed(options: argparse.Namespace) -> int:
 
 
 def _retry(options: argparse.Namespace) -> int:
-    from physml.run import history as attempts
+    from physml.run import history
 
     count = 0
     for _, planned in _each(options):
         for one in planned:
-            if one.todo and attempts.forget(one.spec.work_folder):
+            if one.todo and history.forget(one.spec.work_folder):
                 count += 1
                 print(f"{one.spec.label}: the next pilot starts it")
     if not count:

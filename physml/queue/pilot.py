@@ -12,8 +12,8 @@ import signal
 import time
 from dataclasses import dataclass
 
-from physml.queue import plan as planning
-from physml.queue.plan import Planned
+from physml.queue import planning
+from physml.queue.planning import Planned
 from physml.queue.processes import ForkServer, can_fork
 from physml.queue.scheduler import (
     UNKNOWN,
@@ -28,7 +28,7 @@ from physml.queue.scheduler import (
     maker,
     why,
 )
-from physml.run import history as attempts
+from physml.run import history
 from physml.run.progress import many
 from physml.run.resources import Resources, Slot
 from physml.run.spec import RunSpec
@@ -112,7 +112,7 @@ class Pilot(Scheduler):
         if state == "running":
             self._leave(one)
             return False
-        if attempts.given_up(spec):
+        if history.given_up(spec):
             self.outcome.codes[spec.label] = 1
             self.view.note(f"{spec.label}: {given_up_text(spec)}")
             return False
@@ -189,5 +189,5 @@ class Feeder(Pilot):
 
 def given_up_text(spec: RunSpec) -> str:
     """Why no pilot starts a run any more, and what a person can do."""
-    count = attempts.in_vain(spec.work_folder)
+    count = history.in_vain(spec.work_folder)
     return f"given up after {count} attempts: {last_words(spec)}. physml retry starts it anew"

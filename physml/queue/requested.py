@@ -13,8 +13,7 @@ from physml.base.paths import display_path, work_root
 from physml.config.compose import Composed, compose
 from physml.config.composed_cache import ComposedCache
 from physml.config.conf_files import shown
-from physml.queue import plan as planning
-from physml.queue import scheduler
+from physml.queue import planning, scheduler
 from physml.queue.processes import output_lines
 from physml.records import record
 from physml.records.record import Place

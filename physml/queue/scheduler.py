@@ -13,7 +13,7 @@ from typing import Protocol
 from physml.base.errors import InputError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
-from physml.queue.plan import Cost, Planned, _of_probe
+from physml.queue.planning import Cost, Planned, _of_probe
 from physml.queue.processes import (
     ForkServer,
     Process,

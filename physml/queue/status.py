@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from physml.queue.plan import Planned
+from physml.queue.planning import Planned
 from physml.queue.scheduler import last_words
-from physml.run import history as attempts
+from physml.run import history
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 
@@ -82,7 +82,7 @@ def seen(one: Planned) -> Seen:
     if state == "blocked":
         return Seen(spec, state, reason=one.reason)
     news = _news(spec)
-    last = attempts.last(spec.work_folder)
+    last = history.last(spec.work_folder)
     host = news.get("host") or last.get("host")
     step, steps = int(news.get("done", 0)), int(news.get("total", 0))
     if state == "running":
@@ -91,8 +91,8 @@ def seen(one: Planned) -> Seen:
     if state == "failed":
         made = existing(spec)
         reason = made["reason"] if made else None
-    if attempts.given_up(spec):
-        count = attempts.in_vain(spec.work_folder)
+    if history.given_up(spec):
+        count = history.in_vain(spec.work_folder)
         state, reason = "given up", f"{count} attempts in vain: {reason or last_words(spec)}"
     if state == "missing":
         return Seen(spec, state)

@@ -14,7 +14,7 @@ from physml.config.identity import payload
 from physml.data.datasets import UNVERIFIED
 from physml.records import record
 from physml.records.schema import Record
-from physml.run import history as attempts
+from physml.run import history
 from physml.run.attempt import DONE, Attempt
 from physml.run.spec import RunSpec
 from physml.run.trackers.upload import show_again
@@ -66,10 +66,10 @@ def perform(
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
             forced.touch()
-        with attempts.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
+        with history.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
             made = Attempt(spec, report, interrupt, tables or [], lock).carry_out()
         if made["status"] in DONE:
-            attempts.forget(spec.work_folder)
+            history.forget(spec.work_folder)
         forced.unlink(missing_ok=True)
         return made
 

@@ -23,8 +23,7 @@ from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.search_schema import Search
 from physml.config.studies import Found
-from physml.queue import plan as planning
-from physml.queue import scheduler
+from physml.queue import planning, scheduler
 from physml.report.table.spec import natural
 from physml.run import state as run_state
 from physml.run.attempt import DONE

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from physml.queue import plan as planning
-from physml.queue.plan import Cost, Planned
+from physml.queue import planning
+from physml.queue.planning import Cost, Planned
 from physml.records.schema import Record
 from physml.run.spec import RunSpec
 from physml.search import plain as search

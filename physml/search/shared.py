@@ -15,7 +15,7 @@ from physml.base import files
 from physml.base.errors import ConfigError, PhysmlError, RunFailed
 from physml.base.paths import display_path
 from physml.queue import pilot
-from physml.run import history as attempts
+from physml.run import history
 from physml.run import state as run_state
 from physml.run.attempt import DONE
 from physml.run.perform import existing
@@ -179,7 +179,7 @@ class SharedSearch:
             checkpoint.remove(spec.work_folder)
             return 0, f"pruned after epoch {self.told[spec.label]}; {self.best_text()}"
         if self._settle(trial):
-            return (1 if attempts.given_up(spec) else 0), self.best_text()
+            return (1 if history.given_up(spec) else 0), self.best_text()
         self.store.give_back(trial)
         return (code if code in (0, 75) else 0), self.best_text()
 
@@ -196,7 +196,7 @@ class SharedSearch:
             value = best["valid"].get(self.spec.metric) if best else None
             self.store.tell(trial, value, "diverged" if value is None else "finished")
             return True
-        if attempts.given_up(spec):
+        if history.given_up(spec):
             self.store.tell(trial, None, "failed")
             return True
         return False

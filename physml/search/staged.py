@@ -22,8 +22,7 @@ from physml.base import files
 from physml.base.errors import ConfigError, PhysmlError, RunFailed
 from physml.base.paths import display_path
 from physml.config.studies import Found
-from physml.queue import plan as planning
-from physml.queue import scheduler
+from physml.queue import planning, scheduler
 from physml.run import state as run_state
 from physml.run.perform import existing
 from physml.run.spec import RunSpec

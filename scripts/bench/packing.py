@@ -19,8 +19,7 @@ from physml.base import files
 from physml.base.errors import PhysmlError, RunFailed
 from physml.base.paths import display_path
 from physml.config.compose import compose
-from physml.queue import plan as planning
-from physml.queue import scheduler
+from physml.queue import planning, scheduler
 from physml.run import resources
 from physml.run.resources import pick_device
 from physml.run.spec import RunSpec, checked_specs

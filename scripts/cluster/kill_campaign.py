@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from physml.run import history as attempts
+from physml.run import history
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1)
 LOOK_S = 0.5
@@ -194,9 +194,9 @@ def processes(results: str) -> dict[int, str]:
 
 def _begin_again(results: Path) -> int:
     """Let pilots go on with runs that they gave up, as `physml retry` does; how many there were."""
-    folders = [file.parent for file in (results / "work").rglob(attempts.NAME)]
-    hopeless = [folder for folder in folders if attempts.in_vain(folder) >= attempts.LIMIT]
-    return sum(attempts.forget(folder) for folder in hopeless)
+    folders = [file.parent for file in (results / "work").rglob(history.NAME)]
+    hopeless = [folder for folder in folders if history.in_vain(folder) >= history.LIMIT]
+    return sum(history.forget(folder) for folder in hopeless)
 
 
 def _release(engine: str) -> None:

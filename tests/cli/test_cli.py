@@ -347,7 +347,7 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
 def test_a_plan_measures_nothing_unless_it_is_to(
     physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("physml.queue.plan.start_worker", pytest.fail)
+    monkeypatch.setattr("physml.queue.planning.start_worker", pytest.fail)
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
     assert code == 0
     total = out.splitlines()[-1]

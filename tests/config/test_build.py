@@ -43,9 +43,9 @@ FOREIGN = [
 ]
 # The name lies in the allow-list, what it leads to does not.
 ALIASES = [
-    "physml.queue.plan.subprocess.Popen",
+    "physml.queue.planning.subprocess.Popen",
     "physml.records.provenance.subprocess",
-    "physml.queue.plan.RunSpec.to_json",
+    "physml.queue.planning.RunSpec.to_json",
     "physml.base.files.tempfile.TemporaryDirectory",
     "physml.config.compose.Path",
     "physml.models.sequence.lem.nn.Module",
@@ -147,7 +147,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("target", ["os.system", "physml.queue.plan.subprocess.Popen"])
+@pytest.mark.parametrize("target", ["os.system", "physml.queue.planning.subprocess.Popen"])
 @pytest.mark.parametrize("where", PLACES)
 def test_foreign_code_is_refused_wherever_it_is_named(where: str, target: str) -> None:
     with pytest.raises(ConfigError):

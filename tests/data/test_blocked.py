@@ -16,7 +16,7 @@ from physml.data.locate import blocked, refuse_absent
 from physml.data.readers.har import UCI_HAR
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store
-from physml.queue import plan as planning
+from physml.queue import planning
 from physml.records import record
 from physml.records.schema import Record
 from physml.run.spec import spec_of

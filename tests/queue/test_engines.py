@@ -11,13 +11,12 @@ import run_harness as h
 from physml.base.errors import ConfigError, Preempted, RunFailed
 from physml.cli import main
 from physml.cli.distribution import pilot_command
-from physml.queue import plan as planning
-from physml.queue import scheduler
+from physml.queue import planning, scheduler
 from physml.queue.engines import session, slurm
 from physml.queue.engines.job import Settings, job_of, read_settings
 from physml.queue.engines.session import Session, engine_of
 from physml.queue.engines.slurm import SlurmSettings, script
-from physml.run import history as attempts
+from physml.run import history
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +90,7 @@ def test_what_the_pilots_left_undone_is_told(capsys):
 
 def test_a_run_that_was_given_up_is_not_waited_for():
     spec = h.spec_of(h.odd(trouble="memory"))
-    for _ in range(attempts.LIMIT):
+    for _ in range(history.LIMIT):
         h.make(spec)
     outcome = watched(Fake(), planning.plan([spec]))
     assert outcome.codes == {spec.label: 1}

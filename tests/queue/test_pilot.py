@@ -7,11 +7,9 @@ import pytest
 import run_harness as h
 
 from physml.base.errors import Preempted
-from physml.queue import pilot, scheduler
-from physml.queue import plan as planning
+from physml.queue import pilot, planning, scheduler
 from physml.queue.pilot import Sharing, sharing
-from physml.run import history as attempts
-from physml.run import resources
+from physml.run import history, resources
 from physml.run.resources import MIB
 from physml.training import checkpoint
 
@@ -104,42 +102,42 @@ def test_a_race_for_a_run_is_no_failure(forked, monkeypatch):
 
 def test_a_run_that_always_fails_is_given_up_until_somebody_says_retry(forked, capsys):
     spec = h.spec_of(h.odd(trouble="memory"))
-    for k in range(attempts.LIMIT):
-        assert not attempts.given_up(spec)
+    for k in range(history.LIMIT):
+        assert not history.given_up(spec)
         assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == k + 1
-    assert attempts.given_up(spec)
+    assert history.given_up(spec)
     outcome = piloted(planning.plan([spec]))
-    assert outcome.exit_code == 1 and len(forked) == attempts.LIMIT
+    assert outcome.exit_code == 1 and len(forked) == history.LIMIT
     assert "given up after 3 attempts: " in capsys.readouterr().err
-    assert attempts.forget(spec.work_folder) and not attempts.forget(spec.work_folder)
-    assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == attempts.LIMIT + 1
+    assert history.forget(spec.work_folder) and not history.forget(spec.work_folder)
+    assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == history.LIMIT + 1
 
 
 def test_a_run_that_comes_on_is_never_given_up(tmp_path):
     """A newer checkpoint sets the count back, and so does a stop, and a result."""
-    (tmp_path / attempts.NAME).write_text('{"in_vain": 2}')
-    with pytest.raises(MemoryError), attempts.counted(tmp_path):
-        assert attempts.in_vain(tmp_path) == 3
+    (tmp_path / history.NAME).write_text('{"in_vain": 2}')
+    with pytest.raises(MemoryError), history.counted(tmp_path):
+        assert history.in_vain(tmp_path) == 3
         raise MemoryError
-    assert attempts.in_vain(tmp_path) == 3
+    assert history.in_vain(tmp_path) == 3
     time.sleep(0.01)
     (tmp_path / checkpoint.NAMES[0]).touch()
-    assert attempts.in_vain(tmp_path) == 0
-    with pytest.raises(Preempted), attempts.counted(tmp_path):
+    assert history.in_vain(tmp_path) == 0
+    with pytest.raises(Preempted), history.counted(tmp_path):
         raise Preempted("stopped")
-    assert attempts.last(tmp_path) == {}
+    assert history.last(tmp_path) == {}
     for damaged in ("[]", "{", '{"in_vain": "x"}'):
-        (tmp_path / attempts.NAME).write_text(damaged)
+        (tmp_path / history.NAME).write_text(damaged)
         (tmp_path / checkpoint.NAMES[0]).unlink(missing_ok=True)
-        assert attempts.in_vain(tmp_path) == 0
+        assert history.in_vain(tmp_path) == 0
 
 
 def test_a_result_ends_the_count(forked):
     spec = h.spec_of(h.odd())
     spec.work_folder.mkdir(parents=True)
-    (spec.work_folder / attempts.NAME).write_text('{"in_vain": 2}')
+    (spec.work_folder / history.NAME).write_text('{"in_vain": 2}')
     assert piloted(planning.plan([spec])).exit_code == 0
-    assert attempts.last(spec.work_folder) == {}
+    assert history.last(spec.work_folder) == {}
 
 
 def test_near_the_end_of_its_job_a_pilot_starts_nothing(forked, monkeypatch):

@@ -19,8 +19,7 @@ import pytest
 import run_harness as h
 import torch
 
-from physml.queue import plan as planning
-from physml.queue import preload, processes, scheduler, worker
+from physml.queue import planning, preload, processes, scheduler, worker
 from physml.records import record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")

@@ -12,8 +12,7 @@ import run_harness as h
 from physml.base.errors import ConfigError, MissingExtra
 from physml.base.paths import ROOT
 from physml.cli import main
-from physml.queue import plan as planning
-from physml.queue import scheduler
+from physml.queue import planning, scheduler
 from physml.queue.engines import ray_pilot
 from physml.queue.engines.job import Settings, job_of
 from physml.queue.engines.ray import Ray, RayJob

@@ -12,8 +12,7 @@ import run_harness as h
 
 from physml.base import paths
 from physml.base.errors import ConfigError, InputError
-from physml.queue import plan as planning
-from physml.queue import scheduler
+from physml.queue import planning, scheduler
 from physml.queue.scheduler import Outcome
 from physml.records import record
 from physml.run import progress, resources

@@ -7,10 +7,10 @@ import pytest
 import run_harness as h
 
 from physml.cli import main, status
-from physml.queue import plan as planning
+from physml.queue import planning
 from physml.queue import status as overview
 from physml.queue.status import Seen, duration, seen, summary
-from physml.run import history as attempts
+from physml.run import history
 
 SLOW = {"step_s": 0.2}
 
@@ -37,7 +37,7 @@ def test_each_state_of_a_run_is_told(forked):
     assert (of(done).state, of(missing).state) == ("done", "missing")
     told = of(failed)
     assert told.state == "failed" and "out of memory" in told.reason
-    for _ in range(attempts.LIMIT - 1):
+    for _ in range(history.LIMIT - 1):
         h.make(failed)
     assert of(failed).state == "given up" and "3 attempts in vain: out of memory" in of(failed).reason
     planned = planning.plan([done, missing, failed, running])
@@ -96,7 +96,7 @@ def test_status_of_a_table_before_and_after(forked, shared, capsys):
 
 def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
     spec = h.spec_of(h.odd(trouble="memory"))
-    for _ in range(attempts.LIMIT):
+    for _ in range(history.LIMIT):
         process = h.start(spec)
         process.wait()
     assert main.main(["failed"]) == 1
@@ -104,7 +104,7 @@ def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
     assert "given up" in out and "3 attempts in vain" in out and "output.txt" in out
     assert main.main(["retry"]) == 0
     assert "the next pilot starts it" in capsys.readouterr().out
-    assert of(spec).state == "failed" and overview.attempts.last(spec.work_folder) == {}
+    assert of(spec).state == "failed" and overview.history.last(spec.work_folder) == {}
 
 
 def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):

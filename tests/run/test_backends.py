@@ -15,8 +15,7 @@ from physml.cli import main
 from physml.config import build
 from physml.config.schema import RuntimeKeys
 from physml.ops import backend
-from physml.queue import cost_probe, scheduler
-from physml.queue import plan as planning
+from physml.queue import cost_probe, planning, scheduler
 from physml.training import trainer
 
 

@@ -12,7 +12,7 @@ from physml.cli import main
 from physml.config import search_schema
 from physml.queue import pilot, scheduler
 from physml.records import record
-from physml.run import history as attempts
+from physml.run import history
 from physml.search import plain as search
 from physml.search import shared as shared_search
 from physml.search.overview import picture
@@ -114,7 +114,7 @@ def test_runs_that_always_fail_are_given_up_and_count(conf, tmp_path, forked, ca
     assert main.main(["search", EXPERIMENT, "--jobs", "1"]) == 1
     assert f"no trial of {ID} gave a number" in capsys.readouterr().err
     assert [row["status"] for row in results(tmp_path, ID)["trials"]] == ["failed", "failed"]
-    assert len(forked) == 2 * attempts.LIMIT
+    assert len(forked) == 2 * history.LIMIT
 
 
 def test_a_worker_that_cannot_start_processes_ends(conf, tmp_path, monkeypatch, capsys):

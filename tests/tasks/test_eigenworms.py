@@ -15,7 +15,7 @@ from physml.config.compose import compose
 from physml.data import splits
 from physml.data.readers.eigenworms import EIGENWORMS
 from physml.data.store import Store
-from physml.queue import plan as planning
+from physml.queue import planning
 from physml.records import record
 from physml.report.table.spec import experiments_of, find_table, load_table
 from physml.run.spec import spec_of

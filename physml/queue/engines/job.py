@@ -12,7 +12,7 @@ from physml.base.errors import ConfigError, suggest
 from physml.base.paths import cache_root, data_root, own_conf, results_root, work_root
 from physml.config import conf_files
 from physml.config.load import read_yaml, structure
-from physml.queue.plan import Planned
+from physml.queue.planning import Planned
 from physml.queue.processes import threads
 from physml.run.resources import GROWTH, SMOKE
 

@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 from physml.base.errors import ConfigError, Preempted
-from physml.queue import plan as planning
+from physml.queue import planning
 from physml.queue.engines.job import Engine, Job, Submission, job_of
-from physml.queue.plan import Planned
+from physml.queue.planning import Planned
 from physml.queue.scheduler import Batch, Outcome, Source, made_by, progress
-from physml.run import history as attempts
+from physml.run import history
 from physml.run.progress import many
 from physml.run.spec import RunSpec
 from physml.run.state import state_of
@@ -103,7 +103,7 @@ class Session:
                     state = state_of(spec)
                     if state == "running":
                         running[label] = progress(spec)
-                    failed = state == "failed" and (attempts.given_up(spec) or not alive)
+                    failed = state == "failed" and (history.given_up(spec) or not alive)
                     if state in ("done", "diverged") or failed:
                         del left[label]
                         outcome.codes[label] = 0 if state == "done" else 1
