@@ -1,4 +1,4 @@
-"""What a run will cost: a few of its steps and evaluations, measured."""
+"""Cost of a run, by measuring a few of its steps and evaluations."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ LONGEST_S = 20.0  # no further step or batch is measured after it, but one
 def probe(config: dict[str, Any]) -> dict[str, Any]:
     """Milliseconds per step, core-hours of all steps and evaluations, and memory. Nothing is recorded.
 
-    On a CPU, CPU seconds of all threads count, as other work beside it moves them little; on a GPU the clock.
-    A run that a rule may stop takes at most so long. `memory_mib` is the peak of the process, `gpu_mib` that of
-    what torch has reserved on a GPU, 0 on a CPU.
+    On a CPU, CPU seconds of all threads count, as other work moves them little; on a GPU the clock.
+    A run that a rule may stop takes at most so long. `memory_mib` is the peak of the process; `gpu_mib`, 0 on
+    a CPU, that of what torch has reserved.
     """
     import torch
 

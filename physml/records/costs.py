@@ -1,4 +1,4 @@
-"""What runs cost: core-hours and memory, from records, and from a few steps that were measured."""
+"""Core-hours and memory of runs, from records, and from a few steps that were measured."""
 
 import json
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ def blocked_by(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
 
 
 def substitute_for(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
-    """Data that a run of this config would replace by made-up ones, so that it cannot count; None: no data."""
+    """Data that a run of this config would replace by made-up ones, so that it cannot count; or None."""
     from physml.data.locate import lacking_optional
     from physml.data.store import store_of
 
