@@ -99,6 +99,9 @@ def _spectrogram(device: torch.device, dtype: torch.dtype) -> nn.Module:
 class MelAmplitudes(nn.Module):
     """A from the reflected clip, in torch alone. Shapes: (B, L) -> (B, M, K)."""
 
+    window: Tensor
+    bands: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("window", torch.hann_window(N_FFT, dtype=torch.float64))

@@ -167,7 +167,8 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
         shorts=tuple(sorted({short for part in parts for short in part.shorts})),
         line=series.line,
     )
-    there, gaps = [], []
+    there: list[tuple[float, np.ndarray]] = []
+    gaps: list[int] = []
     for i, (point, part) in enumerate(zip(series.points, parts, strict=True)):
         if part.values is not None:
             if there and parts[i - 1].values is None:
