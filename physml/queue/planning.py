@@ -69,7 +69,9 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
 def _of_records(folder: str, identity: str) -> Cost | None:
     """From the last record of a setting; the others are not read."""
     for root in reversed(results_roots()):
-        for path in sorted((root / "runs" / folder).glob(f"{identity}-split*-seed*.json"), reverse=True):
+        for path in reversed(record.run_paths(root / "runs" / folder)):
+            if not path.name.startswith(f"{identity}-"):
+                continue
             made = record.read(path)
             if (cost := made.get("cost")) and made["status"] == "finished":
                 peak = cost.get("peak_memory_mib")  # of the device: on a GPU not that of main memory
