@@ -22,8 +22,8 @@ def pack(folder: Path, work: Path) -> int:
     run is lost or counted twice after a kill at any moment: the next call goes on.
 
     Args:
-        folder: Of the records.
-        work: Of the work folders of these runs; a run that a process works on stays as it is.
+        folder: Folder of the records.
+        work: Folder with the work folders of these runs; a run that a process works on stays as it is.
     """
     paths = sorted(folder.glob(record.RUNS))
     own = {path: path.read_bytes() for path in paths if not is_held(work / path.stem)}

@@ -56,7 +56,7 @@ class Place:
 
 def read(path: Path) -> Record:
     """One record, joined with its setting. RecordError if it is unreadable, truncated, foreign or newer."""
-    content = content_of(path)
+    content, pack = _found(path)
     found = content.get("schema") if isinstance(content, dict) else None
     if isinstance(content, dict) and "schema" in content and type(found) is not int:
         raise _foreign(path, f"its schema is {found!r}")
@@ -66,7 +66,7 @@ def read(path: Path) -> Record:
         )
     record, sound = content, schema.NONE
     if found == SCHEMA:
-        record, sound = _joined(path, content)
+        record, sound = _joined(path, content, pack)
     elif found is not None:
         record = schema.upgraded(content)
     if (said := schema.problem(record, sound)) is not None:
@@ -81,12 +81,17 @@ def exists(path: Path) -> bool:
 
 def content_of(path: Path) -> Any:
     """The content of a run's own file, else of its line in the pack."""
+    return _found(path)[0]
+
+
+def _found(path: Path) -> "tuple[Any, Pack | None]":
+    """The content of a run, and the pack that has it."""
     try:
-        return _parsed(path.read_bytes(), path)
+        return _parsed(path.read_bytes(), path), None
     except OSError:
         # The pack is looked at last: a run that is just being packed is in it once its file is gone.
-        packed = None if path.exists() else pack_of(path.parent).runs.get(path.stem)
-        return json_of(path) if packed is None else packed
+        pack = pack_of(path.parent)
+        return (pack.runs[path.stem], pack) if path.stem in pack.runs else (json_of(path), None)
 
 
 def schema_of(path: Path) -> int:
@@ -96,7 +101,7 @@ def schema_of(path: Path) -> int:
 
 
 def place_of(path: Path) -> str:
-    """Where the content of a run is, for people."""
+    """Place of the content of a run, for people."""
     if path.exists() or path.stem not in pack_of(path.parent).runs:
         return display_path(path)
     return f"{path.stem} in {display_path(path.with_name(PACK))}"
@@ -141,13 +146,15 @@ class Setting:
         return sound | (self.sound & schema.sound_keys({"data": run["data"]})) if "data" in run else sound
 
 
-def _joined(path: Path, run: dict[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
-    """A run joined with its setting, and the keys that need no check."""
+def _joined(path: Path, run: dict[str, Any], pack: "Pack | None") -> tuple[dict[str, Any], frozenset[str]]:
+    """A run joined with its setting, and the keys that need no check. pack: that has the run."""
     identity, digest = run.get("identity"), run.get("setting")
     for key, value in {"identity": identity, "setting": digest}.items():
         if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{8}", value):
             raise _foreign(path, f"its {key} is {value!r}" if key in run else f"it has no {key}")
-    setting = _setting_of(path, setting_path(path.parent, str(identity), str(digest)))
+    file = setting_path(path.parent, str(identity), str(digest))
+    setting = pack.settings.get(file.name) if pack else None
+    setting = setting or _setting_of(path, file)
     shared = setting.content
     own = {key: value for key, value in run.items() if key != "setting"}
     at = {key: run.get(key) for key in ("split", "seed")}

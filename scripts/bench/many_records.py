@@ -5,9 +5,11 @@ also after `PHYSML_RESULTS=FOLDER physml records pack`.
 """
 
 import argparse
+import functools
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 from physml.base.paths import OWN_RESULTS
 from physml.records import record
@@ -23,7 +25,7 @@ def fill(results: Path, count: int) -> int:
     for number, paths in enumerate(itertools.islice(itertools.cycle(chosen), count)):
         turn = number // len(chosen)
         source = paths[turn % len(paths)]
-        setting, content = record.split(dict(record.read(source)))
+        setting, content = _parts(source)
         seed = content["seed"] + turn // len(paths) * 1000
         folder = results / source.parent.relative_to(OWN_RESULTS)
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,6 +35,11 @@ def fill(results: Path, count: int) -> int:
         for path, value in files.items():
             path.write_text(json.dumps(value, indent=1), encoding="utf-8")
     return count
+
+
+@functools.cache
+def _parts(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    return record.split(dict(record.read(source)))
 
 
 def main() -> int:

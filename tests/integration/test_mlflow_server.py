@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from physml.records.record import run_paths
+
 ROOT = Path(__file__).parents[2]
 SERVER = Path(sys.prefix) / "mlflow-server" / "bin" / "python"
 pytestmark = pytest.mark.skipif(

@@ -14,6 +14,7 @@ import pytest
 
 from physml.base import files
 from physml.base.errors import RecordError
+from physml.base.paths import own_folders
 from physml.cli import main
 from physml.records import record
 from physml.records.pack import pack
@@ -197,6 +198,26 @@ def test_the_command_packs_all_folders_and_one_process_at_a_time(
     assert main.main(["records", "pack"]) == 0
     assert "packed 2 runs" in capsys.readouterr().out
     assert len(list(tmp_path.rglob(PACK))) == 2 and not list(tmp_path.rglob(record.RUNS))
+
+
+def test_a_packed_run_is_done_and_force_makes_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
+    run = ["run", "model=lem", "task=fitzhugh_nagumo", "profile=smoke", "tracker=none"]
+    assert main.main(run) == 0 and main.main(["records", "pack"]) == 0
+    (packed,) = (tmp_path / "results").rglob(PACK)
+    (path,) = content(packed.parent)
+    first = record.read(path)
+    capsys.readouterr()
+    assert main.main(run) == 0 and "finished already" in capsys.readouterr().out
+    assert main.main([*run, "--force"]) == 0 and "finished already" not in capsys.readouterr().out
+    second = record.read(path)
+    assert path.exists() and first["cost"] != second["cost"] and first["metrics"] == second["metrics"]
+    assert main.main(["records", "pack"]) == 0
+    assert content(packed.parent) == {path: second} and not path.exists()
+    assert main.main(["diff", str(path), str(path)]) == 0 and "no difference" in capsys.readouterr().out
 
 
 KILLS = 12
