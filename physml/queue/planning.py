@@ -93,8 +93,8 @@ def refuse_long(planned: Sequence[Planned]) -> None:
 def _of_records(folder: str, identity: str) -> Cost | None:
     """From the last record of a setting; the others are not read."""
     for root in reversed(results_roots()):
-        for path in sorted((root / "runs" / folder).glob(f"{identity}-split*-seed*.json"), reverse=True):
-            if cost := costs.of_record(record.read(path)):
+        for path in reversed(record.run_paths(root / "runs" / folder)):
+            if path.name.startswith(f"{identity}-") and (cost := costs.of_record(record.read(path))):
                 return _here(cost)
     return None
 
