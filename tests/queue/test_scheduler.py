@@ -312,7 +312,7 @@ def test_runs_go_on_when_their_launcher_is_killed(way, tmp_path):
     assert states(specs) == ["running", "running"]
     second = h.start_many(overrides, tmp_path / "second")
     assert second.wait() == 0
-    assert all(f"{spec.label}: running" in second.text() for spec in specs)
+    assert all(f"{spec.label}: running" in second.text() for spec in specs), second.text()
     h.until(lambda: states(specs) == ["done", "done"])
 
 
