@@ -11,10 +11,11 @@ from physml.base.paths import display_path, results_root, work_root
 DESCRIPTION = """convert: rewrite records of an older schema, and their curves, in the present one
 pack: join the runs of each folder in runs.jsonl, and the curves of each setting in one file
 export: write runs.csv, a row per run, from the records of tables
+costs: add what --plan --probe has measured here to costs.jsonl, for other machines
 Several are done in this order. Each can be stopped and started again."""
 
 
-ACTIONS = ("convert", "pack", "export")
+ACTIONS = ("convert", "pack", "export", "costs")
 
 
 def add(commands: Any) -> None:
@@ -52,4 +53,8 @@ def _run(options: argparse.Namespace) -> int:
         print(f"packed {done} runs below {display_path(runs)}")
     if "export" in options.actions:
         print(f"written: {display_path(export.write_runs_csv(root))}")
+    if "costs" in options.actions:
+        from physml.queue.planning import gather_costs
+
+        print(f"written: {display_path(gather_costs(root))}")
     return 0

@@ -34,6 +34,7 @@ class RunOptions:
     force: bool = False  # train again what is done
     jobs: int | None = None  # side by side; None: as many as the machine has room for
     max_hours: float | None = None  # stop after so many, with checkpoints
+    yes: bool = False  # runs of very many core-hours too
 
     @property
     def profile(self) -> str:
@@ -124,6 +125,8 @@ class RequestedRuns:
     def make(self) -> int:
         """Trains what is missing; returns the exit code. What is blocked is no failure: the table says it."""
         planned = self.plan()
+        if not (self.options.yes or self.options.max_hours or scheduler.maker()):
+            planning.refuse_long(list(planned.values()))
         bad_config = 2 if self.broken else 0
         outcome = scheduler.carry_out(
             list(planned.values()),
