@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from physml.base.paths import results_root
@@ -20,7 +19,7 @@ from physml.site.content import Content, paper_of
 from physml.site.table_pages import cell_page, table_page
 
 
-def files_of(content: Content) -> Iterator[tuple[str, str | Path]]:
+def files_of(content: Content) -> Iterator[tuple[str, str]]:
     """Every file that is no page."""
     for ident, results in content.tables.items():
         yield from _forms(ident, results.document)
