@@ -1,63 +1,203 @@
-"""The files of searches in stages, and what the searches of one group have in common."""
+"""The file of a search's results, in the form of every version, and what it says. Reads JSON alone.
+
+A search that goes on has a file beside it, which git ignores. Both are made from the records.
+"""
 
 import json
-from dataclasses import asdict
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from physml.config.conf_files import shown
-from physml.report.table import spec as tables
-from physml.search import plain as search
-from physml.search.plain import SearchSpec
-from physml.search.state import results_path
+from physml.base.errors import RecordError
+from physml.base.paths import display_path, results_root
+
+Content = dict[str, Any]
 
 
-def described(spec: SearchSpec) -> dict[str, Any]:
-    """The search as its study has it, for the file of its results."""
-    made = search.described(spec)
-    if spec.stages is None:
-        return made
-    guided, widen = (asdict(one) if one else None for one in (spec.tpe, spec.widen))
-    stages = [asdict(one) for one in spec.stages]
-    return made | {"stages": stages, "tpe": guided, "widen": widen, "equal": [*map(shown, spec.equal)]}
+def results_path(ident: str) -> Path:
+    return results_root() / "search" / f"{ident}.json"
 
 
-def results(spec: SearchSpec) -> dict[str, Any] | None:
-    """The results of a search as its study has it now; None where it was made otherwise, or not at all."""
-    path = results_path(spec.id)
-    if not path.exists():
+def unfinished_path(ident: str) -> Path:
+    """File of a search that has not ended; git ignores it."""
+    return results_root() / "search" / f"{ident}.unfinished.json"
+
+
+def recorded(ident: str) -> Content | None:
+    """The results of a search that has ended."""
+    path = results_path(ident)
+    return _read(path) if path.exists() else None
+
+
+def content_of_file(ident: str) -> Content | None:
+    """The results of a search, or what there is of one that goes on; None: it was not begun."""
+    path = unfinished_path(ident)
+    if path.exists():
+        return _read(path)
+    return recorded(ident)
+
+
+def _read(path: Path) -> Content:
+    try:
+        return converted(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise RecordError(f"{display_path(path)} is not the file of a search. Move it away.") from error
+
+
+def converted(content: Content) -> Content:
+    """The file of any version in the form of the present one: a search without stages has one.
+
+    Raises:
+        KeyError, TypeError, IndexError: It is no file of a search.
+    """
+    search, rows = content["search"], content["trials"]
+    rows[0]["point"], search["trials"], search["metric"], search["better"], search["space"]
+    one: Content = {"keep": None, "set": {}, "seeds": [], "splits": [0]}
+    defaults: Content = {
+        "experiment": None,
+        "set": {},
+        "trial": {},
+        "points": [],
+        "stages": [one],
+        "tpe": None,
+    }
+    search = defaults | {"widen": None, "equal": []} | search
+    if "rounds" in content:
+        return {"design": "random", "final": None} | content | {"search": search}
+    rows = [{"stage": 1, "means": [row["value"]]} | row for row in rows]
+    ends = [row for row in rows if row["status"] == "finished" and row["value"] is not None]
+    best = None
+    if ends:
+        row = min(ends, key=lambda row: _sign(search) * row["value"])
+        best = {key: row[key] for key in ("trial", "point", "value")} | {"sd": None, "values": [row["value"]]}
+    number = {"trials": len(rows)}
+    stage = {"set": {}, "seeds": [search["seed"]], "splits": [0], "runs": len(rows), "cpu_hours": None}
+    drawn = {"space": search["space"], "best": best and best["trial"], "bounds": []}
+    return {
+        "search": search,
+        "design": "random",
+        "sampler_seed": search["seed"],
+        "scored": len(ends),
+        "wants": 0,
+        "best": best,
+        "stages": [number | stage],
+        "rounds": [number | drawn],
+        "trials": rows,
+        "final": None,
+    }
+
+
+# ---------------------------------------------------------------------------- what it says
+
+
+def is_done(ident: str) -> bool:
+    """True if a search has ended."""
+    return results_path(ident).exists() and not unfinished_path(ident).exists()
+
+
+def state_text(ident: str) -> str:
+    """How far a search is, and its best trial."""
+    content = content_of_file(ident)
+    if content is None:
+        return "not made"
+    trials, wanted = content["trials"], content["search"]["trials"]
+    best = best_trial(content)
+    ends = Counter(one["status"] for one in trials)
+    under_way = sum(ends[status] for status in ("missing", "waiting", "running"))
+    done = f"{len(trials) - under_way} of {max(wanted, len(trials))} trials" if under_way else "done"
+    metric = f"valid/{content['search']['metric']}"
+    return f"{done}, trial {best['trial']}: {metric} {best['value']:.4g}" if best else done
+
+
+def best_trial(content: Content) -> Content | None:
+    """The trial that won, or is ahead in the furthest stage, with the value that says so."""
+    if content["best"]:
+        return content["best"]
+    scored = [(row, value) for row in content["trials"] if (value := last_value(row)) is not None]
+    if not scored:
         return None
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content if content["search"] == described(spec) else None
+    sign = _sign(content["search"])
+    row, value = min(scored, key=lambda one: (-len(one[0]["means"]), sign * one[1]))
+    return row | {"value": value}
 
 
-def granted(spec: SearchSpec) -> int:
-    """Extra rounds that searches of the group want, as far as they have been made."""
-    made = [results(search.load_search(one)) for one in spec.equal or [spec.experiment]]
-    return max((content["wants"] for content in made if content), default=0)
+def last_value(row: Content) -> float | None:
+    """Value of a trial in the last stage in which it has one."""
+    return next((value for value in reversed(row["means"]) if value is not None), None)
 
 
-def behind(name: str) -> bool:
-    """True if a search has been made and lacks extra trials that its group has been granted since."""
-    spec = search.load_search(name)
-    content = None if spec.stages is None else results(spec)
-    return content is not None and len(content["rounds"]) <= granted(spec)
+def _sign(search: Content) -> int:
+    return 1 if search["better"] == "lower" else -1
 
 
-def budget(spec: SearchSpec) -> tuple[Any, ...]:
-    """Budget that all searches of a group share."""
-    stages = [(one.keep, one.seeds or [spec.seed], one.splits) for one in spec.stages or []]
-    return spec.trials, spec.tpe, spec.widen, stages
+# ---------------------------------------------------------------------------- repeats
 
 
-def final_runs(experiment: str) -> set[tuple[int, int]]:
-    """Split and seed of the runs that tables train of an experiment."""
-    runs: set[tuple[int, int]] = set()
-    for ident in tables.table_ids(kind="runs"):
-        path = tables.find_table(ident)
-        if experiment in path.read_text(encoding="utf-8"):
-            runs |= {(split, seed) for of, split, seed in tables.load_table(path).runs if of == experiment}
-    return runs
+@dataclass(frozen=True)
+class Spread:
+    """Final test scores of one search repeated with other points: how much depends on luck.
+
+    Args:
+        metric: The metric of the search, on test data.
+        better: lower or higher.
+        values: The mean final score of each repeat.
+    """
+
+    metric: str
+    better: str
+    values: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        return (min if self.better == "lower" else max)(self.values)
+
+    @property
+    def worst(self) -> float:
+        return (max if self.better == "lower" else min)(self.values)
+
+    @property
+    def ratio(self) -> float:
+        """Worst over best, or best over worst where higher is better; 1 if all found settings as good."""
+        low, high = sorted((self.best, self.worst))
+        return high / low if low > 0 else float("nan")
+
+    @property
+    def sd(self) -> float:
+        return statistics.stdev(self.values)
+
+    def __str__(self) -> str:
+        return (
+            f"test/{self.metric} of {len(self.values)} repeats: best {self.best:.4g}, "
+            f"worst {self.worst:.4g}, ratio {self.ratio:.3g}, sd {self.sd:.2g}"
+        )
 
 
-def final_seeds(experiment: str) -> set[int]:
-    return {seed for _, seed in final_runs(experiment)}
+def repeat_id(ident: str, repeat: int) -> str:
+    """Id of a repeat of a search; 0 is the search itself."""
+    return f"{ident}-repeat{repeat}" if repeat else ident
+
+
+def repeats_of(ident: str) -> list[Content]:
+    """The results of all repeats of a search that have ended with their final runs, without its own."""
+    found = []
+    for repeat in range(1, 1000):
+        content = recorded(repeat_id(ident, repeat))
+        if content is None:
+            break
+        found += [content] if content["final"] else []
+    return found
+
+
+def spread_of_search(ident: str) -> Spread | None:
+    """How much the final test score depends on the search's luck; None for fewer than two repeats.
+
+    ident: id of a search, which is the name of its file: `fitzhugh_nagumo-cornn`.
+    """
+    repeats = repeats_of(ident)
+    if len(repeats) < 2:
+        return None
+    search = repeats[0]["search"]
+    values = tuple(content["final"]["mean"] for content in repeats)
+    return Spread(search["metric"], search["better"], values)
