@@ -9,8 +9,8 @@ from pathlib import Path
 from physml.base import files
 from physml.base.errors import RecordError
 from physml.records import curves
+from physml.records.searches import Content, results_path
 from physml.run.spec import RunSpec
-from physml.search.results import Content, results_path
 from physml.search.spec import DESIGN
 from physml.search.trials import SearchTrials
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from physml.base.errors import ConfigError
+from physml.records.searches import best_trial, content_of_file, results_path
 from physml.report.figure.search_plot import write_search_plot
 from physml.search.points import importances
-from physml.search.results import best_trial, content_of_file, results_path
 from physml.search.spec import load_search
 from physml.search.store import old_journal
 

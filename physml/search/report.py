@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from physml.search.results import Content, repeats_of, spread_of_search
+from physml.records.searches import Content, repeats_of, spread_of_search
 from physml.search.space import Bound
 
 

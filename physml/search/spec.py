@@ -18,11 +18,11 @@ from physml.config.compose import Composed, compose
 from physml.config.load import read_yaml
 from physml.config.search_schema import Search
 from physml.config.studies import Found
+from physml.records.searches import is_done, recorded
 from physml.report.table import spec as tables
 from physml.report.table.spec import natural
 from physml.run.spec import RunSpec, checked_specs
 from physml.search.points import Point
-from physml.search.results import is_done, recorded
 from physml.search.space import Range, range_of
 
 WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."

@@ -21,13 +21,14 @@ from physml.base.errors import PhysmlError, RunFailed
 from physml.base.paths import display_path
 from physml.config.studies import Found
 from physml.queue import planning, scheduler
+from physml.records import searches as results
+from physml.records.searches import Content
 from physml.run import state as run_state
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
-from physml.search import report, results
+from physml.search import report
 from physml.search.content import content_of, write_curves
 from physml.search.points import Point, Space, designed, estimated, promoted
-from physml.search.results import Content
 from physml.search.space import Bound, bounds, widened
 from physml.search.spec import (
     check,

@@ -15,8 +15,8 @@ from physml.base.errors import Busy, ConfigError, DataError, MissingExtra, neede
 from physml.base.lock import held
 from physml.base.paths import display_path, expanded, results_root, work_root
 from physml.records import record
+from physml.records.searches import Content, converted
 from physml.search.points import Space, direction, distributions, optuna_module
-from physml.search.results import Content, converted
 from physml.search.spec import SearchSpec
 
 JOURNAL = ".journal"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from physml.records.searches import Content, best_trial, last_value, spread_of_search, state_text
 from physml.report.text.document import NONE
-from physml.search.results import Content, best_trial, last_value, spread_of_search, state_text
 from physml.site import plots
 
 

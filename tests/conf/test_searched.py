@@ -8,7 +8,7 @@ from each import each
 
 from physml.base.paths import ROOT
 from physml.config import studies
-from physml.search.results import converted
+from physml.records.searches import converted
 from physml.search.spec import load_search
 
 

@@ -22,17 +22,17 @@ from physml.cli import main
 from physml.config import compose, studies
 from physml.queue import pilot, scheduler
 from physml.records import record
+from physml.records import searches as search_results
+from physml.records.searches import state_text
 from physml.report.figure import spec as figure_spec
 from physml.report.stats.verdict import settings_of
 from physml.search import plan as search_plan
-from physml.search import results as search_results
 from physml.search import space as search_space
 from physml.search import spec as search
 from physml.search import staged as staged_search
 from physml.search import trials as search_trials
 from physml.search.points import designed
 from physml.search.report import lines
-from physml.search.results import state_text
 from physml.search.space import Bound, Range, bounds, widened
 
 LSTM, GRU = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-gru"

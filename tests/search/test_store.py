@@ -11,7 +11,8 @@ from search_conf import without_studies, write_study
 from physml.base.errors import ConfigError, DataError, MissingExtra
 from physml.base.lock import held
 from physml.cli import main
-from physml.search import results, spec, staged, store
+from physml.records import searches as results
+from physml.search import spec, staged, store
 from physml.search.store import TrialStore, shown
 
 LSTM, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"

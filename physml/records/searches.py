@@ -1,4 +1,4 @@
-"""The file of a search's results, in the form of every version, and what it says. Reads JSON alone.
+"""Results of searches: their files, in the form of every version, and what they say. Reads JSON alone.
 
 A search that goes on has a file beside it, which git ignores. Both are made from the records.
 """
@@ -6,11 +6,12 @@ A search that goes on has a file beside it, which git ignores. Both are made fro
 import json
 import statistics
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from physml.base.errors import RecordError
+from physml.base.files import note
 from physml.base.paths import display_path, results_root
 
 Content = dict[str, Any]
@@ -28,6 +29,7 @@ def unfinished_path(ident: str) -> Path:
 def recorded(ident: str) -> Content | None:
     """The results of a search that has ended."""
     path = results_path(ident)
+    note(path)
     return _read(path) if path.exists() else None
 
 
@@ -166,6 +168,10 @@ class Spread:
     @property
     def sd(self) -> float:
         return statistics.stdev(self.values)
+
+    def scaled(self, factor: float) -> "Spread":
+        """In another unit, such as per cent."""
+        return replace(self, values=tuple(factor * value for value in self.values))
 
     def __str__(self) -> str:
         return (
