@@ -45,7 +45,7 @@ class Found:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is known, for the provenance of the row and for its file."""
+        """All that is known but the settings, for the provenance of the row and for its file."""
         return {key: value for key, value in vars(self).items() if key != "set" and value is not None}
 
 

@@ -66,7 +66,7 @@ def lines(content: Content, behind: Sequence[str] = (), written: Sequence[str] =
 
 
 def repeat_lines(ident: str) -> list[str]:
-    """What repeats of a search found, and how far they are apart."""
+    """Settings that the repeats of a search found, and how far their test scores are apart."""
     repeats = repeats_of(ident)
     made = [
         f"  repeat {number}: valid/{one['search']['metric']} {one['best']['value']:.4g}, {_final(one)}, "

@@ -275,7 +275,7 @@ def write_found(spec: SearchSpec, found: Found) -> str:
         rows = {name: Found(**one) for name, one in read_yaml(path).items()} if path.exists() else {}
         rows[row] = found
         body = [
-            f"{name}:\n  {_flow(rows[name].facts)[:-1]},\n   set: {_flow(rows[name].set)}}}"
+            f"{name}: {_flow(rows[name].facts)[:-1]},\n  set: {_flow(rows[name].set)}}}"
             for name in sorted(rows, key=natural)
         ]
         files.write_text(path, "\n".join([f"{WRITTEN}\n", *body, ""]))

@@ -66,7 +66,7 @@ def carry_out(
 
     Args:
         repeats: Repeat it so often with other points instead; the settings of the row stay.
-        storage: Of the copy of the trials, as `TrialStore` takes it.
+        storage: Place of the copy of the trials, as `TrialStore` takes it.
 
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
     """

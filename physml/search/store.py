@@ -40,6 +40,7 @@ class TrialStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.storage = storage or f"sqlite:///{work_root() / 'search' / f'{name}.db'}"
         self.place = shown(self.storage)
+        self.database: Any = None
 
     def update(self, content: Content) -> None:
         """Copy the trials of a search; does nothing while another worker copies them."""
@@ -72,7 +73,10 @@ class TrialStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             return _journal(path)
         try:
-            return storages.RDBStorage(self.storage, engine_kwargs={"pool_pre_ping": True})
+            self.database = self.database or storages.RDBStorage(
+                self.storage, engine_kwargs={"pool_pre_ping": True}
+            )
+            return self.database
         except ImportError as error:
             raise MissingExtra(
                 f"{self.place} needs a driver that is not installed. "
@@ -127,7 +131,8 @@ def _reached(place: str) -> Iterator[None]:
     with needed_by("a search"):
         import optuna
         import sqlalchemy
-    broken = (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError, OSError)
+    # RuntimeError: tables of another version of Optuna.
+    broken = (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError, OSError, RuntimeError)
     try:
         yield
     except broken as error:

@@ -690,7 +690,7 @@ def test_other_rows_of_the_searched_file_stay(conf):
         "gru": old | {"stages": ["4 trials"]},
         "lstm": {"trial": 1, "search": "results/search/b.json", "drawn": 4, "set": {"optim.lr": 0.02}},
     }
-    assert path.read_text().startswith(f"{search.WRITTEN}\n\ngru:\n")
+    assert path.read_text().startswith(f"{search.WRITTEN}\n\ngru: {{trial: 2, ")
 
 
 @pytest.mark.slow
