@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import RecordError
-from physml.base.files import note
 from physml.base.paths import display_path, results_root
 
 Content = dict[str, Any]
@@ -29,7 +28,6 @@ def unfinished_path(ident: str) -> Path:
 def recorded(ident: str) -> Content | None:
     """The results of a search that has ended."""
     path = results_path(ident)
-    note(path)
     return _read(path) if path.exists() else None
 
 

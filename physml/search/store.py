@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from physml.base.errors import Busy, ConfigError, DataError, MissingExtra, needed_by
+from physml.base.errors import Busy, ConfigError, DataError, MissingExtra, needed_by, to_install
 from physml.base.lock import held
 from physml.base.paths import display_path, expanded, results_root, work_root
 from physml.records import record
@@ -80,7 +80,7 @@ class TrialStore:
         except ImportError as error:
             raise MissingExtra(
                 f"{self.place} needs a driver that is not installed. "
-                "That of PostgreSQL: pip install 'physml[postgresql]'"
+                f"That of PostgreSQL: {to_install('postgresql')}"
             ) from error
 
 
@@ -210,7 +210,7 @@ def _rows(path: Path, metric: str) -> list[Content]:
         ended = trial.state.is_finished()
         status, value = trial.user_attrs.get("end", "missing") if ended else "missing", trial.value
         folder = results_root() / "runs" / "adhoc" / "search" / path.stem / f"{trial.number:03d}"
-        for file in sorted(folder.glob(record.RUNS)):
+        for file in record.run_paths(folder):
             made = record.read(file)
             best = made["metrics"]["best"] if made["status"] == "finished" else None
             status, value = made["status"], best["valid"].get(metric) if best else None

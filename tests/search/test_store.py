@@ -166,7 +166,7 @@ def test_a_database_that_does_not_answer(tmp_path):
 
 def test_a_driver_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"u:\*\*\*@host/x needs a driver .*physml\[postgresql\]"):
+    with pytest.raises(MissingExtra, match=r"u:\*\*\*@host/x needs a driver .*pip install .*psycopg"):
         TrialStore("s", "lower", "postgresql+psycopg://u:secret@host/x").update(content())
 
 
