@@ -12,8 +12,8 @@ from physml.config.identity import class_source
 from physml.data.datasets import Upstream, upstream
 from physml.listing import inventory
 from physml.listing.inventory import Entry
+from physml.records.searches import content_of_file, results_path, state_text
 from physml.report.table.collect import table_state
-from physml.search.state import content_of_file, results_path, state_text
 from physml.site import prose, words
 from physml.site.content import DOCS, OWN, Content, One, Results, paper_of, paper_page
 from physml.site.render import Renderer

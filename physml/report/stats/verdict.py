@@ -49,7 +49,7 @@ class Settings:
 
 
 def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
-    """The settings as a record states them; searches of older records give their trials in the note.
+    """The settings as a record states them; older records give the trials of a search in its note.
 
     Example:
         >>> str(settings_of({"kind": "searched-here", "note": "Random search: 24 trials (22 finished)."}))
@@ -57,8 +57,10 @@ def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
     """
     given = provenance or {}
     kind = KINDS.get(str(given.get("kind")), "own")
-    trials, drawn = given.get("trials"), None
-    if match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note"))):
+    trials, drawn = given.get("trials"), given.get("drawn")
+    if drawn is None and (
+        match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note")))
+    ):
         drawn = int(match[1])
         trials = int(match[2] or match[1]) if trials is None else trials
     if kind != "searched here":

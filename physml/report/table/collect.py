@@ -143,7 +143,8 @@ def _cell(
     settings = settings_of(some[0].get("provenance")) if some else None
     comparison = None
     if summary is not None and cell.published is not None:
-        comparison = compare(summary, cell.published, column.margin.of(cell.published), column.better)
+        margin, search = column.margin.of(cell.published), runs.search_spread(column)
+        comparison = compare(summary, cell.published, margin, column.better, search)
     return dataclasses.replace(
         empty,
         summary=summary,

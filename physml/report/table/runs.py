@@ -3,9 +3,11 @@
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
+from physml.records.searches import Spread, spread_of_search
 from physml.report.state import State
 from physml.report.stats.summary import Values
 from physml.report.stats.verdict import Settings, settings_of
@@ -51,6 +53,15 @@ class Runs:
     @property
     def settings(self) -> Settings:
         return settings_of(next((record.get("provenance") for record in self.finished.values()), None))
+
+    def search_spread(self, column: Column) -> Spread | None:
+        """Final scores of repeats of the search that found the settings, in the column's unit."""
+        about = next((record.get("provenance") or {} for record in self.finished.values()), {})
+        if about.get("kind") != "searched-here" or not about.get("search"):
+            return None
+        spread = spread_of_search(Path(about["search"]).stem)
+        alike = spread and column.metric == f"test/{spread.metric}"
+        return spread.scaled(column.scale) if spread and alike else None
 
     @property
     def test_to_train(self) -> float | None:
