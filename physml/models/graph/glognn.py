@@ -50,8 +50,8 @@ class GloGNN(nn.Module):
         n_orders: K.
         dropout: on X^0.
         matrix: None: P and A as above; "official": one matrix for both.
-        n_classes: C: mixtures are of C class scores, a linear map of X^0 after its dropout, as in the paper and
-            its code, and the net's decoder=layer adds nothing; None: of H channels.
+        n_classes: C: mixtures are of C class scores, a linear map of X^0 after its dropout, as in the paper
+            and its code, and the net's decoder=layer adds nothing; None: of H channels.
     Shapes: x (N, D), a tensor or `Rows`, edge_index (2, E) -> (N, H), or (N, C) with n_classes.
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     Errors: InputError for a task of many graphs, and for a graph of another size.
@@ -100,7 +100,7 @@ class GloGNN(nn.Module):
         self.lam = nn.Parameter(torch.full((n_orders,), 1 / n_orders))
 
     def head(self, d_out: int) -> nn.Module:
-        """Nothing, for a read-out of the mixed class scores; InputError without n_classes, or with another."""
+        """Nothing, for a read-out of the mixed class scores; InputError without n_classes, or another."""
         if self.scores is None or d_out != self.d_out:
             raise InputError(
                 f"decoder='layer' reads GloGNN's own class scores, for {d_out} outputs; its n_classes is "

@@ -41,12 +41,12 @@ class PHDGN(nn.Module):
     :math:`\mathrm{ReLU}(\sum_{j \in N_i} C q_j)`. Force F: "graph",
     :math:`\tanh(\sum_{j \in N_i} U [q_j, t])`.
 
-    Source: Heilig et al., ICLR 2025, https://arxiv.org/abs/2405.17163; order of the steps and forms of D and F
-    as in its official code.
+    Source: Heilig et al., ICLR 2025, https://arxiv.org/abs/2405.17163; order of the steps and forms of D and
+    F as in its official code.
     Choices: p^0 = q^0 = X. The gradient has S^T, so that it is one on directed graphs too; the code has S,
     the same where edges go both ways. The code's perceptrons for D and F are left out.
-    Init: W, b, d and V, C, U uniform on [-k, k] with k = H^(-1/2). "official": V and C Glorot uniform, d normal
-    of variance 2 / H, as in its code, which leaves U as memory has it.
+    Init: W, b, d and V, C, U uniform on [-k, k] with k = H^(-1/2). "official": V and C Glorot uniform, d
+    normal of variance 2 / H, as in its code, which leaves U as memory has it.
     Args:
         d_in: H.
         n_layers: number of steps.

@@ -307,7 +307,7 @@ def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says(name: str):
     torch.testing.assert_close(net(x, ODD), X)
     with pytest.raises(InputError, match="knows one graph, of 6 nodes; got one of 7"):
         net(draw(7, H), ODD)
-    with pytest.raises(InputError, match="Set model.n_classes=5"):
+    with pytest.raises(InputError, match=r"Set model\.n_classes=5"):
         net.head(5)
     with pytest.raises(InputError, match=r"alpha \+ beta must be positive"):
         GloGNN(H, N, d_hidden=3, alpha=0.0, beta=0.0)

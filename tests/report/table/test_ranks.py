@@ -258,7 +258,7 @@ def test_bars_join_rows_that_are_not_told_apart() -> None:
 def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     wanted = ranks_spec()
     assert len(experiments_of(wanted)) == 135  # 27 rows, 5 graphs
-    assert len(wanted.runs) == 1000
+    assert len(wanted.runs) == 1350
     assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
     identities = {e: identity(e) for e in experiments_of(wanted)}
     rng = np.random.default_rng(0)
