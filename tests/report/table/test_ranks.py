@@ -265,7 +265,7 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
     lines = state_lines(found)
-    assert len(lines) == 21 and all(": mean rank " in line for line in lines[:20])
+    assert len(lines) == 28 and all(": mean rank " in line for line in lines[:27])
     path, data = write_figure(found, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
