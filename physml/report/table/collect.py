@@ -21,7 +21,7 @@ from physml.report.stats.verdict import Settings, settings_of, verdict
 from physml.report.table.claims import ClaimPart, judged
 from physml.report.table.facts import Facts, facts_of
 from physml.report.table.ranks import Ranking, ranked
-from physml.report.table.runs import Runs, incomparable, number
+from physml.report.table.runs import CONSTANTS, Runs, incomparable, number
 from physml.report.table.spec import Cell, Column, Row, Run, TableSpec, experiments_of
 
 
@@ -195,7 +195,7 @@ def _state(
         return State("not published")
     if comparison is None or settings is None:
         return State(few or "no verdict")
-    return verdict(comparison, settings, cell.published.quoted is not None)
+    return verdict(comparison, settings, cell.published.quoted is not None, _chance(spec, column, runs))
 
 
 def _yours(record: Record, column: Column, runs: Runs) -> Yours:
@@ -245,15 +245,27 @@ def _agree(first: Values, second: Values) -> bool:
     return all(math.isclose(first[at], second[at], rel_tol=1e-6) for at in common)
 
 
-def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:
-    """The gain over the best trivial prediction on the same data."""
+def _gains(spec: TableSpec, column: Column, runs: Runs) -> dict[str, Gain]:
+    """Trivial prediction -> the gain over it on the same data."""
     values = runs.values(column)
-    gains = [
-        (name, gain(values, scores, column.better, spec.spread))
+    return {
+        name: gain(values, scores, column.better, spec.spread)
         for name, scores in runs.references(column).items()
         if values.keys() & scores.keys()
-    ]
-    return min(gains, key=lambda named: named[1].mean) if gains else None
+    }
+
+
+def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:
+    """The gain over the best trivial prediction."""
+    gains = _gains(spec, column, runs)
+    return min(gains.items(), key=lambda named: named[1].mean) if gains else None
+
+
+def _chance(spec: TableSpec, column: Column, runs: Runs) -> str | None:
+    """The constant prediction that the runs do not beat: the interval of their gain holds 0 or less."""
+    gains = _gains(spec, column, runs)
+    beaten_by = [name for name in gains if name in CONSTANTS and (gains[name].low or 0.0) <= 0]
+    return min(beaten_by, key=lambda name: gains[name].mean, default=None)
 
 
 def outcomes(table: Table) -> Counter[str]:

@@ -12,6 +12,13 @@ from physml.report.stats.verdict import Settings, settings_of
 from physml.report.table.spec import Cell, Column
 
 
+# Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
+CONSTANTS = frozenset({
+    *("constant", "majority class", "mean of train", "median of train"),
+    *("uniform", "unigram", "every function", "share of each function"),
+})  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Runs:
     """The records of one experiment, by split and seed."""

@@ -255,6 +255,30 @@ def test_every_state_is_reached(label: str) -> None:
     assert str(cell.state) == STATES[label][1]
 
 
+@pytest.mark.parametrize(
+    ("rmse", "settings", "cell", "state"),
+    [
+        ([0.49, 0.50, 0.51], SEARCHED, {}, "did not train with our settings: no better than constant"),
+        (
+            [0.49, 0.50, 0.51],
+            SEARCHED,
+            {"quoted": "Somebody 2020"},
+            "did not train with our settings: no better than constant",
+        ),
+        ([0.49, 0.50, 0.51], {"kind": "paper"}, {}, "differs: worse"),  # with theirs it does not train either
+        ([0.39, 0.40, 0.41], SEARCHED, {}, "not reached by our search (24 trials)"),  # worse than persistence
+        ([0.505, 0.506, 0.507], SEARCHED, {"value": 50.5}, "reached"),  # the paper's does not train either
+    ],
+)
+def test_a_network_at_chance_did_not_train(
+    rmse: list[float], settings: dict[str, Any], cell: dict[str, Any], state: str
+) -> None:
+    row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": {**PUBLISHED, **cell}}}}
+    records = [record("t/a", seed, value, provenance=settings) for seed, value in enumerate(rmse)]
+    table = collect(spec(rows=[row], claim=None, notes=[]), ids("t/a"), records)
+    assert str(table.column("official")[0].state) == state
+
+
 def test_a_metric_may_have_another_protocol_than_its_run() -> None:
     cell = next(c for c in synthetic().column("clean") if c.row == "agrees")
     assert str(cell.state) == "not published"  # not "other protocol": `scoring` says clean

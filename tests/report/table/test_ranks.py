@@ -270,7 +270,7 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     before = path.read_bytes()
     assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
-    assert len(ranked) == 20
+    assert len(ranked) == 27
     with Image.open(path) as image:
         assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])
