@@ -104,6 +104,33 @@ def gain(
     return dataclasses.replace(made, new_low=found.mean - half, new_high=found.mean + half)
 
 
+def log_ratio(
+    first: Values, second: Values, better: Better, spread: Spread = "runs", test_to_train: float | None = None
+) -> Gain | None:
+    """The paired difference of the logarithms of two rows: how many times `first` is better, as `gain`.
+
+    None where a value is not positive.
+
+    Example:
+        >>> found = log_ratio({(0, 0): 1.0, (0, 1): 2.0}, {(0, 0): 3.0, (0, 1): 6.0}, "lower")
+        >>> round(math.exp(found.mean), 6)
+        3.0
+    """
+    if any(value <= 0 for row in (first, second) for value in row.values()):
+        return None
+    logs = ({at: math.log(value) for at, value in row.items()} for row in (first, second))
+    return gain(*logs, better, spread, test_to_train)
+
+
+def less(found: Gain, amount: float) -> Gain:
+    """A gain less an amount that is claimed: positive where the gain is more."""
+    ends = {
+        name: None if (end := getattr(found, name)) is None else end - amount
+        for name in ("low", "high", "new_low", "new_high")
+    }
+    return dataclasses.replace(found, mean=found.mean - amount, **ends)
+
+
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     """p-values adjusted for being several: reject at alpha where the adjusted one is below (Holm 1979).
 

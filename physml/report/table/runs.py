@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
 from physml.report.state import State
-from physml.report.stats.summary import Values
+from physml.report.stats.claims import Gain, gain
+from physml.report.stats.summary import Spread, Values
 from physml.report.stats.verdict import Settings, settings_of
 from physml.report.table.spec import Cell, Column
-
 
 # Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
 CONSTANTS = frozenset({
@@ -78,6 +78,25 @@ class Runs:
                     if (value := scores.get(name)) is not None:
                         found.setdefault(reference, {})[at] = value * column.scale
         return found
+
+    def gains(self, column: Column, spread: Spread) -> dict[str, Gain]:
+        """Trivial prediction -> the gain over it on the same data."""
+        values = self.values(column)
+        return {
+            name: gain(values, scores, column.better, spread)
+            for name, scores in self.references(column).items()
+            if values.keys() & scores.keys()
+        }
+
+    def chance(self, column: Column, spread: Spread) -> str | None:
+        """The constant prediction that the runs do not beat: the interval of their gain holds 0 or less."""
+        gains = self.gains(column, spread)
+        unbeaten = [
+            name
+            for name, found in gains.items()
+            if name in CONSTANTS and found.low is not None and found.low <= 0
+        ]
+        return min(unbeaten, key=lambda name: gains[name].mean, default=None)
 
     def unfinished(self, wanted: int, blocked: str | None = None, few: str | None = None) -> State:
         """The state of an experiment of which not all wanted runs have a result, and none is running."""

@@ -324,6 +324,30 @@ def test_a_claim_ignores_what_is_not_comparable() -> None:
     assert "no comparable runs" in claim_lines(table)[2]
 
 
+def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
+    records = [
+        record(f"t/{name}", seed, value * (1 + 0.01 * seed))
+        for name, value in (("agrees", 0.01), ("worse", 0.03))
+        for seed in range(3)
+    ]
+
+    def lines(**amount: float) -> list[str]:
+        pair = {"better": "agrees", "than": "worse", "column": "clean", **amount}
+        made = spec(claim={"text": "a claim", "amounts": [pair]})
+        return claim_lines(collect(made, ids("t/agrees", "t/worse"), records))
+
+    told = lines(times=6)
+    assert told[0] == "Claim: a claim. Its ranking and amounts: contradicted."
+    assert "at least 6 times better than worse (clean): contradicted (ratio 3.00 [3.0" in told[1]
+    assert "times better than worse (clean): holds" in lines(times=2)[1]
+    assert "agrees better than worse by at least 3 1e-2 (clean): contradicted" in lines(points=3)[1]
+    assert "by at least 1 1e-2 (clean): holds (gain +2.0" in lines(points=1)[1]
+    with pytest.raises(ConfigError, match="needs one of times and points"):
+        lines(times=2, points=1)
+    with pytest.raises(ConfigError, match="times must be positive"):
+        lines(times=0)
+
+
 def test_splits_have_their_own_spread() -> None:
     made = spec(splits=[0, 1, 2], seeds=[0, 1], spread="splits")
     records = [record("t/agrees", k, 0.01 * (1 + j), split=j) for j in range(3) for k in range(2)]

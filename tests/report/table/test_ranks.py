@@ -22,7 +22,7 @@ from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
 from physml.report.stats.across import mean_ranks
 from physml.report.table.collect import Table, collect
 from physml.report.table.ranks import Ranking
-from physml.report.table.ranks_text import TOO_FEW
+from physml.report.table.ranks_text import TOO_FEW, sections
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
 from physml.report.table.text import ALL_COLUMNS, document
 from physml.report.text.document import FORMS, NONE
@@ -108,6 +108,19 @@ def test_rows_are_ranked_by_their_means() -> None:
     assert found.middle["A"].mean == pytest.approx(90, abs=0.2)
 
 
+def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
+    """In column p the constant has 0.85, which only A beats: B, C and D are last together."""
+    chance = {"references": {"majority class": {"accuracy": 0.85}, "linear": {"accuracy": 0.99}}}
+    found = ranking([r | chance if r["experiment"].endswith("-p") else r for r in records()])
+    assert found.ranks is not None
+    assert found.untrained == {"B": ("P",), "C": ("P",), "D": ("P",)}
+    assert found.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
+    assert list(found.behind) == ["B", "C", "D"]
+    assert found.behind["D"].mean == pytest.approx(2.8)
+    (line,) = [line for line in sections(found)[0].below if line.startswith("No better than a constant")]
+    assert line.endswith("B (P); C (P); D (P)")
+
+
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
     few = [r | {"short": "an hour"} if r["experiment"] == "t/B-r" else r for r in few]
@@ -152,7 +165,7 @@ def test_the_section_is_in_every_form() -> None:
     states = [line["state"] for line in lines]
     assert states.count("interquartile mean") == 4
     assert states[-2:] == ["critical difference", "Friedman's p"]
-    assert "interquartile mean" in console(table)
+    assert "interquartile" in console(table) and "behind the" in console(table)
 
 
 def test_a_table_of_our_own_has_its_means_side_by_side_and_no_column_for_printed_numbers() -> None:
