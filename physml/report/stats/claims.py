@@ -118,17 +118,27 @@ def log_ratio(
     """
     if any(value <= 0 for row in (first, second) for value in row.values()):
         return None
-    logs = ({at: math.log(value) for at, value in row.items()} for row in (first, second))
-    return gain(*logs, better, spread, test_to_train)
+    return gain(_logs(first), _logs(second), better, spread, test_to_train)
+
+
+def _logs(row: Values) -> Values:
+    return {at: math.log(value) for at, value in row.items()}
 
 
 def less(found: Gain, amount: float) -> Gain:
     """A gain less an amount that is claimed: positive where the gain is more."""
-    ends = {
-        name: None if (end := getattr(found, name)) is None else end - amount
-        for name in ("low", "high", "new_low", "new_high")
-    }
-    return dataclasses.replace(found, mean=found.mean - amount, **ends)
+
+    def shifted(end: float | None) -> float | None:
+        return None if end is None else end - amount
+
+    return dataclasses.replace(
+        found,
+        mean=found.mean - amount,
+        low=shifted(found.low),
+        high=shifted(found.high),
+        new_low=shifted(found.new_low),
+        new_high=shifted(found.new_high),
+    )
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
