@@ -1,6 +1,7 @@
 """The rows of a table ranked over its columns, from the runs of those that are complete in all of them."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +30,7 @@ class Ranking:
         behind: Row -> by how much its mean rank is behind the first, with an interval over runs.
         untrained: Row -> titles of the columns in which it is no better than a constant; such rows share the
             last rank there.
+        improving: Title of a column -> how many of the ranked rows still improved when their training ended.
     """
 
     columns: tuple[Column, ...]
@@ -39,6 +41,7 @@ class Ranking:
     spread: Spread = "runs"
     behind: dict[str, Middle] = field(default_factory=dict)
     untrained: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    improving: dict[str, int] = field(default_factory=dict)
 
 
 def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
@@ -57,6 +60,7 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
     left_out: dict[str, str] = {}
     untrained: dict[str, tuple[str, ...]] = {}
     samples: dict[str, list[list[float] | None]] = {}
+    improving: Counter[str] = Counter()
     for row in spec.rows:
         if not any(spec.cell(row, column).experiment for column in columns):
             continue
@@ -74,6 +78,7 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
             middle[row.label] = interquartile_mean(found)
         learned = [one.chance(column, spec.spread) is None for one, column in zip(runs, columns, strict=True)]
         samples[row.label] = [sample if it else None for sample, it in zip(found, learned, strict=True)]
+        improving.update(c.title for c, one in zip(columns, runs, strict=True) if one.improving)
         if not all(learned):
             untrained[row.label] = tuple(c.title for c, it in zip(columns, learned, strict=True) if not it)
     directions = [column.better for column in columns]
@@ -84,7 +89,8 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
         for row, means in scores.items()
     }
     ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
-    return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained)
+    still = {c.title: improving[c.title] for c in columns if improving[c.title]}
+    return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still)
 
 
 def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:

@@ -54,7 +54,7 @@ def sections(ranking: Ranking | None) -> tuple[Section, ...]:
         )
     if ranking.behind:
         below.append(BEHIND)
-    return (Section(heading, heads, tuple(found), (*below, *_untrained(ranking), *_left_out(ranking))),)
+    return (Section(heading, heads, tuple(found), (*below, *_budget(ranking), *_left_out(ranking))),)
 
 
 def tests_text(ranks: Ranks) -> str:
@@ -92,10 +92,16 @@ def _gap(found: Middle | None) -> str:
     return NONE if found is None else f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
-def _untrained(ranking: Ranking) -> Iterator[str]:
+def _budget(ranking: Ranking) -> Iterator[str]:
     if ranking.untrained:
         rows = "; ".join(f"{row} ({', '.join(titles)})" for row, titles in ranking.untrained.items())
         yield f"No better than a constant, and so last of a column together: {rows}"
+    if ranking.improving:
+        columns = ", ".join(f"{title} {n} of {len(ranking.rows)}" for title, n in ranking.improving.items())
+        yield (
+            "Rows whose runs are mostly best in the last tenth of their training, so that more may move ranks: "
+            f"{columns}"
+        )
 
 
 def _left_out(ranking: Ranking) -> Iterator[str]:

@@ -12,6 +12,7 @@ from physml.report.stats.summary import Spread, Values
 from physml.report.stats.verdict import Settings, settings_of
 from physml.report.table.spec import Cell, Column
 
+LAST_PART = 0.9  # of the steps of a run
 # Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
 CONSTANTS = frozenset({
     *("constant", "majority class", "mean of train", "median of train"),
@@ -97,6 +98,16 @@ class Runs:
             if name in CONSTANTS and found.low is not None and found.low <= 0
         ]
         return min(unbeaten, key=lambda name: gains[name].mean, default=None)
+
+    @property
+    def improving(self) -> bool:
+        """True if most runs are best in the last tenth of their training: more of it may help."""
+        late = [
+            step >= LAST_PART * record["n_steps"]
+            for record in self.finished.values()
+            if record.get("n_steps") and (step := (record.get("selected") or {}).get("step")) is not None
+        ]
+        return sum(late) > len(late) / 2
 
     def unfinished(self, wanted: int, blocked: str | None = None, few: str | None = None) -> State:
         """The state of an experiment of which not all wanted runs have a result, and none is running."""

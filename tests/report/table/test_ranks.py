@@ -121,6 +121,18 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     assert line.endswith("B (P); C (P); D (P)")
 
 
+def test_rows_that_still_improve_are_counted() -> None:
+    late = {"selected": {"rule": "max valid/accuracy", "step": 95}, "n_steps": 100}
+    early = {"selected": {"rule": "max valid/accuracy", "step": 40}, "n_steps": 100}
+    found = [r | (late if r["experiment"] in ("t/A-q", "t/B-q", "t/C-s") else early) for r in records()]
+    found = [r | early if (r["experiment"], r["split"]) == ("t/B-q", 0) else r for r in found]  # not most
+    found = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in found]  # half
+    ranked = ranking(found)
+    assert ranked.improving == {"Q": 2}
+    (line,) = [line for line in sections(ranked)[0].below if line.endswith("ranks: Q 2 of 4")]
+    assert "last tenth" in line
+
+
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
     few = [r | {"short": "an hour"} if r["experiment"] == "t/B-r" else r for r in few]
