@@ -99,8 +99,8 @@ def _budget(ranking: Ranking) -> Iterator[str]:
     if ranking.improving:
         columns = ", ".join(f"{title} {n} of {len(ranking.rows)}" for title, n in ranking.improving.items())
         yield (
-            "Rows whose runs are mostly best in the last tenth of their training, so that more may move ranks: "
-            f"{columns}"
+            "Rows whose runs are mostly best in the last tenth of their training, so that more may move "
+            f"ranks: {columns}"
         )
 
 

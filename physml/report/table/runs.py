@@ -103,9 +103,9 @@ class Runs:
     def improving(self) -> bool:
         """True if most runs are best in the last tenth of their training: more of it may help."""
         late = [
-            step >= LAST_PART * record["n_steps"]
+            selected["step"] >= LAST_PART * steps
             for record in self.finished.values()
-            if record.get("n_steps") and (step := (record.get("selected") or {}).get("step")) is not None
+            if (selected := record.get("selected")) and (steps := record.get("n_steps"))
         ]
         return sum(late) > len(late) / 2
 
