@@ -16,6 +16,7 @@ SIGNS = (
     ("failed", "✕", "bad"),
     ("diverged", "✕", "bad"),
     ("not reached", "▽", "open"),
+    ("did not train", "▽", "open"),
     ("cannot be told apart", "≈", "even"),
     ("not decidable", "?", "even"),
     ("not comparable", "≠", "open"),

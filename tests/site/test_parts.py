@@ -112,6 +112,7 @@ def test_outcomes_have_a_sign_and_a_kind():
     for state, sign, kind in (
         (State("agrees"), "✓", "good"),
         (State("not reached by our search (16 trials)"), "▽", "open"),
+        (State("did not train with our settings", "no better than constant"), "▽", "open"),
         (State("not decidable", "x" * 50), "?", "even"),
         (State("quoted", "a"), "–", "none"),
         (State("differs: worse"), "▼", "bad"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from physml.records.schema import Record
 from physml.report.state import State
 from physml.report.stats import summary as stats
-from physml.report.stats.claims import ClaimVerdict, Gain, gain
+from physml.report.stats.claims import ClaimVerdict, Gain
 from physml.report.stats.comparison import Comparison, compare
 from physml.report.stats.summary import Bounds, Published, Summary, Values
 from physml.report.stats.verdict import Settings, settings_of, verdict
@@ -46,6 +46,7 @@ class CellResult:
     summary: Summary | None = None
     done: int = 0
     wanted: int = 0
+    solved: int | None = None  # how many of the done runs reach the column's threshold; None: it has none
     settings: Settings | None = None
     comparison: Comparison | None = None
     within: Bounds | None = None  # interval of the mean on these very splits
@@ -150,6 +151,7 @@ def _cell(
         summary=summary,
         done=len(values),
         wanted=len(spec.places_of(runs.experiment)),
+        solved=_solved(values, column),
         state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
         settings=settings,
         comparison=comparison,
@@ -161,6 +163,13 @@ def _cell(
         peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
         yours=tuple(_yours(record, column, runs) for record in yours),
     )
+
+
+def _solved(values: Values, column: Column) -> int | None:
+    if column.solved is None:
+        return None
+    sign = 1.0 if column.better == "higher" else -1.0
+    return sum(sign * value >= sign * column.solved for value in values.values())
 
 
 def _never_run(published: Published | None) -> State:
@@ -196,7 +205,7 @@ def _state(
         return State("not published")
     if comparison is None or settings is None:
         return State(few or "no verdict")
-    return verdict(comparison, settings, cell.published.quoted is not None)
+    return verdict(comparison, settings, cell.published.quoted is not None, runs.chance(column, spec.spread))
 
 
 def _yours(record: Record, column: Column, runs: Runs) -> Yours:
@@ -247,14 +256,9 @@ def _agree(first: Values, second: Values) -> bool:
 
 
 def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:
-    """The gain over the best trivial prediction on the same data."""
-    values = runs.values(column)
-    gains = [
-        (name, gain(values, scores, column.better, spec.spread))
-        for name, scores in runs.references(column).items()
-        if values.keys() & scores.keys()
-    ]
-    return min(gains, key=lambda named: named[1].mean) if gains else None
+    """The gain over the best trivial prediction."""
+    gains = runs.gains(column, spec.spread)
+    return min(gains.items(), key=lambda named: named[1].mean) if gains else None
 
 
 def outcomes(table: Table) -> Counter[str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+from physml.report.stats.claims import Gain
 from physml.report.stats.summary import Published, Summary
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.spec import Column
@@ -52,6 +53,14 @@ def mean_text(summary: Summary | None, places: int) -> str:
     return mean if summary.sd is None else f"{mean} ± {summary.sd:.{places}f}"
 
 
+def solved_text(cell: CellResult, column: Column) -> str:
+    """`, solved 3 of 5 (at most 1)`, where some runs solve the task and some do not; else nothing."""
+    if not cell.solved or cell.solved == cell.done:
+        return ""
+    bound = "at least" if column.better == "higher" else "at most"
+    return f", solved {cell.solved} of {cell.done} ({bound} {column.solved:g})"
+
+
 def interval_text(summary: Summary | None, places: int) -> str:
     if summary is None or summary.low is None or summary.high is None:
         return NONE
@@ -74,6 +83,19 @@ def gain_text(mean: float, low: float | None, high: float | None, places: int) -
     if low is None or high is None:
         return text
     return f"{text} [{signed(low, f'.{places}f')}, {signed(high, f'.{places}f')}]"
+
+
+def ratio_text(found: Gain) -> str:
+    """How many times better, of a gain of logarithms.
+
+    Example:
+        >>> ratio_text(Gain(5, math.log(2), 0.1, math.log(1.5), math.log(2.67)))
+        '2.00 [1.50, 2.67]'
+    """
+    text = f"{math.exp(found.mean):.2f}"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{math.exp(found.low):.2f}, {math.exp(found.high):.2f}]"
 
 
 def signed(value: float, form: str) -> str:

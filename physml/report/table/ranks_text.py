@@ -16,6 +16,12 @@ RULE = (
 )
 
 
+BEHIND = (
+    f"Behind the first: the difference of mean ranks with its {100 * LEVEL:.0f} % interval, which draws runs "
+    "anew within each column, the same for all rows, so it speaks of these columns alone."
+)
+
+
 def sections(ranking: Ranking | None) -> tuple[Section, ...]:
     """The section below a table; none where its config names no columns."""
     if ranking is None:
@@ -30,12 +36,15 @@ def sections(ranking: Ranking | None) -> tuple[Section, ...]:
     heads: tuple[str, ...] = ("model", MEAN_RANK, "groups")
     if ranking.middle:
         heads = (*heads, f"interquartile mean{f' [{unit}]' if unit else ''}", f"{_percent(LEVEL)} interval")
+    if ranking.behind:
+        heads = (*heads, "behind the first")
     places = _places(ranking.middle.values())
     found = []
     for row, rank in ranks.mean.items():
         within = [letters(i) for i, group in enumerate(groups) if row in group]
-        line = (row, f"{rank:.2f}", " ".join(within) or NONE)
-        found.append((*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line)
+        line: tuple[str, ...] = (row, f"{rank:.2f}", " ".join(within) or NONE)
+        line = (*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line
+        found.append((*line, _gap(ranking.behind.get(row))) if ranking.behind else line)
     below = [tests_text(ranks), RULE]
     if ranking.middle:
         starts = ", each split averaged over its starts" if ranking.spread == "splits" else ""
@@ -43,7 +52,9 @@ def sections(ranking: Ranking | None) -> tuple[Section, ...]:
             f"Interquartile mean: the middle half of all runs of these columns{starts}; its interval draws "
             "runs anew within each column (Agarwal et al. 2021)."
         )
-    return (Section(heading, heads, tuple(found), (*below, *_left_out(ranking))),)
+    if ranking.behind:
+        below.append(BEHIND)
+    return (Section(heading, heads, tuple(found), (*below, *_budget(ranking), *_left_out(ranking))),)
 
 
 def tests_text(ranks: Ranks) -> str:
@@ -75,6 +86,22 @@ def _middle(found: Middle | None, places: int) -> tuple[str, str]:
     if found is None:
         return NONE, NONE
     return f"{found.mean:.{places}f}", f"[{found.low:.{places}f}, {found.high:.{places}f}]"
+
+
+def _gap(found: Middle | None) -> str:
+    return NONE if found is None else f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def _budget(ranking: Ranking) -> Iterator[str]:
+    if ranking.untrained:
+        rows = "; ".join(f"{row} ({', '.join(titles)})" for row, titles in ranking.untrained.items())
+        yield f"No better than a constant, and so last of a column together: {rows}"
+    if ranking.improving:
+        columns = ", ".join(f"{title} {n} of {len(ranking.rows)}" for title, n in ranking.improving.items())
+        yield (
+            "Rows whose runs are mostly best in the last tenth of their training, so that more may move "
+            f"ranks: {columns}"
+        )
 
 
 def _left_out(ranking: Ranking) -> Iterator[str]:

@@ -9,9 +9,17 @@ from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
 from physml.records.searches import Spread, spread_of_search
 from physml.report.state import State
-from physml.report.stats.summary import Values
+from physml.report.stats.claims import Gain, gain
+from physml.report.stats.summary import Spread, Values
 from physml.report.stats.verdict import Settings, settings_of
 from physml.report.table.spec import Cell, Column
+
+LAST_PART = 0.9  # of the steps of a run
+# Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
+CONSTANTS = frozenset({
+    *("constant", "majority class", "mean of train", "median of train"),
+    *("uniform", "unigram", "every function", "share of each function"),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,35 @@ class Runs:
                     if (value := scores.get(name)) is not None:
                         found.setdefault(reference, {})[at] = value * column.scale
         return found
+
+    def gains(self, column: Column, spread: Spread) -> dict[str, Gain]:
+        """Trivial prediction -> the gain over it on the same data."""
+        values = self.values(column)
+        return {
+            name: gain(values, scores, column.better, spread)
+            for name, scores in self.references(column).items()
+            if values.keys() & scores.keys()
+        }
+
+    def chance(self, column: Column, spread: Spread) -> str | None:
+        """The constant prediction that the runs do not beat: the interval of their gain holds 0 or less."""
+        gains = self.gains(column, spread)
+        unbeaten = [
+            name
+            for name, found in gains.items()
+            if name in CONSTANTS and found.low is not None and found.low <= 0
+        ]
+        return min(unbeaten, key=lambda name: gains[name].mean, default=None)
+
+    @property
+    def improving(self) -> bool:
+        """True if most runs are best in the last tenth of their training: more of it may help."""
+        late = [
+            selected["step"] >= LAST_PART * steps
+            for record in self.finished.values()
+            if (selected := record.get("selected")) and (steps := record.get("n_steps"))
+        ]
+        return sum(late) > len(late) / 2
 
     def unfinished(self, wanted: int, blocked: str | None = None, few: str | None = None) -> State:
         """The state of an experiment of which not all wanted runs have a result, and none is running."""

@@ -29,7 +29,8 @@ class Column:
     """One number of a run: metric `test/rmse` is metrics.best.test.rmse of its record, times `scale`.
 
     margin: how far apart two results may be and still be alike. decimals: how many are shown; by default two
-    digits of the spread, and at most two more than the paper prints.
+    digits of the spread, and at most two more than the paper prints. solved: what a run must reach to have
+    solved the task, where runs either do or stay far off; in the unit of the column.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Column:
     unit: str = ""
     margin: Margin = field(default_factory=Margin)
     decimals: int | None = None
+    solved: float | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(test|valid)/\w+", self.metric):
@@ -103,6 +105,31 @@ class Tie:
 
 
 @dataclass(frozen=True)
+class Amount:
+    """The row `better` beats the row `than` by at least so much, in one column.
+
+    Args:
+        better: Label of a row.
+        than: Label of another.
+        times: Ratio of the metrics, at least 1 where the claim is true.
+        points: Difference, in the unit of the column. One of the two.
+        column: Key; by default that of the claim.
+    """
+
+    better: str
+    than: str
+    times: float | None = None
+    points: float | None = None
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.times is None) == (self.points is None):
+            raise ConfigError("an amount of a claim needs one of times and points.")
+        if self.times is not None and not self.times > 0:
+            raise ConfigError(f"times must be positive; got {self.times}.")
+
+
+@dataclass(frozen=True)
 class Claim:
     """The conclusion of the paper from the table, in words and as comparisons of rows.
 
@@ -115,6 +142,7 @@ class Claim:
     column: str | None = None  # for orders and ties that name none
     order: tuple[Order, ...] = ()
     ties: tuple[Tie, ...] = ()
+    amounts: tuple[Amount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -238,6 +266,8 @@ def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
         named += [(label, order.column or claim.column or "") for label in (order.better, *order.than)]
     for tie in claim.ties:
         named += [(label, tie.column or claim.column or "") for label in tie.rows]
+    for amount in claim.amounts:
+        named += [(label, amount.column or claim.column or "") for label in (amount.better, amount.than)]
     return named
 
 

@@ -18,6 +18,8 @@ from physml.report.table.numbers import (
     memory_text,
     params_text,
     published_text,
+    ratio_text,
+    solved_text,
     time_text,
 )
 from physml.report.table.spec import Claim, Column
@@ -89,7 +91,7 @@ def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
             (
                 f"{cell.row} (not in the paper)" if cell.extra else cell.row,
                 published_text(cell.published),
-                mean_text(cell.summary, places),
+                mean_text(cell.summary, places) + solved_text(cell, column),
                 f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
                 interval_text(cell.summary, places),
                 NONE if cell.summary is None else f"{cell.summary.best:.{places}f}",
@@ -151,7 +153,8 @@ def claim_lines(table: Table) -> list[str]:
         return []
     if not isinstance(claim, Claim):
         return [f"Claim: {claim}. Not put into numbers."]
-    lines = [f"Claim: {claim.text}. Its ranking: {table.claim_verdict or 'no verdict yet'}."]
+    tested = "ranking and amounts" if claim.amounts else "ranking"
+    lines = [f"Claim: {claim.text}. Its {tested}: {table.claim_verdict or 'no verdict yet'}."]
     columns = {c.key: c for c in table.spec.columns}
     for part in table.claim:
         column = columns[part.column]
@@ -163,9 +166,12 @@ def claim_lines(table: Table) -> list[str]:
 def _part_text(part: ClaimPart, found: Gain, column: Column, table: Table) -> str:
     places = decimals(table, column)
     unit = f" in {column.unit}" if column.unit else ""
-    text = f"gain {gain_text(found.mean, found.low, found.high, places)}{unit}, n = {found.n}"
+    if part.ratio:
+        text = f"ratio {ratio_text(found)}, n = {found.n}"
+    else:
+        text = f"gain {gain_text(found.mean, found.low, found.high, places)}{unit}, n = {found.n}"
     if part.p is not None:
         text += f", p = {part.p:.2g}" if part.p >= 1e-4 else ", p < 0.0001"
-    if found.new_low is not None:
+    if found.new_low is not None and not part.ratio:
         text += f"; on new splits {gain_text(found.mean, found.new_low, found.new_high, places)}"
     return f"{part.verdict or 'no verdict'} ({text})"

@@ -255,6 +255,30 @@ def test_every_state_is_reached(label: str) -> None:
     assert str(cell.state) == STATES[label][1]
 
 
+@pytest.mark.parametrize(
+    ("rmse", "settings", "cell", "state"),
+    [
+        ([0.49, 0.50, 0.51], SEARCHED, {}, "did not train with our settings: no better than constant"),
+        (
+            [0.49, 0.50, 0.51],
+            SEARCHED,
+            {"quoted": "Somebody 2020"},
+            "did not train with our settings: no better than constant",
+        ),
+        ([0.49, 0.50, 0.51], {"kind": "paper"}, {}, "differs: worse"),  # with theirs it does not train either
+        ([0.39, 0.40, 0.41], SEARCHED, {}, "not reached by our search (24 trials)"),  # worse than persistence
+        ([0.505, 0.506, 0.507], SEARCHED, {"value": 50.5}, "reached"),  # the paper's does not train either
+    ],
+)
+def test_a_network_at_chance_did_not_train(
+    rmse: list[float], settings: dict[str, Any], cell: dict[str, Any], state: str
+) -> None:
+    row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": {**PUBLISHED, **cell}}}}
+    records = [record("t/a", seed, value, provenance=settings) for seed, value in enumerate(rmse)]
+    table = collect(spec(rows=[row], claim=None, notes=[]), ids("t/a"), records)
+    assert str(table.column("official")[0].state) == state
+
+
 def test_a_metric_may_have_another_protocol_than_its_run() -> None:
     cell = next(c for c in synthetic().column("clean") if c.row == "agrees")
     assert str(cell.state) == "not published"  # not "other protocol": `scoring` says clean
@@ -298,6 +322,30 @@ def test_a_claim_ignores_what_is_not_comparable() -> None:
     assert table.claim[0].p is not None and table.claim[1].p is None
     assert table.claim_verdict == "contradicted"
     assert "no comparable runs" in claim_lines(table)[2]
+
+
+def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
+    records = [
+        record(f"t/{name}", seed, value * (1 + 0.01 * seed))
+        for name, value in (("agrees", 0.01), ("worse", 0.03))
+        for seed in range(3)
+    ]
+
+    def lines(**amount: float) -> list[str]:
+        pair = {"better": "agrees", "than": "worse", "column": "clean", **amount}
+        made = spec(claim={"text": "a claim", "amounts": [pair]})
+        return claim_lines(collect(made, ids("t/agrees", "t/worse"), records))
+
+    told = lines(times=6)
+    assert told[0] == "Claim: a claim. Its ranking and amounts: contradicted."
+    assert "at least 6 times better than worse (clean): contradicted (ratio 3.00 [3.0" in told[1]
+    assert "times better than worse (clean): holds" in lines(times=2)[1]
+    assert "agrees better than worse by at least 3 1e-2 (clean): contradicted" in lines(points=3)[1]
+    assert "by at least 1 1e-2 (clean): holds (gain +2.0" in lines(points=1)[1]
+    with pytest.raises(ConfigError, match="needs one of times and points"):
+        lines(times=2, points=1)
+    with pytest.raises(ConfigError, match="times must be positive"):
+        lines(times=0)
 
 
 def test_splits_have_their_own_spread() -> None:

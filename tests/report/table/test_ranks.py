@@ -22,7 +22,7 @@ from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
 from physml.report.stats.across import mean_ranks
 from physml.report.table.collect import Table, collect
 from physml.report.table.ranks import Ranking
-from physml.report.table.ranks_text import TOO_FEW
+from physml.report.table.ranks_text import TOO_FEW, sections
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
 from physml.report.table.text import ALL_COLUMNS, document
 from physml.report.text.document import FORMS, NONE
@@ -108,6 +108,31 @@ def test_rows_are_ranked_by_their_means() -> None:
     assert found.middle["A"].mean == pytest.approx(90, abs=0.2)
 
 
+def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
+    """In column p the constant has 0.85, which only A beats: B, C and D are last together."""
+    chance = {"references": {"majority class": {"accuracy": 0.85}, "linear": {"accuracy": 0.99}}}
+    found = ranking([r | chance if r["experiment"].endswith("-p") else r for r in records()])
+    assert found.ranks is not None
+    assert found.untrained == {"B": ("P",), "C": ("P",), "D": ("P",)}
+    assert found.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
+    assert list(found.behind) == ["B", "C", "D"]
+    assert found.behind["D"].mean == pytest.approx(2.8)
+    (line,) = [line for line in sections(found)[0].below if line.startswith("No better than a constant")]
+    assert line.endswith("B (P); C (P); D (P)")
+
+
+def test_rows_that_still_improve_are_counted() -> None:
+    late = {"selected": {"rule": "max valid/accuracy", "step": 95}, "n_steps": 100}
+    early = {"selected": {"rule": "max valid/accuracy", "step": 40}, "n_steps": 100}
+    found = [r | (late if r["experiment"] in ("t/A-q", "t/B-q", "t/C-s") else early) for r in records()]
+    found = [r | early if (r["experiment"], r["split"]) == ("t/B-q", 0) else r for r in found]  # not most
+    found = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in found]  # half
+    ranked = ranking(found)
+    assert ranked.improving == {"Q": 2}
+    (line,) = [line for line in sections(ranked)[0].below if line.endswith("ranks: Q 2 of 4")]
+    assert "last tenth" in line
+
+
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
     few = [r | {"short": "an hour"} if r["experiment"] == "t/B-r" else r for r in few]
@@ -152,7 +177,7 @@ def test_the_section_is_in_every_form() -> None:
     states = [line["state"] for line in lines]
     assert states.count("interquartile mean") == 4
     assert states[-2:] == ["critical difference", "Friedman's p"]
-    assert "interquartile mean" in console(table)
+    assert "interquartile" in console(table) and "behind the" in console(table)
 
 
 def test_a_table_of_our_own_has_its_means_side_by_side_and_no_column_for_printed_numbers() -> None:
@@ -257,20 +282,20 @@ def test_bars_join_rows_that_are_not_told_apart() -> None:
 
 def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     wanted = ranks_spec()
-    assert len(experiments_of(wanted)) == 100  # 20 rows, 5 graphs
-    assert len(wanted.runs) == 1000
+    assert len(experiments_of(wanted)) == 135  # 27 rows, 5 graphs
+    assert len(wanted.runs) == 1350
     assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
     identities = {e: identity(e) for e in experiments_of(wanted)}
     rng = np.random.default_rng(0)
     every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
     lines = state_lines(found)
-    assert len(lines) == 21 and all(": mean rank " in line for line in lines[:20])
+    assert len(lines) == 28 and all(": mean rank " in line for line in lines[:27])
     path, data = write_figure(found, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
-    assert len(ranked) == 20
+    assert len(ranked) == 27
     with Image.open(path) as image:
         assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])
