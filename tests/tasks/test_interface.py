@@ -62,6 +62,7 @@ REAL: dict[str, Callable[[], Task]] = {
     "har2": lambda: from_config("har2"),
     "har2-windows": lambda: from_config("har2", held_out="windows", tested="windows", scaling="once"),
     "ecg5000": lambda: from_config("ecg5000", perturb=None),
+    "ecg5000_abnormal": lambda: from_config("ecg5000_abnormal", perturb=None),
     "eigenworms": lambda: from_config("eigenworms"),
     "eigenworms-clean": lambda: from_config("eigenworms", split_of="stratified", protocol="clean"),
     "heart_rate": lambda: from_config("heart_rate"),
