@@ -1,4 +1,4 @@
-"""ECG5000: whether a heart beat is normal, or which of five kinds. Axes: N beats, B batch, T = 140 steps, D = 1."""
+"""ECG5000: is a heart beat normal, or which of five kinds. Axes: N beats, B batch, T = 140 steps, D = 1."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -34,12 +34,13 @@ class Beats(Labelled):
     abnormal` 0 for a normal beat (label 1 of the archive) and 1 for any other, as in the talk; else the kind,
     0..4. Loss: cross entropy at the last step. Metric: accuracy on 4000 beats.
 
-    Protocol paper: the archive has 500 beats for training, 4500 for test. Here the 500 train; 500 of the 4500,
-    drawn once (ecg5000-valid), are held out to select on, and the other 4000 test. Which 4000 the talk has is
-    not known.
+    Protocol paper: the archive has 500 beats for training, 4500 for test. Here the 500 train; 500 of the
+    4500, drawn once (ecg5000-valid), are held out to select on, and the other 4000 test. Which 4000 the talk
+    has is not known.
 
-    Defined in: Mahoney's talk, slide "Electrocardiogram (ECG) Classification": target "normal and abnormal
-    heart beats", 500 sequences of length 140 train, 4,000 test; its Table 2: percent correct, under noise too.
+    Defined in: target: talk, slide "Electrocardiogram (ECG) Classification", to "discriminate between normal
+    and abnormal heart beats"; metric: percent, its Table 2, which names accuracy nowhere; split: "500
+    sequences of length 140 for training, and 4,000 sequences for testing", the same slide.
 
     Robustness (talk, Table 2): with `perturb: robustness`, test is also scored with every value x disturbed:
 

@@ -90,7 +90,10 @@ def test_the_metrics_of_the_disturbances_are_declared(task: Beats) -> None:
 
 
 def test_the_talk_has_two_classes_normal_and_abnormal(store: Store) -> None:
-    kinds, two = Beats(perturb=None, protocol="paper"), Beats(perturb=None, protocol="paper", target="abnormal")
+    kinds, two = (
+        Beats(perturb=None, protocol="paper"),
+        Beats(perturb=None, protocol="paper", target="abnormal"),
+    )
     for one in (kinds, two):
         one.load(store, 0)
     assert (kinds.d_out, two.d_out) == (5, 2)
