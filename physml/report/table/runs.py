@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from physml.data import proof
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
 from physml.report.state import State
@@ -93,6 +94,11 @@ class Runs:
     def owns(self, record: Record) -> bool:
         return record["experiment"] == self.experiment or record["identity"] == self.identity
 
+    @property
+    def doubt(self) -> str | None:
+        """What is not proved of the data of the finished runs."""
+        return proof.worst(proof.doubt(record.get("data") or {}) for record in self.finished.values())
+
     def values(self, column: Column) -> Values:
         """The column's number of every finished run that has it, in the column's unit."""
         found = {at: number(record, column) for at, record in self.finished.items()}
@@ -115,7 +121,6 @@ def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
             return "short budget"
         if (kind := data.get("kind")) in (
             "substitute data",
-            "content-verified",
             "undeclared data",
             UNVERIFIED,
         ):
