@@ -83,7 +83,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Statistic:
-    """What is known of an array that the reader returns, whatever file it comes from; null: not known.
+    """Known facts of an array that the reader returns, whatever file it comes from; null: not known.
 
     counts: how often each value stands in it. low, high: bounds of its values. mean, sd: over all of its
     values. first: its first values. source: where that was read.

@@ -1,4 +1,4 @@
-"""How far recorded data are proved to be the published ones, by what conf/dataset says now. No torch here."""
+"""Recorded data against conf/dataset as it is now: are they proved to be the published ones? No torch here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ ONE_COPY = "content known from one copy"
 
 
 def doubt(data: Mapping[str, Any]) -> str | None:
-    """What is not proved of the data of a record; None where their bytes or their content are.
+    """The doubt about the data of a record; None where their bytes or their content are proved.
 
     Proved are bytes with a published checksum, and content whose fingerprint two independent sources agree
     on. A checksum that became known after the run counts, for the record has that of its file.

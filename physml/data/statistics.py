@@ -1,4 +1,4 @@
-"""What is known of data whatever file they come from: counts, ranges, means, first values. No torch here."""
+"""Statistics of data, whatever file they come from: counts, ranges, means, first values. No torch here."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def check(dataset: Upstream, arrays: Arrays) -> None:
 
 
 def _compared(array: np.ndarray, wanted: Statistic) -> Iterator[tuple[str, object, object]]:
-    """What is otherwise than it should be: its name, what came, what was wanted."""
+    """The statistics that are not as wanted: the name, the array's, the wanted one."""
     if wanted.counts is not None:
         values, counts = np.unique(array, return_counts=True)
         got = dict(zip(values.tolist(), counts.tolist(), strict=True))

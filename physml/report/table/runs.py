@@ -96,7 +96,7 @@ class Runs:
 
     @property
     def doubt(self) -> str | None:
-        """What is not proved of the data of the finished runs."""
+        """The doubt about the data of the finished runs; None where they are proved."""
         return proof.worst(proof.doubt(record.get("data") or {}) for record in self.finished.values())
 
     def values(self, column: Column) -> Values:
