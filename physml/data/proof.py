@@ -1,4 +1,4 @@
-"""Recorded data against conf/dataset as it is now: are they proved to be the published ones? No torch here."""
+"""Recorded data against conf/dataset as it is now: are they the published ones? No torch here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
