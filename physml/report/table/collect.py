@@ -205,7 +205,10 @@ def _state(
         return State("not published")
     if comparison is None or settings is None:
         return State(few or "no verdict")
-    return verdict(comparison, settings, cell.published.quoted is not None, runs.chance(column, spec.spread))
+    chance = runs.chance(column, spec.spread)
+    state = verdict(comparison, settings, cell.published.quoted is not None, chance)
+    reasons = [reason for reason in (runs.doubt, state.reason) if reason]
+    return dataclasses.replace(state, reason="; ".join(reasons) or None)
 
 
 def _yours(record: Record, column: Column, runs: Runs) -> Yours:

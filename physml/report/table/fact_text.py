@@ -30,7 +30,7 @@ CLAIM_RULE = (
     "trials than the other, or not at all and the other was."
 )
 UNPROVEN = {
-    "content": "content-verified, with other bytes than published and the same content",
+    "content": "compared by their content, not by a checksum of their bytes",
     "first seen": "without a published checksum, pinned when first seen",
     "off": "unverified",
     "own file": "of a task's own, by their content part of the setting",

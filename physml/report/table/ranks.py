@@ -11,9 +11,6 @@ from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Column, Row, TableSpec
 
 FEWEST_ROWS = 3
-SAME_CONTENT = (
-    "content-verified"  # a doubt beside a paper's number; between rows that read the same it is none
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
         reason = None
         if done < wanted:
             reason = f"{done}/{wanted} runs on" if done else "not run on"
-        elif runs is not None and (why := incomparable(column, cell, runs)) not in (None, SAME_CONTENT):
+        elif runs is not None and (why := incomparable(column, cell, runs)):
             reason = f"{why} on"
         if reason:
             reasons.setdefault(reason, []).append(column.title)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from physml.data import proof
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
 from physml.records.searches import Spread, spread_of_search
@@ -141,6 +142,11 @@ class Runs:
     def owns(self, record: Record) -> bool:
         return record["experiment"] == self.experiment or record["identity"] == self.identity
 
+    @property
+    def doubt(self) -> str | None:
+        """The doubt about the data of the finished runs; None where they are proved."""
+        return proof.worst(proof.doubt(record.get("data") or {}) for record in self.finished.values())
+
     def values(self, column: Column) -> Values:
         """The column's number of every finished run that has it, in the column's unit."""
         found = {at: number(record, column) for at, record in self.finished.items()}
@@ -163,7 +169,6 @@ def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
             return "short budget"
         if (kind := data.get("kind")) in (
             "substitute data",
-            "content-verified",
             "undeclared data",
             UNVERIFIED,
         ):

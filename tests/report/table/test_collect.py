@@ -135,7 +135,7 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "verified": (
         [record("t/verified", k, 0.01, data={"kind": "content-verified"}) for k in range(3)],
-        "not comparable: content-verified",
+        "agrees: content known from one copy",
     ),
     "other data": (
         [record("t/other data", k, 0.01, data={"fingerprint": "differs by 2.0e-01"}) for k in range(3)],
@@ -412,7 +412,7 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
     state = table_state(synthetic())
     wanted = len({row.experiment for row in spec().rows if row.experiment}) * 3
     assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{wanted} runs; ")
-    assert "1 differs: worse" in state and "2 agrees" in state and "2 not comparable: short budget" in state
+    assert "1 differs: worse" in state and "3 agrees" in state and "2 not comparable: short budget" in state
 
 
 # --- rendering
@@ -637,7 +637,7 @@ def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
     lines = fact_lines(made)
     assert "Data without a published checksum, pinned when first seen: b.ts" in lines
-    assert any(line.startswith("Data content-verified") and line.endswith(": a.zip") for line in lines)
+    assert "Data compared by their content, not by a checksum of their bytes: a.zip" in lines
 
 
 def test_a_claim_of_rows_that_are_tuned_otherwise_gets_no_verdict() -> None:
