@@ -55,7 +55,7 @@ def core_hours(record: Record) -> float:
     if not cost:
         return 0.0
     train = (cost.get("cpu_s") if on_cpu(record) else None) or cost["train_s"]
-    evaluations = (cost.get("eval_cpu_s") if on_cpu(record) else None) or cost["eval_s"]
+    evaluations = (cost.get("eval_cpu_s") if on_cpu(record) else None) or cost.get("eval_s", 0.0)
     return float(train + evaluations) / 3600
 
 

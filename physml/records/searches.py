@@ -136,7 +136,7 @@ def _sign(search: Content) -> int:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SearchSpread:
     """Final test scores of one search repeated with other points: how much depends on luck.
 
     Args:
@@ -167,7 +167,7 @@ class Spread:
     def sd(self) -> float:
         return statistics.stdev(self.values)
 
-    def scaled(self, factor: float) -> "Spread":
+    def scaled(self, factor: float) -> "SearchSpread":
         """In another unit, such as per cent."""
         return replace(self, values=tuple(factor * value for value in self.values))
 
@@ -194,7 +194,7 @@ def repeats_of(ident: str) -> list[Content]:
     return found
 
 
-def spread_of_search(ident: str) -> Spread | None:
+def spread_of_search(ident: str) -> SearchSpread | None:
     """How much the final test score depends on the search's luck; None for fewer than two repeats.
 
     ident: id of a search, which is the name of its file: `fitzhugh_nagumo-cornn`.
@@ -204,4 +204,4 @@ def spread_of_search(ident: str) -> Spread | None:
         return None
     search = repeats[0]["search"]
     values = tuple(content["final"]["mean"] for content in repeats)
-    return Spread(search["metric"], search["better"], values)
+    return SearchSpread(search["metric"], search["better"], values)

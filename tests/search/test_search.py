@@ -382,8 +382,8 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, tmp_path, mon
 
 
 def test_the_ratio_of_a_spread_is_the_worse_over_the_better():
-    lower = search_results.Spread("rmse", "lower", (2.0, 3.0, 2.5))
-    higher = search_results.Spread("accuracy", "higher", (0.8, 0.4))
+    lower = search_results.SearchSpread("rmse", "lower", (2.0, 3.0, 2.5))
+    higher = search_results.SearchSpread("accuracy", "higher", (0.8, 0.4))
     assert (lower.best, lower.worst, lower.ratio, lower.sd) == (2.0, 3.0, 1.5, 0.5)
     assert (higher.best, higher.worst, higher.ratio) == (0.8, 0.4, 2.0)
 

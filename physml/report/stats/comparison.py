@@ -20,7 +20,7 @@ from typing import Literal
 
 from physml.base.check import non_negative
 from physml.base.errors import InputError
-from physml.records.searches import Spread
+from physml.records.searches import SearchSpread
 from physml.report.stats.summary import N_FOR_VERDICT, Better, Published, Summary, t_quantile
 
 Outcome = Literal["agrees", "better", "worse", "cannot be told apart", "not decidable"]
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def compare(
-    ours: Summary, published: Published, margin: float, better: Better, search: Spread | None = None
+    ours: Summary, published: Published, margin: float, better: Better, search: SearchSpread | None = None
 ) -> Comparison | None:
     """Ours against a printed number, by every reading of it. None below three runs.
 
@@ -120,7 +120,7 @@ def compare(
     return Comparison(delta, tuple(found))
 
 
-def _widened(ends: tuple[float, float], search: Spread | None, level: float) -> tuple[float, float]:
+def _widened(ends: tuple[float, float], search: SearchSpread | None, level: float) -> tuple[float, float]:
     half = t_quantile(len(search.values) - 1, level) * search.sd if search else 0.0
     return ends[0] - half, ends[1] + half
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from physml.data import proof
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
-from physml.records.searches import Spread, spread_of_search
+from physml.records.searches import SearchSpread, spread_of_search
 from physml.report.state import State
 from physml.report.stats.claims import Gain, gain
 from physml.report.stats.summary import Spread, Values
@@ -63,7 +63,7 @@ class Runs:
     def settings(self) -> Settings:
         return settings_of(next((record.get("provenance") for record in self.finished.values()), None))
 
-    def search_spread(self, column: Column) -> Spread | None:
+    def search_spread(self, column: Column) -> SearchSpread | None:
         """Final scores of repeats of the search that found the settings, in the column's unit."""
         about = next((record.get("provenance") or {} for record in self.finished.values()), {})
         if about.get("kind") != "searched-here" or not about.get("search"):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from physml.base.errors import InputError
-from physml.records.searches import Spread
+from physml.records.searches import SearchSpread
 from physml.report.stats import summary as stats
 from physml.report.stats.comparison import Comparison, Margin, Outcome, Reading, best_quantile, compare
 from physml.report.stats.summary import Published
@@ -37,7 +37,7 @@ def test_without_an_sd_the_spread_is_ours() -> None:
 def test_repeated_searches_widen_the_interval() -> None:
     """By the t-quantile of their number times the sd between them, at both levels."""
     ours, printed = stats.summarise([1.0, 2.0, 4.0], "lower"), Published(9.0, n=5, statistic="mean")
-    narrow, spread = compare(ours, printed, 0.0, "lower"), Spread("rmse", "lower", (1.0, 2.0, 3.0))
+    narrow, spread = compare(ours, printed, 0.0, "lower"), SearchSpread("rmse", "lower", (1.0, 2.0, 3.0))
     wide = compare(ours, printed, 0.0, "lower", spread)
     assert (
         narrow is not None and wide is not None and (narrow.outcome, wide.delta) == ("better", narrow.delta)
