@@ -18,6 +18,7 @@ from physml.config.load import coerce, content_of, load
 from physml.report.stats.across import FEWEST_COLUMNS
 from physml.report.stats.comparison import Margin
 from physml.report.stats.summary import Bounds, Published
+from physml.report.table.placeholders import filled
 
 Run = tuple[str, int, int]  # experiment, split, seed
 Kind = Literal["runs", "settings"]
@@ -29,7 +30,7 @@ class Column:
     """One number of a run: metric `test/rmse` is metrics.best.test.rmse of its record, times `scale`.
 
     margin: how far apart two results may be and still be alike. decimals: how many are shown; by default two
-    digits of the spread, and at most two more than the paper prints.
+    digits of the spread, and at most two more than the paper prints. short: a label for narrow tables.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Column:
     better: Literal["lower", "higher"]
     protocol: Literal["official", "paper", "clean"]
     label: str | None = None
+    short: str | None = None
     scale: float = 1.0
     unit: str = ""
     margin: Margin = field(default_factory=Margin)
@@ -136,6 +138,20 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """The finding of a table, in one to three sentences.
+
+    Args:
+        text: With numbers by their names: `{LEM}`, `{LEM|official|printed}` (`placeholders.filled`).
+        outcomes: The outcomes that it was written for, as `1 reproduced, 5 not run`. With others it is not
+            shown, but a sentence that is made from them; a table without printed numbers has none.
+    """
+
+    text: str
+    outcomes: str = ""
+
+
+@dataclass(frozen=True)
 class TableSpec:
     id: str
     title: str
@@ -151,6 +167,7 @@ class TableSpec:
     notes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()  # columns of different data, over which rows are ranked
+    finding: Finding | None = None
 
     def __post_init__(self) -> None:
         keys, labels = [c.key for c in self.columns], [r.label for r in self.rows]
@@ -190,6 +207,8 @@ class TableSpec:
                 raise ConfigError(f"{where}: there is no row {label}. {suggest(label, labels)}")
             if key not in keys:
                 raise ConfigError(f"{where}: there is no column {key!r}. {suggest(key, keys)}")
+        if self.finding:
+            filled(self.finding.text, labels, keys, lambda *_: "")
 
     def cell(self, row: Row, column: Column) -> Cell:
         """The cell as it counts: what it leaves out is taken from its row."""
@@ -373,4 +392,4 @@ def only_ranked(spec: TableSpec) -> TableSpec:
         for row in spec.rows
         if all(spec.cell(row, column).experiment for column in columns)
     )
-    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None, reasons=())
+    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None, reasons=(), finding=None)
