@@ -219,9 +219,9 @@ def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec"
     from physml.report.table.spec import parse_row, parse_seeds, with_rows
 
     if options.seeds:
-        spec = spec.with_seeds(parse_seeds(options.seeds))
+        spec = dataclasses.replace(spec.with_seeds(parse_seeds(options.seeds)), finding=None)
     if options.smoke:
-        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})")
+        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})", finding=None)
     return with_rows(spec, map(parse_row, options.row)) if options.row else spec
 
 

@@ -143,8 +143,8 @@ class Finding:
 
     Args:
         text: With numbers by their names: `{LEM}`, `{LEM|official|printed}` (`placeholders.filled`).
-        outcomes: The outcomes that it was written for, as `1 reproduced, 5 not run`. With others it is not
-            shown, but a sentence that is made from them; a table without printed numbers has none.
+        outcomes: The outcomes that it was written for, as `1 reproduced, 5 not run`; without printed numbers
+            the best rows. With others a sentence is shown that is made from them.
     """
 
     text: str

@@ -30,7 +30,7 @@ def finding_text(table: Table) -> str:
 def written(table: Table) -> str | None:
     """The sentences of the config; None without any, or where they are no longer known to hold."""
     spec = table.spec
-    if spec.finding is None or spec.finding.outcomes != (outcome_counts(table) if not table.own else ""):
+    if spec.finding is None or spec.finding.outcomes != outcomes(table):
         return None
     labels, keys = [row.label for row in spec.rows], [column.key for column in spec.columns]
     of = {(cell.row, cell.column): cell for cell in table.cells}
@@ -52,8 +52,21 @@ def written(table: Table) -> str | None:
         return None
 
 
-def outcome_counts(table: Table) -> str:
-    return counts(cell.state for cell in printed_cells(table))
+def outcomes(table: Table) -> str:
+    """The outcomes that a sentence rests on: their counts; without printed numbers the best rows."""
+    return best_rows(table) if table.own else counts(cell.state for cell in printed_cells(table))
+
+
+def best_rows(table: Table) -> str:
+    """The first rows by mean rank, or the best one of each column."""
+    if table.ranking and table.ranking.ranks:
+        return ", ".join(list(table.ranking.ranks.mean)[:NAMED])
+    best = []
+    for column in table.spec.columns:
+        means = {cell.row: cell.summary.mean for cell in table.column(column.key) if cell.summary}
+        choose = min if column.better == "lower" else max
+        best += [choose(means, key=means.__getitem__)] if means else []
+    return "; ".join(best)
 
 
 def _summary(cell: CellResult) -> Summary:
@@ -104,7 +117,7 @@ def _made(table: Table) -> str:
             _best_ranks(table) or "Rows of our own, without printed numbers; the best of each column is bold."
         )
     cells = printed_cells(table)
-    text = f"{len(cells)} printed {'number' if len(cells) == 1 else 'numbers'}: {outcome_counts(table)}."
+    text = f"{len(cells)} printed {'number' if len(cells) == 1 else 'numbers'}: {outcomes(table)}."
     claim = table.spec.claim
     if isinstance(claim, Claim):
         text += (
