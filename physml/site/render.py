@@ -7,6 +7,7 @@ from typing import Any
 from physml import __version__
 from physml.base.errors import needed_by
 from physml.records import provenance
+from physml.report.outcome import ALL
 from physml.site import plots, words
 from physml.site.content import DOCS
 
@@ -45,7 +46,9 @@ class Renderer:
             undefined=jinja2.StrictUndefined,
         )
         made.filters["slug"] = words.slug
-        made.globals.update(kinds=words.KINDS, axis_row=plots.axis_row, menu=self.menu)
+        made.globals.update(
+            kinds={one.kind: one.name for one in ALL}, axis_row=plots.axis_row, menu=self.menu
+        )
         return made
 
     @cached_property

@@ -24,6 +24,8 @@ from physml.report.table.ranks import Ranking, ranked
 from physml.report.table.runs import Runs, incomparable, number
 from physml.report.table.spec import Cell, Column, Row, Run, TableSpec, experiments_of
 
+OF_A_MACHINE = ("missing", "stale", "blocked", "running")  # states that are `not run` in a file
+
 
 @dataclass(frozen=True)
 class Yours:
@@ -115,6 +117,21 @@ def collect(
     claim, claim_verdict = judged(spec, of)
     ranking = ranked(spec, of) if ranks else None
     return Table(spec, tuple(cells), _references(spec, of), facts_of(counted), claim, claim_verdict, ranking)
+
+
+def recorded(
+    spec: TableSpec, identities: Mapping[str, str | None], records: Iterable[Record], *, ranks: bool = True
+) -> Table:
+    """A table as its records alone give it, the same on every machine: for files and pages.
+
+    What is missing is `not run` there, whether or not this machine has the data for it, or works on it.
+    """
+    table = collect(spec, identities, records, ranks=ranks)
+    cells = (
+        dataclasses.replace(cell, state=State("not run")) if cell.state.word in OF_A_MACHINE else cell
+        for cell in table.cells
+    )
+    return dataclasses.replace(table, cells=tuple(cells))
 
 
 def _cell(

@@ -9,6 +9,8 @@ from physml.report.table.collect import CellResult, Table
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
 
+NO_PRINT = "none printed"
+
 
 def decimals(table: Table, column: Column) -> int:
     """The digits after the point: two of the smallest spread, but not fewer than the paper prints in this
@@ -31,14 +33,20 @@ def decimals(table: Table, column: Column) -> int:
     return least + 2 if meant is None else min(least + 2, max(least, meant))
 
 
+def printed_text(published: Published | None) -> str:
+    """The printed number with its spread alone: `92.3 ± 1.8`."""
+    if published is None:
+        return NONE
+    form = "g" if published.digits is None else f".{published.digits}f"
+    value = f"{published.value:{form}}"
+    return value if published.sd is None else f"{value} ± {published.sd:{form}}"
+
+
 def published_text(published: Published | None) -> str:
     """The printed number with what is known of it: `1.2 (mean or best?)`, `92.3 ± 1.8 (mean of 5)`."""
     if published is None:
-        return "none printed"
-    digits = published.digits
-    value = f"{published.value:g}" if digits is None else f"{published.value:.{digits}f}"
-    if published.sd is not None:
-        value += f" ± {published.sd:g}" if digits is None else f" ± {published.sd:.{digits}f}"
+        return NO_PRINT
+    value = printed_text(published)
     if published.quoted:
         return f"{value} (quoted: {published.quoted})"
     if published.statistic == "unknown":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from physml.report.stats.across import Middle, Ranks
 from physml.report.stats.summary import LEVEL
 from physml.report.table.ranks import FEWEST_ROWS, Ranking
-from physml.report.text.document import NONE, Section, letters
+from physml.report.text.document import NONE, Block, Grid, Lines, letters
 
 MEAN_RANK = "mean rank"  # the state of a row's line in the CSV file
 TOO_FEW = f"None: fewer than {FEWEST_ROWS} rows have all comparable runs in all of these columns"
@@ -22,15 +22,15 @@ BEHIND = (
 )
 
 
-def sections(ranking: Ranking | None) -> tuple[Section, ...]:
-    """The section below a table; none where its config names no columns."""
+def blocks_of(ranking: Ranking | None) -> tuple[Block, ...]:
+    """Ranks with their groups below a table; none where its config names no columns."""
     if ranking is None:
         return ()
     titles = ", ".join(column.title for column in ranking.columns)
     heading = f"Mean ranks over {len(ranking.columns)} columns: {titles}"
     ranks = ranking.ranks
     if ranks is None:
-        return (Section(heading, (), (), (TOO_FEW, *_left_out(ranking))),)
+        return (Lines((TOO_FEW, *_left_out(ranking)), heading, "items"),)
     groups = ranks.groups()
     unit = ranking.columns[0].unit
     heads: tuple[str, ...] = ("model", MEAN_RANK, "groups")
@@ -45,16 +45,23 @@ def sections(ranking: Ranking | None) -> tuple[Section, ...]:
         line: tuple[str, ...] = (row, f"{rank:.2f}", " ".join(within) or NONE)
         line = (*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line
         found.append((*line, _gap(ranking.behind.get(row))) if ranking.behind else line)
-    below = [tests_text(ranks), RULE]
+    below = Lines((tests_text(ranks), *_budget(ranking), *_left_out(ranking)), look="items")
+    return Grid(heads, tuple(found), heading), below
+
+
+def rule_lines(ranking: Ranking | None) -> Iterator[str]:
+    """How rows are ranked."""
+    if ranking is None or ranking.ranks is None:
+        return
+    yield RULE
     if ranking.middle:
         starts = ", each split averaged over its starts" if ranking.spread == "splits" else ""
-        below.append(
+        yield (
             f"Interquartile mean: the middle half of all runs of these columns{starts}; its interval draws "
             "runs anew within each column (Agarwal et al. 2021)."
         )
     if ranking.behind:
-        below.append(BEHIND)
-    return (Section(heading, heads, tuple(found), (*below, *_budget(ranking), *_left_out(ranking))),)
+        yield BEHIND
 
 
 def tests_text(ranks: Ranks) -> str:

@@ -131,10 +131,10 @@ class Runs:
                 return State("blocked", reason)
             if status != "preempted":  # that one goes on where it stopped
                 return State("failed", reason)
-        if blocked is not None:
-            return State("blocked", blocked)
         if self.finished:
             return State("partial", few, len(self.finished), wanted)
+        if blocked is not None:
+            return State("blocked", blocked)
         if self.identity is None:
             return State("blocked", "the experiment can't be composed")
         return State("stale" if self.stale else "missing")

@@ -26,9 +26,9 @@ from physml.report.table import values as table_values
 from physml.report.table.collect import Table, collect, table_state
 from physml.report.table.fact_text import fact_lines, searched_here
 from physml.report.table.spec import TableSpec
-from physml.report.table.text import HEADS, claim_lines, document
-from physml.report.text.document import FORMS, write
+from physml.report.text.document import FORMS, Grid, plain, write
 from physml.report.text.screen import Screen
+from physml.report.view.text import claim_lines, document
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -232,18 +232,19 @@ def synthetic() -> Table:
     )
 
 
-def console(table: Table, width: int) -> str:
+def console(table: Table, width: int, long: bool = False) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, legacy_windows=False).print(Screen(document(table)))
+    screen = Screen(document(table), long, long)
+    Console(file=out, width=width, color_system=None, legacy_windows=False).print(screen)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def renderings() -> dict[str, str]:
     table = synthetic()
     forms = {f"table.{suffix}": form(document(table)) for suffix, form in FORMS.items()}
-    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 260)}
+    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 260, long=True)}
 
 
 # --- states
@@ -424,9 +425,11 @@ def test_rendering_is_golden(name: str) -> None:
 
 
 def test_no_cell_is_empty() -> None:
-    for grid in document(synthetic()).grids:
+    grids = [block for block in document(synthetic()).long if isinstance(block, Grid)]
+    assert len(grids) == 3
+    for grid in grids:
         for line in grid.lines:
-            assert len(line) == len(HEADS) and all(text.strip() for text in line)
+            assert len(line) == len(grid.heads) and all(plain(text).strip() for text in line)
     for row in csv.reader(io.StringIO(FORMS["csv"](document(synthetic())))):
         assert all(row)
 
@@ -439,7 +442,8 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_console_line_fits_the_terminal() -> None:
     for width in (80, 100, 140, 240):
-        assert max(map(len, console(synthetic(), width).splitlines())) <= width
+        for long in (False, True):
+            assert max(map(len, console(synthetic(), width, long).splitlines())) <= width
 
 
 # --- configs
@@ -607,7 +611,7 @@ def test_an_extra_row_joins_the_table() -> None:
 
 def test_tables_import_neither_torch_nor_hydra() -> None:
     code = (
-        "import sys, physml.report.text.document, physml.report.table.text, physml.report.figure.collect;"
+        "import sys, physml.report.text.document, physml.report.view.text, physml.report.figure.collect;"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -714,5 +718,5 @@ def test_memory_is_the_median_over_the_runs_that_have_them() -> None:
     assert line["peak_memory_mib"] == 500.0
     (missing,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("worse", "clean"))
     assert missing["peak_memory_mib"] is None
-    grid = next(grid for grid in document(table).grids if "clean" in grid.heading)
+    grid = next(b for b in document(table).long if isinstance(b, Grid) and "clean" in b.heading)
     assert [one[-1] for one in grid.lines if one[0] == "agrees"] == ["500 MiB"]

@@ -24,9 +24,9 @@ from physml.report.table.collect import Table, collect
 from physml.report.table.ranks import Ranking
 from physml.report.table.ranks_text import TOO_FEW, sections
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
-from physml.report.table.text import ALL_COLUMNS, document
-from physml.report.text.document import FORMS, NONE
+from physml.report.text.document import FORMS, NONE, Cell, Grid, Lines, plain
 from physml.report.text.screen import Screen
+from physml.report.view.text import document
 
 KEYS = ("p", "q", "r", "s", "t", "u")
 ROWS = ("A", "B", "C", "D")
@@ -153,8 +153,8 @@ def test_other_bytes_of_the_same_content_are_ranked_and_substitutes_are_not() ->
 
 def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
     few = [r for r in records() if r["experiment"] not in ("t/A-q", "t/C-q", "t/D-r")]
-    below = document(made(few)).sections
-    (line,) = [text for section in below for text in section.below if text.startswith("Without a rank")]
+    blocks = [block for block in document(made(few)).long if isinstance(block, Lines)]
+    (line,) = [text for block in blocks for text in block.lines if text.startswith("Without a rank")]
     assert line == "Without a rank: A, C (not run on Q); D (not run on R)"
 
 
@@ -177,35 +177,40 @@ def test_the_section_is_in_every_form() -> None:
     states = [line["state"] for line in lines]
     assert states.count("interquartile mean") == 4
     assert states[-2:] == ["critical difference", "Friedman's p"]
-    assert "interquartile" in console(table) and "behind the" in console(table)
+    assert "interquartile mean" in console(table, long=True) and "interquartile" not in console(table)
+    assert "behind the" in console(table, long=True)
 
 
-def test_a_table_of_our_own_has_its_means_side_by_side_and_no_column_for_printed_numbers() -> None:
-    found = [r for r in records() if r["experiment"] != "t/D-t"]
-    shown = document(made(found))
-    section = shown.sections[0]
-    assert section.heading == ALL_COLUMNS and section.heads[1:] == tuple(f"{key.upper()} [%]" for key in KEYS)
-    lines = {row: means for row, *means in section.lines}
-    assert list(lines) == list(ROWS) and lines["D"][4] == NONE
-    want = [cell.summary.mean for cell in made(found).cells if cell.row == "A" and cell.summary]
-    assert [float(mean) for mean in lines["A"][:5]] == pytest.approx(want, abs=0.05)
-    assert not {"published", "difference"} & set(shown.heads)
-    assert [shown.heads[i] for i in shown.by_width[:4]] == ["model", "ours", "outcome", "runs"]
-    assert {len(line) for grid in shown.grids for line in grid.lines} == {len(shown.heads)}
+def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
+    found = [r for r in records(("D", "C", "B", "A")) if r["experiment"] != "t/D-t"]
+    table = made(found)
+    shown = document(table)
+    grid = shown.first[2]
+    assert isinstance(grid, Grid) and grid.narrow is not None
+    assert grid.heads == ("model", "mean rank", *(key.upper() for key in KEYS))
+    means = grid.narrow.lines
+    lines = {plain(row): tuple(map(plain, rest)) for row, *rest in means}
+    assert list(lines) == ["A", "B", "C", "D"] and lines["D"] == (NONE, *lines["D"][1:5], NONE, NONE)
+    want = [cell.summary.mean for cell in table.cells if cell.row == "A" and cell.summary]
+    assert [float(mean) for mean in lines["A"][1:6]] == pytest.approx(want, abs=0.05)
+    bold = {plain(line[0]) for line in means for text in line if isinstance(text, Cell) and text.bold}
+    assert bold == {"A"}
+    heads = {head for block in shown.long if isinstance(block, Grid) for head in block.heads}
+    assert "ours" in heads and not {"published", "difference"} & heads
     assert "published" in shown.values[0]
 
 
-def console(table: Table) -> str:
+def console(table: Table, long: bool = False) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(Screen(document(table)))
+    Console(file=out, width=80, color_system=None).print(Screen(document(table), long))
     return out.getvalue()
 
 
 def test_too_few_rows_say_so() -> None:
     table = made(records(("A", "B")))
-    assert TOO_FEW in document(table).sections[-1].below
+    assert any(TOO_FEW in block.lines for block in document(table).long)
     assert TOO_FEW in FORMS["md"](document(table))
     assert "mean rank" not in FORMS["csv"](document(table))
 
@@ -213,7 +218,6 @@ def test_too_few_rows_say_so() -> None:
 def test_tables_without_ranks_have_no_section() -> None:
     table = made(records(), ranks=[])
     assert table.ranking is None
-    assert [section.heading for section in document(table).sections] == [ALL_COLUMNS]
     assert "rank" not in "".join(form(document(table)) for form in FORMS.values()).replace("Ranks", "")
 
 
