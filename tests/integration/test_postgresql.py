@@ -82,4 +82,7 @@ def test_four_workers_one_killed(kind, url, tmp_path):
         else optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
     )
     (study,) = optuna.get_all_study_summaries(opened)
+    if kind == "database":
+        opened.remove_session()
+        opened.engine.dispose()
     assert study.n_trials == TRIALS and study.best_trial.value == made["best"]["value"]
