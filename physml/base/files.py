@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from physml.base import opened
+
 T = TypeVar("T")
 SETTLED_S = 2.0  # a file that has just been changed may change again within one tick of its clock
 
@@ -19,12 +21,18 @@ SETTLED_S = 2.0  # a file that has just been changed may change again within one
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
+    with _replacing(path) as (_, temporary):
+        yield temporary
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[tuple[int, Path]]:
+    """The descriptor and the path of a temporary file that takes the place of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
+        yield handle, temporary
         sync(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
@@ -32,6 +40,8 @@ def writing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(handle)
 
 
 def sweep(path: Path) -> None:
@@ -41,7 +51,7 @@ def sweep(path: Path) -> None:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
-    with writing(path) as temporary, temporary.open("wb") as file:
+    with _replacing(path) as (handle, _), open(handle, "wb", closefd=False) as file:
         fill(file)
 
 
@@ -83,7 +93,7 @@ def locked(path: Path, patience_s: float | None = None) -> Iterator[int]:
     another OSError where the file cannot be made or locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    file = opened.descriptor(path, os.O_RDWR | os.O_CREAT)
     try:
         _lock(file, patience_s)
         yield file
@@ -107,7 +117,7 @@ def _lock(file: int, patience_s: float | None) -> None:
 def is_locked(path: Path) -> bool:
     """True if a process holds the lock of a file now; False if the file cannot be opened."""
     try:
-        file = os.open(path, os.O_RDONLY)
+        file = opened.descriptor(path)
     except OSError:
         return False
     try:

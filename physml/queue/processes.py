@@ -18,7 +18,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Union
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
 from physml.ops import waiting
@@ -55,7 +55,7 @@ def start_worker(
 
 def start_fresh(arguments: list[str], output: Path, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
     """A Python of its own, in its own session, so that Ctrl-C reaches it once, through the scheduler."""
-    with output.open("ab") as file:
+    with opened.appending(output) as file:
         return subprocess.Popen(
             preload.command(arguments),
             stdout=file,
@@ -69,8 +69,10 @@ def start_fresh(arguments: list[str], output: Path, variables: dict[str, str]) -
 def output_lines(spec: RunSpec) -> list[str]:
     """The lines that the last worker processes of a run have printed."""
     try:
-        return spec.output_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except FileNotFoundError:
+        with opened.reading(spec.output_file) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - opened.LARGE))
+            return file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
         return []
 
 

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from physml.base import opened
 from physml.base.errors import InputError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
@@ -322,7 +323,7 @@ def last_words(spec: RunSpec) -> str:
 def progress(spec: RunSpec) -> tuple[int, int]:
     """Steps that a run has made, of how many; 0 of 0 where nothing is known."""
     try:
-        now = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
+        now = opened.read_json(spec.work_folder / "progress.json")
         return now["done"], now["total"]
     except (OSError, ValueError, KeyError):
         return 0, 0

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_roots
 from physml.records import schema
@@ -94,15 +94,11 @@ def _foreign(path: Path, what: str) -> RecordError:
 
 def json_of(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes().decode("utf-8"))
+        return opened.read_json(path, opened.LARGE)
     except OSError as error:
         raise RecordError(f"{display_path(path)} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # no JSON, no UTF-8, a number of thousands of digits
         raise RecordError(f"{display_path(path)} is damaged: {error}. Delete it and run again.") from error
-    except RecursionError as error:
-        raise RecordError(
-            f"{display_path(path)} is damaged: it is nested too deeply. Delete it and run again."
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes, said:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"seed3\.json cannot be read: No such file"):
         record.read(path_of(tmp_path))
-    with pytest.raises(RecordError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(RecordError, match=r"cannot be read: a folder, expected a file"):
         record.read(tmp_path)
 
 
