@@ -61,7 +61,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Strict JSON: NaN and infinity are refused, for other readers refuse them too."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def sync(path: Path) -> None:
@@ -139,10 +143,10 @@ def fingerprint(path: Path | os.DirEntry[str]) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder, sorted; none where it is not there or cannot be read."""
+    """The names in a folder, sorted; none where it is not there. OSError where it cannot be read."""
     try:
         return sorted(path.name for path in folder.iterdir())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import display_path
+from physml.base.text import terminal
 from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _compare(
         if options.smoke:
             rows = dataclasses.replace(rows, facts=(f"{SMOKE}.", *rows.facts))
         print()
-        Console().print(Screen(document(rows)))
+        Console(file=terminal(sys.stdout)).print(Screen(document(rows)))
     return code
 
 
@@ -247,7 +248,7 @@ def _show(document: "Document", options: argparse.Namespace, keep: bool = True) 
     from physml.report.text.document import write
     from physml.report.text.screen import Screen
 
-    Console().print(Screen(document, all_rows=options.all_rows))
+    Console(file=terminal(sys.stdout)).print(Screen(document, all_rows=options.all_rows))
     if keep:
         with results_folder("tables", options.smoke) as folder:
             files = write(document, folder)

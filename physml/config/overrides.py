@@ -101,7 +101,7 @@ def _parsed(text: str) -> Any:
 
     try:
         return OverridesParser.create().parse_override(text)
-    except HydraException as error:
+    except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
         raise ConfigError(f"{text}: {first_line(error)}. Check its brackets and quotes.") from error
 
 

@@ -5,6 +5,7 @@ only in the seconds that its imports do not take. `PHYSML_FORK=0` starts fresh p
 """
 
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -47,8 +48,11 @@ def start_worker(
     folder = spec.work_folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "spec.json"
-    files.write_json(file, {"spec": spec.to_json(), "force": force, "tables": tables or []})
-    arguments, output, variables = [str(file), *extra], spec.output_file, environment(threads(spec), more)
+    text = files.json_text({"spec": spec.to_json(), "force": force, "tables": tables or []})
+    files.write_text(file, text)
+    # A config names code to run, and others may write in the folder: the worker takes no other file.
+    arguments = [str(file), "--sha256", hashlib.sha256(text.encode()).hexdigest(), *extra]
+    output, variables = spec.output_file, environment(threads(spec), more)
     fork = server.start(arguments, output, variables) if server and may_fork(spec) else None
     return Forked(fork, spec) if fork else start_fresh(arguments, output, variables)
 

@@ -27,7 +27,7 @@ from physml.queue.processes import (
 )
 from physml.run.progress import many
 from physml.run.resources import CONTEXT, GROWTH, MIB, SMOKE, Machine, Resources, Slot
-from physml.run.spec import RunSpec
+from physml.run.spec import RunSpec, name_plugins
 from physml.training.interrupt import SIGNALS, handled
 
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
@@ -152,6 +152,7 @@ def carry_out(
     todo = [p for p in planned if p.todo]
     if not todo:
         return Outcome()
+    name_plugins(one.spec.config for one in todo)
     batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended)
     make = maker()
     return Scheduler(batch).work() if make is None else make(batch)

@@ -5,6 +5,7 @@ setting's file is named by a hash of its content, so it is never rewritten, and 
 copying files.
 """
 
+import fnmatch
 import hashlib
 import json
 import math
@@ -161,9 +162,10 @@ def records(folder: str, roots: Iterable[Path] | None = None) -> list[Record]:
     """All records of an experiment in all results roots; the first root wins. Each gets a `path`."""
     found: dict[str, Record] = {}
     for root in results_roots() if roots is None else roots:
-        for path in sorted((root / "runs" / folder).glob(RUNS)):
-            if path.name not in found:
-                found[path.name] = {**read(path), "path": str(path)}
+        place = root / "runs" / folder
+        for name in fnmatch.filter(files.names_in(place), RUNS):
+            if name not in found:
+                found[name] = {**read(place / name), "path": str(place / name)}
     return list(found.values())
 
 

@@ -156,7 +156,7 @@ def file_stats(folder: Path) -> dict[str, str]:
                     except FileNotFoundError:  # removed since
                         continue
                     found[entry.name] = f"{told.st_size} {told.st_mtime_ns} {told.st_ctime_ns} {told.st_ino}"
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     return found
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.paths import results_root
+from physml.base.text import csv_cell
 from physml.records.schema import Record
 from physml.report.references import bibtex, cited, of_physml
 from physml.report.table.collect import table_state
@@ -107,7 +108,7 @@ def _cells_csv(content: Content) -> str:
     for i, results in enumerate(content.tables.values()):
         heads, *values = results.document.values
         rows = values if i else [heads, *values]
-        writer.writerows(["NA" if value is None else value for value in row] for row in rows)
+        writer.writerows(["NA" if value is None else csv_cell(value) for value in row] for row in rows)
     return out.getvalue()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from physml.base import files
+from physml.base.text import csv_cell, plain
 from physml.report.state import State
 
 NONE = "–"  # nothing can stand here
@@ -122,7 +123,7 @@ def letters(i: int) -> str:
 
 
 def markdown(document: Document) -> str:
-    out = [f"# {document.id}: {document.title}", ""]
+    out = [f"# {document.id}: {md(document.title)}", ""]
     for grid in document.grids:
         out += [f"## {md(grid.heading)}", ""] if grid.heading else []
         out += [*md_table(document.heads, grid.lines), ""]
@@ -149,7 +150,7 @@ def md_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
 
 
 def md(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return " ".join(plain(text).split()).replace("|", "\\|")
 
 
 # --- CSV
@@ -166,7 +167,7 @@ def comma_separated(document: Document) -> str:
 def _number(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.12g}"
-    return "NA" if value is None else value
+    return "NA" if value is None else csv_cell(value)
 
 
 # --- files

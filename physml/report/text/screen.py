@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from physml.base.text import plain
 from physml.report.state import State
 from physml.report.text.document import Document
 from physml.report.text.narrow import fitted, folded_rows
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+    from rich.text import Text
 
 WIDEST_LABEL = 30  # characters; longer names of rows are wrapped
 COLOURS = {
@@ -53,65 +55,61 @@ class Screen:
     def _group(self, folded: bool) -> "Group":
         """Everything, in the order of the files."""
         from rich.console import Group
-        from rich.text import Text
 
         document = self.document
         fold = document.folded if folded else ()
-        parts: list[RenderableType] = [Text(f"{document.id}: {document.title}", style="bold"), Text()]
+        parts: list[RenderableType] = [_text(f"{document.id}: {document.title}", style="bold"), _text()]
         for grid in document.grids:
-            parts += [Text(grid.heading, style="italic")] if grid.heading else []
-            parts += [_table(document.heads, grid.lines, [_colour(s) for s in grid.states], fold), Text()]
+            parts += [_text(grid.heading, style="italic")] if grid.heading else []
+            parts += [_table(document.heads, grid.lines, [_colour(s) for s in grid.states], fold), _text()]
         return Group(*parts, *self._reasons(), *self._references(), *self._claim(0), *self._below())
 
     def _by_width(self, width: int) -> "Group":
         """The claim first; each row on a line, those that were not run here in one line for all of them."""
         from rich.console import Group
-        from rich.text import Text
 
         document = self.document
-        parts: list[RenderableType] = [Text(f"{document.id}: {document.title}", style="bold")]
-        parts += [*map(Text, document.claim[:1]), Text()]
+        parts: list[RenderableType] = [_text(f"{document.id}: {document.title}", style="bold")]
+        parts += [*map(_text, document.claim[:1]), _text()]
         kept = [(grid, "") if self.all_rows else folded_rows(grid) for grid in document.grids]
         made = fitted(document, [grid for grid, _ in kept], width)
         for (grid, note), lines in zip(kept, made.grids, strict=True):
-            parts += [Text(grid.heading, style="italic")] if grid.heading else []
+            parts += [_text(grid.heading, style="italic")] if grid.heading else []
             parts += [_table(made.heads, lines, [_colour(state) for state in grid.states], label=made.label)]
-            parts += [Text(note, style="dim")] if note else []
-            parts.append(Text())
-        parts += [*(Text(note, style="dim") for note in made.notes), *([Text()] if made.notes else [])]
+            parts += [_text(note, style="dim")] if note else []
+            parts.append(_text())
+        parts += [*(_text(note, style="dim") for note in made.notes), *([_text()] if made.notes else [])]
         return Group(*parts, *self._reasons(), *self._references(), *self._claim(1), *self._below())
 
     def _reasons(self) -> "list[RenderableType]":
-        from rich.text import Text
-
-        return [*map(Text, self.document.reasons), Text()] if self.document.reasons else []
+        return [*map(_text, self.document.reasons), _text()] if self.document.reasons else []
 
     def _references(self) -> "list[RenderableType]":
-        from rich.text import Text
-
         found = self.document.references
         if found is None or not found.lines:
             return []
-        return [_table(("trivial reference", *found.columns), found.lines), Text()]
+        return [_table(("trivial reference", *found.columns), found.lines), _text()]
 
     def _claim(self, first: int) -> "list[RenderableType]":
         """The claim and its comparisons, or those alone."""
-        from rich.text import Text
-
         claim = self.document.claim
-        lines = [Text(f"  {line}") if i else Text(line, style="bold") for i, line in enumerate(claim)]
+        lines = [_text(f"  {line}") if i else _text(line, style="bold") for i, line in enumerate(claim)]
         return [*lines[first:]]
 
     def _below(self) -> "list[RenderableType]":
-        from rich.text import Text
-
         document, parts = self.document, list["RenderableType"]()
         for section in document.sections:
-            parts += [Text(), Text(section.heading, style="italic")]
+            parts += [_text(), _text(section.heading, style="italic")]
             parts += [_table(section.heads, section.lines)] if section.lines else []
-            parts += map(Text, section.below)
-        parts += [Text()] if document.sections else []
-        return parts + [Text(fact, style="dim") for fact in document.facts]
+            parts += map(_text, section.below)
+        parts += [_text()] if document.sections else []
+        return parts + [_text(fact, style="dim") for fact in document.facts]
+
+
+def _text(text: str = "", style: str = "") -> "Text":
+    from rich.text import Text
+
+    return Text(plain(text), style=style)
 
 
 def _table(
@@ -123,14 +121,13 @@ def _table(
 ) -> "RenderableType":
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     def fold(line: Sequence[str]) -> Sequence[str]:
         return ["\n".join(line[k] for k in stacked) for stacked in folded] or line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for i, head in enumerate(fold(heads)):
-        table.add_column(head, overflow="fold", max_width=label if i == 0 else None)
+        table.add_column(_text(head), overflow="fold", max_width=label if i == 0 else None)
     for i, line in enumerate(lines):
-        table.add_row(*map(Text, fold(line)), style=styles[i] if styles else "")
+        table.add_row(*map(_text, fold(line)), style=styles[i] if styles else "")
     return table
