@@ -1,11 +1,12 @@
 """The state of each run and what it will cost, before anything is started."""
 
-import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from physml.base import opened
 from physml.base.paths import results_roots, work_root
 from physml.queue.processes import ForkServer, start_worker
 from physml.records import record
@@ -96,5 +97,9 @@ def _of_probe(
             process.wait()
     if not kept.exists():
         return Cost()
-    told = json.loads(kept.read_text(encoding="utf-8"))
-    return Cost(**{field.name: told[field.name] for field in fields(Cost)})
+    try:
+        told = opened.read_json(kept)
+        found = {field.name: told[field.name] for field in fields(Cost)}
+    except (OSError, ValueError, LookupError, TypeError):
+        return Cost()
+    return Cost(**{k: v for k, v in found.items() if type(v) in (int, float) and 0 <= v < math.inf})

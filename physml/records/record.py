@@ -124,6 +124,11 @@ def _joined(path: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Setting]:
     for key, value in {"identity": identity, "setting": digest}.items():
         if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{8}", value):
             raise _foreign(path, f"its {key} is {value!r}" if key in run else f"it has no {key}")
+    if "check" in run and run["check"] != check_of(run):
+        raise RecordError(
+            f"{display_path(path)} is damaged: its content has the hash {check_of(run)}, not {run['check']}. "
+            "Put the right file there, or delete it and run again."
+        )
     file = setting_path(path.parent, str(identity), str(digest))
     try:
         stamp = file.stat().st_mtime_ns
@@ -134,7 +139,7 @@ def _joined(path: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Setting]:
         ) from error
     setting = _setting(file, stamp)
     shared = setting.content
-    own = {key: value for key, value in run.items() if key != "setting"}
+    own = {key: value for key, value in run.items() if key not in ("setting", "check")}
     at = {key: run.get(key) for key in ("split", "seed")}
     joined = {**shared, **own, "config": {**shared["config"], **at}}
     if isinstance(own.get("data"), dict):
@@ -184,7 +189,8 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
         there = False
     if not there:
         files.write_json(file, setting)
-    files.write_json(path, run)
+    run = json.loads(files.json_text(run))  # its keys as text, as they are read
+    files.write_json(path, run | {"check": check_of(run)})
 
 
 def setting_name(content: Mapping[str, Any]) -> str:
@@ -210,6 +216,11 @@ def split(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         run |= {"data": {"sizes": data["sizes"]}} if "sizes" in data else {}
     first = {"schema": SCHEMA, "experiment": record["experiment"], "identity": record["identity"]}
     return shared, first | {"setting": _digest(shared)} | {k: v for k, v in run.items() if k not in first}
+
+
+def check_of(run: Mapping[str, Any]) -> str:
+    """The hash of a run's content, which its file has as `check`, so that a changed digit is noticed."""
+    return _digest({key: value for key, value in run.items() if key != "check"})
 
 
 def _digest(setting: dict[str, Any]) -> str:

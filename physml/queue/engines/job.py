@@ -171,11 +171,11 @@ def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
         content[key] = _value(change, value)
     made = structure(kind, content, f"engine {name}")
     for key in ("workers", "cpus", "hours", "memory_gib", "throttle"):
-        if (value := getattr(made, key, None)) is not None and not value > 0:
-            raise ConfigError(f"engine {name}: {key} must be positive; got {value}.")
-    for key, value in {"gpus": made.gpus, **getattr(made, "resources", {})}.items():
-        if value is not None and not value >= 0:
-            raise ConfigError(f"engine {name}: {key} must not be negative; got {value}.")
+        if (number := getattr(made, key, None)) is not None and not number > 0:
+            raise ConfigError(f"engine {name}: {key} must be positive; got {number}.")
+    for key, number in {"gpus": made.gpus, **getattr(made, "resources", {})}.items():
+        if number is not None and not number >= 0:
+            raise ConfigError(f"engine {name}: {key} must not be negative; got {number}.")
     return made
 
 
