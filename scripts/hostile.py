@@ -28,7 +28,7 @@ from pathlib import Path
 from physml.cli import main
 
 RUN = ("model=lem", "task=adding", "profile=smoke", "tracker=none", "runtime.save_model=true")
-WAIT_S, MEMORY = 120, 24 << 30  # of address space: torch maps some of it without use
+WAIT_S, MEMORY = 120, 6 << 30  # of address space: torch maps some of it without use
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 ESCAPE = "\x1b]0;x\x07\x1b[2J"
 VICTIM = "kept"
