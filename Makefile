@@ -16,6 +16,7 @@ SMOKE ?=
 PLAN ?=
 JOBS ?=
 MAX_HOURS ?=
+YES ?=
 DEVICE ?=
 VERIFY ?=
 # Where the runs are made: local, slurm, slurm/<site>; more in ARGS: ARGS='--workers 8'.
@@ -35,7 +36,7 @@ is_off = $(filter 0 no false off,$(strip $(1)))
 FLAGS = $(strip $(if $(SEEDS),--seeds $(SEEDS)) $(if $(call is_off,$(RUN)),--no-run) \
 	$(if $(call is_on,$(FORCE)),--force) $(if $(call is_on,$(SMOKE)),--smoke) \
 	$(if $(call is_on,$(PLAN)),--plan) $(if $(JOBS),--jobs $(JOBS)) \
-	$(if $(MAX_HOURS),--max-hours $(MAX_HOURS)) $(if $(DEVICE),--device $(DEVICE)) \
+	$(if $(MAX_HOURS),--max-hours $(MAX_HOURS)) $(if $(call is_on,$(YES)),--yes) $(if $(DEVICE),--device $(DEVICE)) \
 	$(if $(VERIFY),--verify $(VERIFY)) $(if $(ON),--on $(ON)) $(ARGS))
 
 # An editable install points at its folder: when the checkout was moved or copied, it is set up again.

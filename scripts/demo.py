@@ -77,7 +77,7 @@ def _seed(note: Path) -> tuple[int, bool]:
         int(match.group(1))
         for root in results_roots()
         for folder in ("runs/lem", "runs/adhoc")
-        for path in (root / folder).rglob("*-seed*.json")
+        for path in record.runs_below(root / folder)
         if (match := re.search(r"-seed(\d+)\.json$", path.name))
     }
     return next(seed for seed in range(FIRST_SEED, FIRST_SEED + len(used) + 1) if seed not in used), False

@@ -58,7 +58,7 @@ def test_every_extra_is_one_of_the_project() -> None:
 
 def test_a_missing_extra_says_what_needs_it_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    message = r"a search needs optuna\. Install it with: pip install 'physml\[search\]'"
+    message = r"a search needs optuna\. Install it with: pip install 'optuna>=4\.0' 'cmaes"
     with pytest.raises(MissingExtra, match=message), needed_by("a search"):
         import optuna  # noqa: F401
 
@@ -79,9 +79,9 @@ def test_the_base_runs_the_task_of_lem_4_and_prints_its_table(tmp_path: Path) ->
 
 
 REFUSED = {
-    "MNIST needs torchvision. Install it with:": ["run", "model=lem", "task=smnist", "profile=smoke"],
+    "needs soundfile. Install it with:": ["run", "model=lem", "task=google12", "profile=smoke"],
     "needs sktime. Install it with: pip install": ["run", "model=lem", "task=ecg5000", "profile=smoke"],
-    "needs torch_geometric. Install it with: pip install 'physml[graph]'": [
+    "needs torch_geometric. Install it with: pip install 'torch_geometric>=2.6' 'networkx>=3.2'": [
         *("run", "model=graphcon_gcn", "task=cora", "profile=smoke"),
         "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: 64}",
     ],

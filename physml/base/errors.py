@@ -1,8 +1,13 @@
 """Errors for a person: what was wanted, what came, where, what to do next."""
 
+import importlib
+import re
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.metadata import requires
+from types import ModuleType
 
 
 class PhysmlError(Exception):
@@ -92,8 +97,23 @@ def needed_by(purpose: str) -> Iterator[None]:
         if module not in EXTRAS:
             raise
         raise MissingExtra(
-            f"{purpose} needs {module}. Install it with: pip install 'physml[{EXTRAS[module]}]'"
+            f"{purpose} needs {module}. Install it with: {to_install(EXTRAS[module])}"
         ) from error
+
+
+def to_install(extra: str) -> str:
+    """The command that installs an extra, by the names of its packages: physml may be on no index."""
+    pattern = rf"extra == ['\"]{extra}['\"]"
+    wanted = [text.partition(";")[0].strip() for text in requires("physml") or [] if re.search(pattern, text)]
+    return f"pip install {' '.join(shlex.quote(text) for text in wanted)}"
+
+
+def working(name: str) -> ModuleType | None:
+    """An optional module; None where it is not installed, or does not work, such as beside another torch."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError, RuntimeError):
+        return None
 
 
 MANY = 100  # names that a message can hold

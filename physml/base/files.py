@@ -8,7 +8,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -150,29 +149,9 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
-_noting: ContextVar[tuple[set[Path], ...]] = ContextVar("noting", default=())
-
-
-@contextlib.contextmanager
-def noting() -> Iterator[set[Path]]:
-    """The configs and sources that are read meanwhile, and those that are looked for in vain."""
-    found: set[Path] = set()
-    token = _noting.set((*_noting.get(), found))
-    try:
-        yield found
-    finally:
-        _noting.reset(token)
-
-
-def note(*paths: Path) -> None:
-    """Say that what is made now depends on these files."""
-    for found in _noting.get():
-        found.update(paths)
-
-
 def cached_by_file(read: Callable[[Path], T]) -> Callable[[Path], T]:
     """`read(path)`, called again only once the file has changed. The result is shared: not to be altered."""
-    kept: dict[Path, tuple[str, T, set[Path]]] = {}
+    kept: dict[Path, tuple[str, T]] = {}
 
     @functools.wraps(read)
     def cached(path: Path) -> T:
@@ -180,9 +159,7 @@ def cached_by_file(read: Callable[[Path], T]) -> Callable[[Path], T]:
         if not state:
             return read(path)
         if path not in kept or kept[path][0] != state:
-            with noting() as read_too:
-                kept[path] = state, read(path), read_too
-        note(path, *kept[path][2])
+            kept[path] = state, read(path)
         return kept[path][1]
 
     return cached

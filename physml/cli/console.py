@@ -2,9 +2,11 @@
 
 import codecs
 import io
+import math
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,22 +162,55 @@ def _work_folder(record: Path) -> Path:
 
 
 def show_plan(planned: "Sequence[Planned]") -> None:
-    lines = [Line(("run", "ms per step", "hours", "state"))]
+    """A line for each setting: its runs, and what each and all that are to do cost.
+
+    Settings without a run come first, and those that cost least first among them.
+    """
+    settings: dict[str, list[Planned]] = {}
     for one in planned:
-        cost = one.cost
-        ms = "" if cost.ms_per_step is None else f"{cost.ms_per_step:.1f}"
-        hours = "" if cost.hours is None else f"{cost.hours:.3f}"
-        lines.append(Line((one.spec.label, ms, hours, one.said)))
-    print(aligned(lines))
-    todo = [p for p in planned if p.todo]
-    known = [p.cost.hours for p in todo if p.cost.hours is not None]
-    unknown = len(todo) - len(known)
+        settings.setdefault(one.spec.setting, []).append(one)
+    rows = sorted((_Setting(name, runs) for name, runs in settings.items()), key=lambda row: row.order)
+    lines = [Line(("setting", "to do", "ms/step", "core-h each", "all", "state"))]
+    print(aligned([*lines, *(row.line() for row in rows)], terminal_width(200)))
+    counted = [one for one in planned if one.counts]
+    known = [one.cost.hours for one in counted if one.cost.hours is not None]
+    unknown = len(counted) - len(known)
     more = f", {unknown} of unknown time (--plan --probe measures)" if unknown else ""
-    print(f"{len(planned)} runs, {len(todo)} to do: {sum(known):.2f} hours one after another{more}")
+    useless = sum(one.todo and not one.counts for one in planned)
+    more += f"; {useless} more would not count" if useless else ""
+    print(f"{len(planned)} runs, {len(counted)} to do: {sum(known):.2f} core-hours{more}")
     from physml.queue.engines import session
 
     if elsewhere := session.current():
         print(f"\n{elsewhere.describe(planned)}")
+
+
+class _Setting:
+    """Runs that differ in split and seed alone."""
+
+    def __init__(self, name: str, runs: "list[Planned]") -> None:
+        self.name, self.runs = name, runs
+        self.todo = [one for one in runs if one.todo]
+        self.cost = self.todo[0].cost if self.todo else runs[0].cost
+
+    @property
+    def order(self) -> tuple[bool, bool, float]:
+        """Sorts what brings most for least to the front."""
+        counts = any(one.counts for one in self.runs)
+        begun = any(one.state in ("done", "diverged", "running") for one in self.runs)
+        return not counts, begun, math.inf if self.cost.hours is None else self.cost.hours
+
+    def line(self) -> Line:
+        ms = "" if self.cost.ms_per_step is None else f"{self.cost.ms_per_step:.1f}"
+        hours = ("", "")
+        if self.cost.hours is not None and self.todo:
+            each, n = self.cost.hours, len(self.todo)
+            hours = (f"{each:.3g}", f"{n * each:.3g}")
+        said = Counter(one.said for one in self.runs)
+        states = (
+            next(iter(said)) if len(said) == 1 else ", ".join(f"{n} {words}" for words, n in said.items())
+        )
+        return Line((self.name, f"{len(self.todo)} of {len(self.runs)}", ms, *hours, states))
 
 
 def _score(made: "Record | None") -> str:

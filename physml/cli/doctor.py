@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -20,12 +21,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import physml
+from physml.base.errors import to_install, working
 from physml.base.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, own_conf, results_root, work_root
 from physml.cli.console import Line, aligned
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
-MEND = "pip install --force-reinstall physml" if INSTALLED else "make setup"
+MEND = "install the wheel of physml again, with --force-reinstall" if INSTALLED else "make setup"
 _MARKS = {"ok": "  ", "note": "- ", "missing": "! "}
 
 
@@ -149,7 +151,7 @@ def _packages() -> Iterator[Row]:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             state: State = "note" if extra else "missing"
-            install = f"pip install 'physml[{extra[1]}]'" if extra else MEND
+            install = to_install(extra[1]) if extra else MEND
             yield Row(name, "not installed", state, f"To get it: {install}")
             continue
         if known in (None, version.partition("+")[0]):
@@ -189,13 +191,10 @@ def _torch() -> Iterator[Row]:
         say = f"none found; torch is built for CUDA {built}" if built else "none; this torch is CPU-only"
         yield Row("cuda", say, "note", "Not needed; a GPU needs NVIDIA's driver." if built else "")
     for name in ("torchvision", "torchaudio"):  # both break beside a torch they were not built for
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue  # an extra, which `_packages` names
-        except Exception as error:
-            say = f"does not work with torch {torch.__version__}: {_short(error)}"
-            yield Row(name, say, "missing", f"To mend it: {MEND}")
+        if importlib.util.find_spec(name) and working(name) is None:
+            yield Row(
+                name, f"does not work with torch {torch.__version__}", "note", "Not needed: we do without."
+            )
 
 
 def _compilers() -> Iterator[Row]:

@@ -103,7 +103,7 @@ def _hours(text: str) -> float:
 
 
 _JOBS = "runs side by side: a number, or auto (default), as many as cores, memory and GPUs have room for"
-_PLAN = "show the runs, with ms per step and hours where known, and stop"
+_PLAN = "show the runs, with ms per step and core-hours where known, and stop"
 _ON = "local (default), slurm, slurm/SITE, ray; pilot: share the runs with others in the same results folder"
 _VERIFY = "how files of data sets are compared with the published ones; default: by their bytes"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -113,9 +113,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--smoke": {"action": "store_true", "help": "tiny sizes, records in a temporary folder"},
     "--device": {"type": _device, "help": "auto, cpu or cuda"},
     "--plan": {"action": "store_true", "help": _PLAN},
-    "--probe": {"action": "store_true", "help": "with --plan: time a few steps of the others"},
+    "--probe": {
+        "action": "store_true",
+        "help": "with --plan: measure a few steps and evaluations of the others",
+    },
     "--force": {"action": "store_true", "help": "train finished runs again"},
     "--jobs": {"type": _jobs, "help": _JOBS},
+    "--yes": {"action": "store_true", "help": "start runs too that take more than 24 core-hours each"},
     "--max-hours": {"type": _hours, "help": "stop, with checkpoints, after so many hours"},
     "--on": {"default": "local", "metavar": "ENGINE", "help": _ON},
     "--workers": {"type": count, "metavar": "N", "help": "pilots of an engine; default: in conf/engine"},
@@ -129,7 +133,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--verify": {"choices": ("bytes", "content", "off"), "help": _VERIFY},
 }
 VERIFY = ("--verify",)
-JOBS = ("--jobs", "--max-hours")
+JOBS = ("--jobs", "--max-hours", "--yes")
 PLAN = ("--plan", "--probe", "--force")
 ENGINE = ("--on", "--workers", "--engine", "--detach", "--no-wait")
 PUBLISHED = tuple(OPTIONS)  # of tables and figures

@@ -96,6 +96,7 @@ def _named(name: str) -> "list[Record]":
 
 def _folders(name: str) -> list[str]:
     """Folders below results/runs: of experiments by name or pattern, or of those of a table or figure."""
+    from physml.records import record
     from physml.report.figure import spec as figure_spec
     from physml.report.table import spec as table_spec
     from physml.run.spec import folder_of
@@ -107,7 +108,7 @@ def _folders(name: str) -> list[str]:
     there = {
         path.parent.relative_to(root / "runs").as_posix()
         for root in results_roots()
-        for path in (root / "runs").rglob("*-seed*.json")
+        for path in record.runs_below(root / "runs")
     }
     folder = folder_of(name)  # of ./study.yaml:row too
     found = [folder] if folder in there else sorted(fnmatch.filter(there, name))

@@ -1,18 +1,21 @@
 """The command `physml records`: files of results/runs brought up to date, packed, made into runs.csv."""
 
 import argparse
+import os
+from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.base.paths import display_path, results_root
+from physml.base.paths import display_path, results_root, work_root
 
 DESCRIPTION = """convert: rewrite records of an older schema, and their curves, in the present one
-pack: join the curves of each setting in one file
+pack: join the runs of each folder in runs.jsonl, and the curves of each setting in one file
 export: write runs.csv, a row per run, from the records of tables
+costs: add what --plan --probe has measured here to costs.jsonl, for other machines
 Several are done in this order. Each can be stopped and started again."""
 
 
-ACTIONS = ("convert", "pack", "export")
+ACTIONS = ("convert", "pack", "export", "costs")
 
 
 def add(commands: Any) -> None:
@@ -27,7 +30,8 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.records import curves, export
+    from physml.base.lock import held
+    from physml.records import curves, export, pack
     from physml.run.progress import tracked
 
     root = results_root()
@@ -36,13 +40,21 @@ def _run(options: argparse.Namespace) -> int:
         if action not in ACTIONS:
             raise ConfigError(f"there is no action {action}. {suggest(action, ACTIONS)}")
     if "convert" in options.actions:
-        paths = export.run_files(root, adhoc=True)
+        paths = list(export.run_paths(root, adhoc=True))
         changed = sum(curves.convert(path) for path in tracked(paths, "converting records"))
         print(f"converted {changed} of {len(paths)} records below {display_path(runs)}")
     if "pack" in options.actions:
-        folders = sorted({path.parent for path in runs.rglob("*.csv.?z")})
-        packed = sum(curves.pack(folder) for folder in tracked(folders, "packing curves"))
-        print(f"packed the curves of {packed} runs below {display_path(runs)}")
+        with held(work_root() / "pack"):
+            folders = sorted(Path(name) for name, _, inside in os.walk(runs) if inside)
+            done = 0
+            for folder in tracked(folders, "packing"):
+                curves.pack(folder)
+                done += pack.pack(folder, work_root() / folder.relative_to(runs))
+        print(f"packed {done} runs below {display_path(runs)}")
     if "export" in options.actions:
         print(f"written: {display_path(export.write_runs_csv(root))}")
+    if "costs" in options.actions:
+        from physml.queue.planning import gather_costs
+
+        print(f"written: {display_path(gather_costs(root))}")
     return 0

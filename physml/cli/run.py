@@ -52,6 +52,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.plan:
         show_plan(planned)
         return 0
+    if not (options.yes or options.max_hours or scheduler.maker()):
+        planning.refuse_long(planned)
     if len(specs) == 1 and options.max_hours is None and options.on == "local":
         return _run_one(planned[0], combinations[0], options.force)
     outcome = scheduler.carry_out(

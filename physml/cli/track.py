@@ -94,7 +94,7 @@ def _records(names: list[str], paper: str) -> "list[Record]":
     from physml.run.progress import tracked
 
     if not names:
-        paths = export.run_files(results_root())
+        paths = list(export.run_paths(results_root()))
         return [{**record.read(path), "path": str(path)} for path in tracked(paths, "reading records")]
     found: dict[str, Record] = {}
     for name in names:
@@ -110,8 +110,8 @@ def _named(name: str, paper: str) -> "list[Record]":
     from physml.run.spec import folder_of
 
     path = Path(name)
-    if path.exists():
-        paths = sorted(path.rglob(record.RUNS)) if path.is_dir() else [path]
+    if path.is_dir() or record.exists(path):
+        paths = record.runs_below(path) if path.is_dir() else [path]
         return [{**record.read(one), "path": str(one.absolute())} for one in paths]
     experiments = experiments_of(load_table(find_table(name, paper)))
     return [made for experiment in experiments for made in record.records(folder_of(experiment))]

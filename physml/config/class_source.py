@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from physml.base.errors import ConfigError, DataError, suggest
-from physml.base.files import cached_by_file, note
+from physml.base.files import cached_by_file
 from physml.base.paths import PACKAGE, TASKS
 
 OWN_PACKAGES = ("physml", "tasks")
@@ -187,7 +187,6 @@ def _defaults(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str,
 
 
 def file_sha256(path: Path) -> str:
-    note(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -208,7 +207,6 @@ def own_file(source: Path, name: str) -> Path:
 
 def data_sha256(path: Path) -> str:
     """The sha256 of a data file, hashed once for each state of the file."""
-    note(path)
     state = path.stat()
     return _data_sha256(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from physml.base.errors import ConfigError, suggest
-from physml.base.files import cached_by_file, note
+from physml.base.files import cached_by_file
 from physml.base.paths import CONF, display_path, expanded, own_conf
 from physml.config.load import read_yaml
 
@@ -50,7 +50,6 @@ def files(group: str, conf: Path = CONF) -> dict[str, Path]:
     """Every file of a group by its name. ConfigError for one of one's own with the name of a shipped one."""
     found: dict[str, Path] = {}
     for folder in (root / group for root in folders(conf)):
-        note(folder)
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if not is_id(name):
@@ -66,7 +65,6 @@ def find(group: str, name: str, conf: Path = CONF) -> Path | None:
     if not is_id(name):
         return None
     paths = [root / group / f"{name}.yaml" for root in folders(conf)]
-    note(*paths)
     found = [path for path in paths if is_file(path)]
     if len(found) > 1:
         raise _taken(group, name, found[0])

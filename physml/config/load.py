@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 import yaml
 
 from physml.base.errors import ConfigError, InputError, suggest
-from physml.base.files import cached_by_file, note
+from physml.base.files import cached_by_file
 
 T = TypeVar("T")
 MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as they stand there
@@ -46,7 +46,6 @@ def content_of(path: Path) -> dict[str, Any]:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file. ConfigError if there is none, with the line where parsing failed."""
-    note(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

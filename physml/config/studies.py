@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.base.files import cached_by_file, note
+from physml.base.files import cached_by_file
 from physml.base.paths import CONF, display_path, own_conf
 from physml.config import conf_files
 from physml.config.conf_files import absolute, is_file, is_path
@@ -193,7 +193,6 @@ def _searches(made: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]:
 def found(study: str, conf: Path = CONF) -> dict[str, Found]:
     """The best trials of the searches that rows of a study have."""
     path = searched_file(study, conf)
-    note(path)
     if not path.is_file():
         return {}
     made = _found(path)

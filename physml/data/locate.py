@@ -53,6 +53,15 @@ def blocked(datasets: Iterable[str], places: Places) -> str | None:
     return None
 
 
+def lacking_optional(datasets: Iterable[str], places: Places) -> str | None:
+    """The data set that runs would do without, and how to get it; names of files alone are looked at."""
+    for name in datasets:
+        files = upstream(name).files
+        if all(file.optional and find(file, places) is None for file in files):
+            return f"{name} missing, get it with `physml data get {name}`"
+    return None
+
+
 def refuse_absent(dataset: Upstream, places: Places) -> None:
     """DataError for the first file that is missing of a data set."""
     for file in missing(dataset, places):

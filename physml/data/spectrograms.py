@@ -1,12 +1,13 @@
 """Log-mel features of one-second clips. Axes: B clips, L samples, K frames, M mel bands."""
 
 import functools
+import math
 
 import torch
 from torch import Tensor, nn
 
 from physml.base.check import has_shape
-from physml.base.errors import InputError, needed_by
+from physml.base.errors import InputError, working
 
 RATE = 16_000  # samples per second
 N_FFT, HOP = 1024, 128  # samples of a frame, and from one frame to the next
@@ -77,11 +78,10 @@ def _decibels(A: Tensor, there: Tensor) -> Tensor:
 
 @functools.lru_cache(maxsize=4)
 def _spectrogram(device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """A from the reflected clip; torchaudio's own defaults are the HTK scale, no norm and energies."""
-    with needed_by("a mel spectrogram"):
-        from torchaudio.transforms import MelSpectrogram
-
-    transform = MelSpectrogram(
+    """A from the reflected clip, by torchaudio where it works; its own defaults are other ones."""
+    if (audio := working("torchaudio")) is None:
+        return MelAmplitudes().to(device, dtype)
+    transform: nn.Module = audio.transforms.MelSpectrogram(
         sample_rate=RATE,
         n_fft=N_FFT,
         hop_length=HOP,
@@ -94,3 +94,35 @@ def _spectrogram(device: torch.device, dtype: torch.dtype) -> nn.Module:
         mel_scale="slaney",
     )
     return transform.to(device, dtype)
+
+
+class MelAmplitudes(nn.Module):
+    """A from the reflected clip, in torch alone. Shapes: (B, L) -> (B, M, K)."""
+
+    window: Tensor
+    bands: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(N_FFT, dtype=torch.float64))
+        self.register_buffer("bands", mel_bands())
+
+    def forward(self, wave: Tensor) -> Tensor:
+        spectrum = torch.stft(wave, N_FFT, HOP, window=self.window, center=False, return_complex=True)
+        return self.bands.T @ spectrum.abs()
+
+
+def mel_bands() -> Tensor:
+    r"""The triangles :math:`\Lambda_m` of the Slaney scale: (513, 80), float64.
+
+    The scale is linear below 1000 Hz, 3 mel for 200 Hz; above it 27 mel lie between f and 6.4 f. Band m rises
+    from corner m to m + 1 and falls to m + 2, corners lie evenly in mel, and each area is 1 over Hz.
+    """
+    low = F_MIN * 3 / 200
+    high = 15 + 27 * math.log(F_MAX / 1000) / math.log(6.4)
+    mel = torch.linspace(low, high, N_MELS + 2, dtype=torch.float64)
+    corners = torch.where(mel < 15, mel * 200 / 3, 1000 * 6.4 ** ((mel - 15) / 27))
+    f = torch.linspace(0, RATE / 2, N_FFT // 2 + 1, dtype=torch.float64)[:, None]
+    left, top, right = corners[:-2], corners[1:-1], corners[2:]
+    rise, fall = (f - left) / (top - left), (right - f) / (right - top)
+    return torch.minimum(rise, fall).clamp_min(0) * 2 / (right - left)

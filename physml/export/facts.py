@@ -111,7 +111,7 @@ def facts_of(path: Path, about: About, run: object) -> Facts:
     roots = [root / "runs" for root in results_roots()]
     inside = next((root for root in roots if root in folder.parents), None)
     if inside is None:
-        found = [record.read(one) for one in sorted(folder.glob(record.RUNS))]
+        found = [record.read(one) for one in record.run_paths(folder)]
     else:
         found = record.records(str(folder.relative_to(inside)))
     same = [r for r in found if r["identity"] == made["identity"] and r["status"] == "finished"]
@@ -127,6 +127,6 @@ def _record(path: Path, run: object) -> Record | None:
     place = path.absolute().parts[:-1]
     for n in (3, 4, 2):  # folder/stem, with adhoc/ or without, and of an experiment a paper/
         name = "/".join(place[-n:])
-        if any((root / "runs" / f"{name}.json").is_file() for root in results_roots()):
+        if any(record.exists(root / "runs" / f"{name}.json") for root in results_roots()):
             return record_of(name)
     return None

@@ -106,7 +106,7 @@ def side_of(name: str) -> Side:
     """
     if name.endswith(".json"):
         made = record.read(Path(name))
-        beside = [record.read(path) for path in sorted(Path(name).parent.glob(record.RUNS))]
+        beside = [record.read(path) for path in record.run_paths(Path(name).parent)]
         return Side(_labelled(made), _runs(made["experiment"], made["identity"], beside))
     _refuse_table(name)
     if is_path(name) or studies.is_name(name):

@@ -1,92 +1,131 @@
 """The state of each run and what it will cost, before anything is started."""
 
-import math
+import contextlib
+import functools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from physml.base import opened
+from physml.base import files, opened
+from physml.base.errors import ConfigError
 from physml.base.paths import results_roots, work_root
 from physml.queue.processes import ForkServer, start_worker
-from physml.records import record
+from physml.records import costs, cpus, record
+from physml.records.costs import Cost
+from physml.records.provenance import cpu_model
 from physml.run.spec import RunSpec
-from physml.run.state import State, blocked_by, state_of
+from physml.run.state import State, blocked_by, state_of, substitute_for
 
-
-@dataclass(frozen=True)
-class Cost:
-    """Time of a run, and memory at its peak, as far as they are known."""
-
-    ms_per_step: float | None = None
-    hours: float | None = None
-    memory_mib: float | None = None
-    gpu_mib: float | None = None
+UNKNOWN = Cost()
+LONG = 24.0  # core-hours of a run that a person has to ask for
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A run and what is known of it before it is made."""
+    """A run and what is known of it before it is made.
+
+    Args:
+        reason: Why it is blocked.
+        substitute: What is missing, so that it can be made but cannot count.
+    """
 
     spec: RunSpec
     state: State
-    cost: Cost = Cost()
-    reason: str | None = None  # why it is blocked
+    cost: Cost = UNKNOWN
+    reason: str | None = None
+    substitute: str | None = None
 
     @property
     def said(self) -> str:
+        if self.substitute:
+            return f"{self.state}, would not count: {self.substitute}"
         return f"{self.state}: {self.reason}" if self.reason else self.state
 
     @property
     def todo(self) -> bool:
         return self.state in ("stopped", "failed", "missing")
 
+    @property
+    def counts(self) -> bool:
+        return self.todo and not self.substitute
+
 
 def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
-    """Each run with its state; with `probe`, missing ones are timed for a few steps where no record tells."""
+    """Each run with its state; with `probe`, missing ones are measured for a few steps if no record tells."""
     rows = []
-    lacking: dict[tuple[Any, ...], str | None] = {}  # what runs of one setting have in common,
-    told: dict[tuple[str, str], Cost | None] = {}  # looked up once
+    data: dict[tuple[Any, ...], tuple[str | None, str | None]] = {}  # looked up once for equal data,
+    known: dict[tuple[str, str], Cost | None] = {}  # and for equal settings
     for spec in specs:
         state = state_of(spec)
         if force and state in ("done", "diverged"):
             state = "missing"
-        one = Planned(spec, state)
-        if one.todo:
+        row = Planned(spec, state)
+        if row.todo:
             key = (spec.datasets, spec.config["profile"], spec.config["data"]["verify"])
-            if key not in lacking:
-                lacking[key] = blocked_by(spec.config, spec.datasets)
-            if reason := lacking[key]:
-                one = Planned(spec, "blocked", reason=reason)
-        if one.todo:
+            if key not in data:
+                about = spec.config, spec.datasets
+                data[key] = blocked_by(*about), substitute_for(*about)
+            reason, substitute = data[key]
+            row = Planned(
+                spec, "blocked" if reason else state, Cost(), reason, None if reason else substitute
+            )
+        if row.todo:
             setting = (spec.place.folder, spec.place.identity)
-            if setting not in told:
-                told[setting] = _of_records(*setting)
-            one = replace(one, cost=told[setting] or _of_probe(spec, probe))
-        rows.append(one)
+            if setting not in known:
+                known[setting] = _of_records(*setting)
+            row = replace(row, cost=known[setting] or _of_probe(spec, probe))
+        rows.append(row)
     return rows
+
+
+def refuse_long(planned: Sequence[Planned]) -> None:
+    """ConfigError where a run of this machine's cores takes longer than a person may expect."""
+    for one in planned:
+        if one.todo and _on_cpu(one.spec) and (one.cost.hours or 0.0) > LONG:
+            raise ConfigError(
+                f"{one.spec.label} takes about {one.cost.hours:.0f} core-hours on this machine. Say --yes to "
+                "start it, or --max-hours H to stop in between; the same command goes on."
+            )
 
 
 def _of_records(folder: str, identity: str) -> Cost | None:
     """From the last record of a setting; the others are not read."""
     for root in reversed(results_roots()):
-        for path in sorted((root / "runs" / folder).glob(f"{identity}-split*-seed*.json"), reverse=True):
-            made = record.read(path)
-            if (cost := made.get("cost")) and made["status"] == "finished":
-                peak = cost.get("peak_memory_mib")  # of the device: on a GPU not that of main memory
-                on_cpu = made.get("machine", {}).get("device") == "cpu"
-                hours = (cost["train_s"] + cost["eval_s"]) / 3600
-                return Cost(cost["ms_per_step"], hours, *((peak, None) if on_cpu else (None, peak)))
+        for path in reversed(record.run_paths(root / "runs" / folder)):
+            if path.name.startswith(f"{identity}-") and (cost := costs.of_record(record.read(path))):
+                return _here(cost)
     return None
+
+
+def _here(cost: Cost) -> Cost:
+    """The cost on a core of this machine."""
+    return cost.on(_gflops()) if cost.sgemm_gflops else cost
+
+
+@functools.cache
+def _gflops() -> float | None:
+    """The rate of a core of this machine, measured once for each kind of processor."""
+    cpu = f"{cpu_model()}, {cpus.facts().get('microarchitecture')}"
+    kept = work_root() / "probes" / "sgemm.json"
+    rates: dict[str, float] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        rates = dict(opened.read_json(kept))
+    if cpu not in rates:
+        from physml.run.record import sgemm_gflops
+
+        rates[cpu] = round(sgemm_gflops(), 1)
+        files.write_json(kept, rates)
+    return rates[cpu]
 
 
 def _of_probe(
     spec: RunSpec, probe: bool, stopped: Callable[[], bool] = lambda: False, server: ForkServer | None = None
 ) -> Cost:
     """Timed once, unless `stopped`; later from the file that was kept."""
-    keys = spec.config["runtime"]
-    name = f"{spec.place.identity}-{keys['device'].replace(':', '-')}-{keys['backend']}"
-    kept = work_root() / "probes" / f"{name}-2.json"  # 2: with memory
+    key = _key(spec)
+    kept = work_root() / "probes" / f"{key}-3.json"  # 3: CPU time, all evaluations
     if probe and not kept.exists():
         process = start_worker(spec, ["--probe", str(kept)], server=server)
         try:
@@ -95,11 +134,29 @@ def _of_probe(
         finally:
             process.kill()  # if we were stopped meanwhile
             process.wait()
-    if not kept.exists():
-        return Cost()
-    try:
-        told = opened.read_json(kept)
-        found = {field.name: told[field.name] for field in fields(Cost)}
-    except (OSError, ValueError, LookupError, TypeError):
-        return Cost()
-    return Cost(**{k: v for k, v in found.items() if type(v) in (int, float) and 0 <= v < math.inf})
+    if kept.exists():
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            return _here(costs.of_line(opened.read_json(kept)))
+    line = costs.measured().get(key)
+    return _here(costs.of_line(line)) if line else UNKNOWN
+
+
+def _on_cpu(spec: RunSpec) -> bool:
+    """Looked up without torch, whose import takes longer than a plan."""
+    device = spec.config["runtime"]["device"]
+    return device == "cpu" or (device == "auto" and not Path("/dev/nvidiactl").exists())
+
+
+def _key(spec: RunSpec) -> str:
+    kind = "cpu" if _on_cpu(spec) else spec.config["runtime"]["device"].replace(":", "-")
+    return f"{spec.place.identity}-{kind}-{spec.config['runtime']['backend']}"
+
+
+def gather_costs(root: Path) -> Path:
+    """All measured costs of experiments, of this machine too, written to costs.jsonl of a results root."""
+    lines = costs.measured()
+    for path in sorted((work_root() / "probes").glob("*-3.json")):
+        made = opened.read_json(path)
+        if made.get("experiment"):
+            lines[made["key"]] = made
+    return costs.write(root, lines)

@@ -2,22 +2,20 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from physml.base import files
 from physml.base.errors import PhysmlError
 from physml.base.lock import is_held
 from physml.base.paths import display_path, work_root
 from physml.config.compose import Composed, compose
-from physml.config.composed_cache import ComposedCache
 from physml.config.conf_files import shown
+from physml.config.identity import identity
 from physml.queue import planning, scheduler
 from physml.queue.processes import output_lines
 from physml.records import record
 from physml.records.record import Place
-from physml.records.record_index import FolderStats, RecordIndex
 from physml.records.schema import Record
 from physml.run import state as run_state
 from physml.run.progress import tracked
@@ -36,54 +34,25 @@ class RunOptions:
     force: bool = False  # train again what is done
     jobs: int | None = None  # side by side; None: as many as the machine has room for
     max_hours: float | None = None  # stop after so many, with checkpoints
+    yes: bool = False  # runs of very many core-hours too
 
     @property
     def profile(self) -> str:
         return "smoke" if self.smoke else "full"
 
 
-class Kept:
-    """Cached contents of configs and records, for several tables at once; until `close`.
-
-    Files count as they were at the first look.
-    """
-
-    def __init__(self, stats: FolderStats | None = None) -> None:
-        self.composed, self.records = ComposedCache(), RecordIndex(stats)
-        self._lacking: dict[tuple[str, ...], tuple[str | None, set[Path]]] = {}
-
-    def blocked_by(self, composed: Composed) -> str | None:
-        """`run_state.blocked_by`, looked up once for the same data."""
-        key = (composed.config["profile"], *composed.datasets)
-        if key not in self._lacking:
-            with files.noting() as sources:
-                self._lacking[key] = run_state.blocked_by(composed.config, composed.datasets), sources
-        reason, sources = self._lacking[key]
-        files.note(*sources)
-        return reason
-
-    def close(self) -> None:
-        self.composed.close()
-        self.records.close()
-
-
 class RequestedRuns:
     """The runs that a table or figure wants.
 
-    only: the experiments that may be trained; None: all. kept: shared with others; None: looked up anew.
+    only: the experiments that may be trained; None: all.
     `broken` has for an experiment why it cannot be right, `blocked` why it cannot be run here, for want of
     data.
     """
 
     def __init__(
-        self,
-        runs: Sequence[Run],
-        options: RunOptions,
-        ident: str,
-        only: Collection[str] | None = None,
-        kept: Kept | None = None,
+        self, runs: Sequence[Run], options: RunOptions, ident: str, only: Collection[str] | None = None
     ) -> None:
-        self.runs, self.options, self.id, self.only, self.kept = runs, options, ident, only, kept
+        self.runs, self.options, self.id, self.only = runs, options, ident, only
         chosen = {"profile": options.profile, "runtime.device": options.device, "data.verify": options.verify}
         self.overrides = [f"{key}={value}" for key, value in chosen.items() if value]
         self.identities: dict[str, str | None] = {}
@@ -91,27 +60,22 @@ class RequestedRuns:
         self.blocked: dict[str, str] = {}
         self.datasets: set[str] = set()  # of conf/dataset, which the runs read
         self.plugins = False  # whether a run reads code or data files of the user
-        with self._keeping() as keeping:
-            self._compose_all(keeping)
+        self._compose_all()
 
-    @contextlib.contextmanager
-    def _keeping(self) -> Iterator[Kept]:
-        if self.kept is not None:
-            yield self.kept
-        else:
-            with contextlib.closing(Kept()) as own:
-                yield own
-
-    def _compose_all(self, keeping: Kept) -> None:
+    def _compose_all(self) -> None:
+        lacking: dict[tuple[str, ...], str | None] = {}  # looked up once for the same data
         experiments = list(dict.fromkeys(experiment for experiment, _, _ in self.runs))
         for experiment in tracked(experiments, f"{self.id}: reading configs"):
             self.identities[experiment] = None
             with self._noting_errors(experiment):
-                composed, key = keeping.composed.compose(experiment, ["seed=0", "split=0", *self.overrides])
-                self.identities[experiment] = key
-                self.datasets |= set(composed.datasets)
-                self.plugins |= bool(composed.config.get("plugins") or composed.config["task"].get("files"))
-                if reason := keeping.blocked_by(composed):
+                composed = self._composed(experiment, 0, 0)
+                config, data = composed.config, composed.datasets
+                self.identities[experiment] = identity(config)
+                self.datasets |= set(data)
+                self.plugins |= bool(config.get("plugins") or config["task"].get("files"))
+                if data not in lacking:
+                    lacking[data] = run_state.blocked_by(config, data)
+                if reason := lacking[data]:
                     self.blocked[experiment] = reason
 
     @contextlib.contextmanager
@@ -164,6 +128,8 @@ class RequestedRuns:
     def make(self) -> int:
         """Trains what is missing; returns the exit code. What is blocked is no failure: the table says it."""
         planned = self.plan(run=True)
+        if not (self.options.yes or self.options.max_hours or scheduler.maker()):
+            planning.refuse_long(list(planned.values()))
         bad_config = 2 if self.broken else 0
         outcome = scheduler.carry_out(
             list(planned.values()),
@@ -181,24 +147,25 @@ class RequestedRuns:
 
     def records(self) -> list[Record]:
         """All records of the experiments in this profile: a smoke run is no stale full one."""
-        return self._of_profile(lambda experiment: record.records(folder_of(experiment)))
+        return self._of_profile({})
 
     def wanted_records(self) -> list[Record]:
-        """Those of the splits and seeds of the runs alone; of many records the index spares reading most."""
+        """Those of the splits and seeds of the runs alone; others are not read."""
         wanted: dict[str, set[tuple[int, int]]] = {}
         for experiment, split, seed in self.runs:
             wanted.setdefault(experiment, set()).add((split, seed))
-        with self._keeping() as keeping:
-            return self._of_profile(lambda name: keeping.records.records(folder_of(name), wanted[name]))
+        return self._of_profile(wanted)
 
-    def _of_profile(self, read: Callable[[str], list[Record]]) -> list[Record]:
+    def _of_profile(self, wanted: Mapping[str, Collection[tuple[int, int]]]) -> list[Record]:
+        """wanted: splits and seeds for each experiment; empty: all."""
         found: list[Record] = []
         for experiment in self.identities:
             with self._noting_errors(experiment):
-                wanted = (shown(experiment), self.identities[experiment])
-                of_profile = (r for r in read(experiment) if r["config"]["profile"] == self.options.profile)
+                every = record.records(folder_of(experiment), wanted=wanted.get(experiment))
+                of_profile = (r for r in every if r["config"]["profile"] == self.options.profile)
                 # A folder of ad hoc runs may have those of another file with the same name.
-                own = (r for r in of_profile if r["experiment"] == wanted[0] or r["identity"] == wanted[1])
+                name, key = shown(experiment), self.identities[experiment]
+                own = (r for r in of_profile if r["experiment"] == name or r["identity"] == key)
                 found += [{**r, "experiment": experiment} for r in own]
         return found
 

@@ -14,7 +14,7 @@ from physml.base import opened
 from physml.base.errors import InputError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
-from physml.queue.planning import Cost, Planned, _of_probe
+from physml.queue.planning import Planned, _of_probe
 from physml.queue.processes import (
     ForkServer,
     Process,
@@ -25,6 +25,7 @@ from physml.queue.processes import (
     start_worker,
     threads,
 )
+from physml.records.costs import Cost
 from physml.run.progress import many
 from physml.run.resources import CONTEXT, GROWTH, MIB, SMOKE, Machine, Resources, Slot
 from physml.run.spec import RunSpec, name_plugins

@@ -37,7 +37,10 @@ def main(arguments: list[str]) -> int:
     report = FileReporter(spec.work_folder / "progress.json")
     try:
         if "--probe" in more:
-            files.write_json(Path(more[-1]), probe(spec.config))
+            kept = Path(more[-1])
+            named = None if spec.place.folder.startswith("adhoc/") else spec.config["experiment"]
+            key = {"key": kept.stem.rpartition("-")[0], "experiment": named}
+            files.write_json(kept, key | probe(spec.config))
             return 0
         made = perform(spec, report, force=options["force"], tables=options["tables"])
     except PhysmlError as error:

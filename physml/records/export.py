@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
-def run_files(root: Path, *, adhoc: bool = False) -> list[Path]:
-    """The files of all runs below a results root, in a fixed order."""
-    paths = (root / "runs").rglob(record.RUNS)
+def run_paths(root: Path, *, adhoc: bool = False) -> Iterator[Path]:
+    """The paths of all runs below a results root, in a fixed order."""
     own = root / "runs" / ADHOC
-    return sorted(path for path in paths if adhoc or own not in path.parents)
+    return (path for path in record.runs_below(root / "runs") if adhoc or own not in path.parents)
 
 
 def adhoc_folders() -> list[str]:
@@ -45,7 +45,7 @@ def adhoc_folders() -> list[str]:
 
 def runs_csv(root: Path) -> str:
     """The content of runs.csv."""
-    rows = [_row(record.read(path)) for path in run_files(root)]
+    rows = [_row(record.read(path)) for path in run_paths(root)]
     rows.sort(key=lambda row: (row["experiment"], row["identity"], row["split"], row["seed"]))
     metrics = sorted({name for row in rows for name in row} - COLUMNS.keys())
     text = io.StringIO()

@@ -1,16 +1,18 @@
 """The files a run leaves, and how they are read: the only thing that tables read. No torch here.
 
-A record lies in two JSON files: one for the run, one for all that the runs of its setting share. The
+A new record lies in two JSON files: one for the run, one for all that the runs of its setting share. The
 setting's file is named by a hash of its content, so it is never rewritten, and two machines are merged by
-copying files.
+copying files. `records.pack` joins the files of a folder in runs.jsonl. A packed run keeps its path: `read`
+and `exists` look for its own file, which counts first, then for its line.
 """
 
 import fnmatch
 import hashlib
 import json
 import math
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -23,6 +25,9 @@ from physml.records import schema
 from physml.records.schema import SCHEMA, Record
 
 RUNS = "*-split*-seed*.json"
+PACK = "runs.jsonl"
+LARGEST = 1 << 30  # bytes of a pack
+SETTING = ".setting.json"
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Place:
 
     @property
     def stem(self) -> str:
-        return f"{self.identity}-split{self.split}-seed{self.seed}"
+        return stem_of(vars(self))
 
     @property
     def relative(self) -> Path:
@@ -53,53 +58,77 @@ class Place:
 
 def read(path: Path) -> Record:
     """One record, joined with its setting. RecordError if it is unreadable, truncated, foreign or newer."""
-    return read_with_content(path)[1]
-
-
-def schema_of(path: Path) -> int:
-    """The schema that a record is written in."""
-    return int(read_with_content(path)[0].get("schema") or 0)
-
-
-def read_with_content(path: Path) -> tuple[dict[str, Any], Record]:
-    """The content of a run's file, and the record."""
-    content = json_of(path)
-    record, setting = _from_content(path, content)
-    sound = setting.sound_with(content) if setting else schema.NONE
-    if (said := schema.problem(record, sound)) is not None:
-        raise _foreign(path, said)
-    return content, cast(Record, record)
-
-
-def from_content(path: Path, content: Any) -> dict[str, Any]:
-    """The record of a run from the content of its file, joined with its setting; the keys are not checked."""
-    return _from_content(path, content)[0]
-
-
-def _from_content(path: Path, content: Any) -> "tuple[dict[str, Any], Setting | None]":
+    content, pack = _found(path)
     found = content.get("schema") if isinstance(content, dict) else None
     if isinstance(content, dict) and "schema" in content and type(found) is not int:
         raise _foreign(path, f"its schema is {found!r}")
     if isinstance(found, int) and found > SCHEMA:
         raise RecordError(
-            f"{display_path(path)} has schema {found}; this physml reads up to {SCHEMA}. Update physml."
+            f"{place_of(path)} has schema {found}; this physml reads up to {SCHEMA}. Update physml."
         )
-    if found is None:
-        return cast(dict[str, Any], content), None
-    return _joined(path, content) if found == SCHEMA else (schema.upgraded(content), None)
+    record, sound = content, schema.NONE
+    if found == SCHEMA:
+        record, sound = _joined(path, content, pack)
+    elif found is not None:
+        record = schema.upgraded(content)
+    if (said := schema.problem(record, sound)) is not None:
+        raise _foreign(path, said)
+    return cast(Record, record)
+
+
+def exists(path: Path) -> bool:
+    """True if a run has a file of its own or is packed."""
+    return path.exists() or path.stem in pack_of(path.parent).runs
+
+
+def content_of(path: Path) -> Any:
+    """The content of a run's own file, else of its line in the pack."""
+    return _found(path)[0]
+
+
+def _found(path: Path) -> "tuple[Any, Pack | None]":
+    """The content of a run, and the pack that has it."""
+    try:
+        return _parsed(opened.read_bytes(path), path), None
+    except OSError:
+        # The pack is looked at last: a run that is just being packed is in it once its file is gone.
+        pack = pack_of(path.parent)
+        return (pack.runs[path.stem], pack) if path.stem in pack.runs else (json_of(path), None)
+
+
+def schema_of(path: Path) -> int:
+    """The schema that a record is written in; 0: none that is known."""
+    content = content_of(path)
+    return int(content.get("schema") or 0) if isinstance(content, dict) else 0
+
+
+def place_of(path: Path) -> str:
+    """Place of the content of a run, for people."""
+    if path.exists() or path.stem not in pack_of(path.parent).runs:
+        return display_path(path)
+    return f"{path.stem} in {display_path(path.with_name(PACK))}"
 
 
 def _foreign(path: Path, what: str) -> RecordError:
-    return RecordError(f"{display_path(path)} is not a record of physml: {what}. Move it away.")
+    return RecordError(f"{place_of(path)} is not a record of physml: {what}. Move it away.")
 
 
 def json_of(path: Path) -> Any:
     try:
-        return opened.read_json(path, opened.LARGE)
+        return _parsed(opened.read_bytes(path), path)
     except OSError as error:
         raise RecordError(f"{display_path(path)} cannot be read: {error.strerror}.") from error
-    except ValueError as error:  # no JSON, no UTF-8, a number of thousands of digits
-        raise RecordError(f"{display_path(path)} is damaged: {error}. Delete it and run again.") from error
+
+
+def _parsed(content: bytes, path: Path, line: str = "") -> Any:
+    """line: which of the file, for an error."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of thousands of digits
+        why = error if isinstance(error, ValueError) else "it is nested too deeply"
+        raise RecordError(
+            f"{display_path(path)}{line} is damaged: {why}. Delete it and run again."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -119,7 +148,8 @@ class Setting:
         return sound | (self.sound & schema.sound_keys({"data": run["data"]})) if "data" in run else sound
 
 
-def _joined(path: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Setting]:
+def _joined(path: Path, run: dict[str, Any], pack: "Pack | None") -> tuple[dict[str, Any], frozenset[str]]:
+    """A run joined with its setting, and the keys that need no check. pack: that has the run."""
     identity, digest = run.get("identity"), run.get("setting")
     for key, value in {"identity": identity, "setting": digest}.items():
         if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{8}", value):
@@ -130,21 +160,29 @@ def _joined(path: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Setting]:
             "Put the right file there, or delete it and run again."
         )
     file = setting_path(path.parent, str(identity), str(digest))
-    try:
-        stamp = file.stat().st_mtime_ns
-    except OSError as error:
-        raise RecordError(
-            f"{display_path(path)} belongs to the setting {display_path(file)}, which cannot be "
-            f"read: {error.strerror}. Put that file beside the record again."
-        ) from error
-    setting = _setting(file, stamp)
+    setting = pack.settings.get(file.name) if pack else None
+    setting = setting or _setting_of(path, file)
     shared = setting.content
     own = {key: value for key, value in run.items() if key not in ("setting", "check")}
     at = {key: run.get(key) for key in ("split", "seed")}
     joined = {**shared, **own, "config": {**shared["config"], **at}}
     if isinstance(own.get("data"), dict):
         joined["data"] = {**(shared.get("data") or {}), **own["data"]}
-    return joined, setting
+    return joined, setting.sound_with(run)
+
+
+def _setting_of(path: Path, file: Path) -> Setting:
+    """The setting of a run at `path`: from its own file, else from the pack."""
+    try:
+        stamp = file.stat().st_mtime_ns
+    except OSError as error:
+        if (packed := pack_of(path.parent).settings.get(file.name)) is not None:
+            return packed
+        raise RecordError(
+            f"{place_of(path)} belongs to the setting {display_path(file)}, which cannot be "
+            f"read: {error.strerror}. Put that file beside the record again."
+        ) from error
+    return _setting(file, stamp)
 
 
 @lru_cache(maxsize=256)
@@ -152,31 +190,95 @@ def _setting(path: Path, stamp: int) -> Setting:
     """The content of a setting's file, checked against its name. stamp: when the file was last changed."""
     content = json_of(path)
     identity, _, digest = path.name.removesuffix(SETTING).partition("-")
-    sound = isinstance(content, dict) and not schema.too_deep(content)
-    if not sound or not isinstance(content.get("config"), dict):
+    if not _is_setting(content):
         raise RecordError(f"{display_path(path)} is not a setting of physml. Put the right file there.")
-    if content.get("identity") != identity or _digest(content) != digest:
+    if content.get("identity") != identity or digest_of(content) != digest:
         raise RecordError(
             f"{display_path(path)} is not what its name says: it has identity "
-            f"{content.get('identity')} and hash {_digest(content)}. Put the right file there."
+            f"{content.get('identity')} and hash {digest_of(content)}. Put the right file there."
         )
     return Setting(content)
 
 
-def records(folder: str, roots: Iterable[Path] | None = None) -> list[Record]:
-    """All records of an experiment in all results roots; the first root wins. Each gets a `path`."""
+def _is_setting(content: Any) -> bool:
+    sound = isinstance(content, dict) and not schema.too_deep(content)
+    return sound and isinstance(content.get("config"), dict)
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The runs of a folder that are packed, by the stems of their paths, and settings by names of files."""
+
+    runs: dict[str, dict[str, Any]]
+    settings: dict[str, Setting]
+
+
+def pack_of(folder: Path) -> Pack:
+    """The packed runs of a folder. RecordError for a damaged line, or two lines of a run that differ."""
+    path = folder / PACK
+    try:
+        now = path.stat()
+    except OSError:
+        return Pack({}, {})
+    return _pack(path, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
+
+
+@lru_cache(maxsize=64)
+def _pack(path: Path, *_state: int) -> Pack:
+    """_state: changes with the file."""
+    made = Pack({}, {})
+    for number, line in enumerate(opened.read_bytes(path, LARGEST).splitlines(), 1):
+        at = f", line {number},"
+        content = _parsed(line, path, at)
+        if isinstance(content, dict) and {"setting", "identity", "split", "seed"} <= content.keys():
+            if made.runs.setdefault(stem_of(content), content) != content:
+                raise RecordError(
+                    f"{display_path(path)}{at} is another record of {stem_of(content)} than a line above. "
+                    "Delete one of them."
+                )
+        elif _is_setting(content):
+            name = setting_path(Path(), str(content.get("identity")), digest_of(content)).name
+            made.settings[name] = Setting(content)
+        else:
+            raise RecordError(f"{display_path(path)}{at} is no run and no setting. Delete it.")
+    return made
+
+
+def run_paths(folder: Path) -> list[Path]:
+    """The paths of all runs of a folder, of those too that are packed and have no file of their own."""
+    own = fnmatch.filter(files.names_in(folder), RUNS)  # before the pack, as in `content_of`
+    return sorted(
+        {folder / name for name in own} | {folder / f"{stem}.json" for stem in pack_of(folder).runs}
+    )
+
+
+def runs_below(folder: Path) -> Iterator[Path]:
+    """The same of a folder and all folders below it. Read each before the next: a pack is read once then."""
+    for one in sorted(Path(name) for name, _, inside in os.walk(folder) if inside):
+        yield from run_paths(one)
+
+
+def records(
+    folder: str, roots: Iterable[Path] | None = None, wanted: Collection[tuple[int, int]] | None = None
+) -> list[Record]:
+    """The records of an experiment in all results roots; the first root wins. Each gets a `path`.
+
+    wanted: pairs of split and seed; None: all.
+    """
     found: dict[str, Record] = {}
     for root in results_roots() if roots is None else roots:
-        place = root / "runs" / folder
-        for name in fnmatch.filter(files.names_in(place), RUNS):
-            if name not in found:
-                found[name] = {**read(place / name), "path": str(place / name)}
+        for path in run_paths(root / "runs" / folder):
+            if path.name not in found and (wanted is None or _split_and_seed(path) in wanted):
+                found[path.name] = {**read(path), "path": str(path)}
     return list(found.values())
 
 
-# ---------------------------------------------------------------------------- writing
+def _split_and_seed(path: Path) -> tuple[int, int] | None:
+    found = re.search(r"-split(\d+)-seed(\d+)$", path.stem)
+    return (int(found[1]), int(found[2])) if found else None
 
-SETTING = ".setting.json"
+
+# ---------------------------------------------------------------------------- writing
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
@@ -193,11 +295,9 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     files.write_json(path, run | {"check": check_of(run)})
 
 
-def setting_name(content: Mapping[str, Any]) -> str:
-    """The name of the setting's file by the content of the run's; empty where the run's has all."""
-    if content.get("schema") != SCHEMA:
-        return ""
-    return setting_path(Path(), content["identity"], content["setting"]).name
+def stem_of(run: Mapping[str, Any]) -> str:
+    """The name of a run's file, without its ending."""
+    return f"{run['identity']}-split{run['split']}-seed{run['seed']}"
 
 
 def setting_path(folder: Path, identity: str, digest: str) -> Path:
@@ -215,15 +315,15 @@ def split(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         shared["data"] = {key: value for key, value in data.items() if key != "sizes"}
         run |= {"data": {"sizes": data["sizes"]}} if "sizes" in data else {}
     first = {"schema": SCHEMA, "experiment": record["experiment"], "identity": record["identity"]}
-    return shared, first | {"setting": _digest(shared)} | {k: v for k, v in run.items() if k not in first}
+    return shared, first | {"setting": digest_of(shared)} | {k: v for k, v in run.items() if k not in first}
 
 
 def check_of(run: Mapping[str, Any]) -> str:
     """The hash of a run's content, which its file has as `check`, so that a changed digit is noticed."""
-    return _digest({key: value for key, value in run.items() if key != "check"})
+    return digest_of({key: value for key, value in run.items() if key != "check"})
 
 
-def _digest(setting: dict[str, Any]) -> str:
+def digest_of(setting: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -28,11 +28,12 @@ class Selected(TypedDict):
 
 
 class Cost(TypedDict):
-    """Time and memory of the training. cpu_s: CPU seconds of all threads, without evaluation."""
+    """Time and memory of a run. cpu_s, eval_cpu_s: CPU seconds of all threads, of training and evaluation."""
 
     train_s: float
     cpu_s: NotRequired[float]
     eval_s: float
+    eval_cpu_s: NotRequired[float]
     ms_per_step: float
     peak_memory_mib: float
 

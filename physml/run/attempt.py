@@ -184,7 +184,7 @@ class Attempt:
 
     def _write(self, status: str, reason: str | None) -> dict[str, Any]:
         path = self.spec.record_path
-        if status == "failed" and path.exists() and record.read(path)["status"] in DONE:
+        if status == "failed" and record.exists(path) and record.read(path)["status"] in DONE:
             raise RunFailed(f"{reason}. The earlier record {display_path(path)} is kept.")
         made = run_record.of_run(self.spec, status, reason, self.started, self.tracker.id)
         rows = []

@@ -67,7 +67,7 @@ def _of_file(name: str) -> Record | None:
         return {**record.read(path), "path": str(path)}
     for root in results_roots():
         for place in (f"{name}.json", f"{ADHOC}/{name}.json"):
-            if (path := root / "runs" / place).is_file():
+            if record.exists(path := root / "runs" / place):
                 return {**record.read(path), "path": str(path)}
     return None
 

@@ -31,7 +31,7 @@ def existing(spec: RunSpec) -> Record | None:
     """
     for root in results_roots():
         path = root / spec.place.relative
-        if path.exists():
+        if record.exists(path):
             found: Record = {**record.read(path), "path": str(path)}
             if found.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(

@@ -64,6 +64,7 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
             "train_s": round(trainer.train_s, 3),
             "cpu_s": round(trainer.cpu_s, 3),
             "eval_s": round(trainer.eval_s, 3),
+            "eval_cpu_s": round(trainer.eval_cpu_s, 3),
             "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
             "peak_memory_mib": round(peak_memory_mib(device), 1),
             "sgemm_gflops": None if device.startswith("cuda") else round(sgemm_gflops(), 1),

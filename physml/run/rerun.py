@@ -11,7 +11,7 @@ from physml.config.compose import Composed, compose
 from physml.config.identity import identity, payload
 from physml.records import record
 from physml.records.export import ADHOC
-from physml.records.record import RUNS, Place
+from physml.records.record import Place
 from physml.records.schema import Record
 from physml.run import state as run_state
 from physml.run.perform import perform
@@ -66,7 +66,7 @@ def trained_again(spec: RunSpec, report: Reporter) -> Record:
 
 def seeds_of(made: Record) -> list[Record]:
     """The finished runs of the setting on the split of a record, beside it."""
-    beside = [record.read(path) for path in sorted(Path(made["path"]).parent.glob(RUNS))]
+    beside = [record.read(path) for path in record.run_paths(Path(made["path"]).parent)]
     same = [one for one in beside if one["identity"] == made["identity"] and one["split"] == made["split"]]
     return [one for one in same if one["status"] == "finished"]
 

@@ -41,11 +41,16 @@ class RunSpec:
         """Standard output and error of its worker process."""
         return self.work_folder / "output.txt"
 
+    @property
+    def setting(self) -> str:
+        """A name that no other setting has: ad hoc ones share a folder, so it says their identity too."""
+        place = self.place
+        return f"{place.folder} {place.identity}" if place.folder.startswith("adhoc/") else place.folder
+
     @cached_property
     def label(self) -> str:
-        """A name that no other run has: ad hoc settings share a folder, so it says their identity too."""
-        setting = f" {self.place.identity}" if self.place.folder.startswith("adhoc/") else ""
-        return f"{self.place.folder}{setting} split {self.place.split} seed {self.place.seed}"
+        """A name that no other run has."""
+        return f"{self.setting} split {self.place.split} seed {self.place.seed}"
 
     def to_json(self) -> dict[str, Any]:
         kept = {name: getattr(self, name) for name in ("config", "choices", "datasets")}

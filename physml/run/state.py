@@ -19,6 +19,15 @@ def blocked_by(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
     return blocked(datasets, store_of(config)) if config["profile"] == "full" else None
 
 
+def substitute_for(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
+    """Data that a run of this config would replace by made-up ones, so that it cannot count; or None."""
+    from physml.data.locate import lacking_optional
+    from physml.data.store import store_of
+
+    asked = [name for name in datasets if name in config["task"].values()]
+    return lacking_optional(asked, store_of(config)) if config["profile"] == "full" else None
+
+
 def refuse_blocked(spec: RunSpec) -> None:
     """DataError, with all one needs to get the data, where a run lacks them."""
     from physml.data.datasets import upstream

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from physml.queue import planning
-from physml.queue.planning import Cost, Planned
+from physml.queue.planning import Planned
+from physml.records.costs import Cost, core_hours
 from physml.records.schema import Record
 from physml.run.spec import RunSpec
 from physml.search import plain as search
@@ -83,8 +84,8 @@ def _refuse_lacking(made: StagedSearch, stage: int, trials: Sequence[int]) -> No
 
 
 def _hours_each(first: RunSpec, done: list[Record]) -> float | None:
-    costs = [cost for one in done if (cost := one["cost"]) and one["status"] == "finished"]
-    if costs:
-        return statistics.fmean(cost["train_s"] + cost["eval_s"] for cost in costs) / 3600
+    hours = [core_hours(one) for one in done if one["cost"] and one["status"] == "finished"]
+    if hours:
+        return statistics.fmean(hours)
     (planned,) = planning.plan([first], probe=True)
     return planned.cost.hours

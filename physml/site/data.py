@@ -9,6 +9,7 @@ from typing import Any
 
 from physml.base.paths import results_root
 from physml.base.text import csv_cell
+from physml.records import export
 from physml.records.schema import Record
 from physml.report.references import bibtex, cited, of_physml
 from physml.report.table.collect import table_state
@@ -38,8 +39,7 @@ def files_of(content: Content) -> Iterator[tuple[str, str | Path]]:
         yield from _forms(ident, document)
     yield "api/v1/index.json", _json(_index(content))
     yield "api/v1/cells.csv", _cells_csv(content)
-    runs = results_root() / "runs.csv"
-    yield "api/v1/runs.csv", runs if runs.exists() else "experiment\n"
+    yield "api/v1/runs.csv", export.runs_csv(results_root())
     yield "assets/cells.js", _search_index(content)
     yield "llms.txt", _plain(content)
 

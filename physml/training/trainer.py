@@ -93,6 +93,7 @@ class Trainer:
         self.train_s = 0.0
         self.cpu_s = 0.0  # of all threads, while train_s runs
         self.eval_s = 0.0
+        self.eval_cpu_s = 0.0
         self.saved_at = time.monotonic()
 
     # ------------------------------------------------------------------ the loop
@@ -248,7 +249,7 @@ class Trainer:
         self.on_row(row)
 
     def _evaluation(self, epoch: int, loss: float) -> dict[str, Any]:
-        began = time.monotonic()
+        began = _clocks()
         row: dict[str, Any] = {
             "epoch": epoch,
             "step": self.step,
@@ -263,7 +264,9 @@ class Trainer:
             row |= named("test", self.metrics("test", epoch))
         for measure in self.measures:
             row |= measure.measure(self.net, self.task, self.device)
-        self.eval_s += time.monotonic() - began
+        wall, cpu = _clocks()
+        self.eval_s += wall - began[0]
+        self.eval_cpu_s += cpu - began[1]
         return row
 
     def _rate(self) -> float:
@@ -345,7 +348,8 @@ class Trainer:
         if state["cuda_rng"] is not None and self.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["cuda_rng"], self.device)
         self.loss_sum.fill_(state["loss_sum"])
-        state = {"cpu_s": state["train_s"]} | state  # an older checkpoint: one thread computes all the time
+        # An older checkpoint: one thread computes all the time.
+        state = {"cpu_s": state["train_s"], "eval_cpu_s": state["eval_s"]} | state
         for name in PLAIN_STATE:
             setattr(self, name, state[name])
         if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
@@ -355,7 +359,7 @@ class Trainer:
 
 PLAIN_STATE = (
     *("epoch", "step", "step_in_epoch", "state", "step_metrics", "rows", "kept", "stopped_early"),
-    *("train_s", "cpu_s", "eval_s"),
+    *("train_s", "cpu_s", "eval_s", "eval_cpu_s"),
 )
 
 

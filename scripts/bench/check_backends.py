@@ -315,12 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     passed = bool(rows) and all(row.passed for row in rows)
     if options.device == "cuda" and "triton" in {row.backend for row in rows} and not options.quick:
         found["scan_memory"] = memory = scan_memory()
-        fits = memory["bytes"] <= memory["limit"]
-        passed &= fits
-        print(
-            f"UnICORNN beside input and output: {memory['bytes'] >> 10} KiB, allowed "
-            f"{memory['limit'] >> 10}; a stored path has {memory['path'] >> 10}: {'ok' if fits else 'FAIL'}"
-        )
+        passed &= _memory_fits(memory)
     print("Not tried: " + ("; ".join(f"{name}: {why}" for name, why in untried.items()) or "nothing") + ".")
     print("All right." if passed else "Not all right, see above." if rows else "Nothing was tried.")
     if options.out is not None:
@@ -329,6 +324,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0 if passed else 1
+
+
+def _memory_fits(memory: dict[str, int]) -> bool:
+    fits = memory["bytes"] <= memory["limit"]
+    print(
+        f"UnICORNN beside input and output: {memory['bytes'] >> 10} KiB, allowed "
+        f"{memory['limit'] >> 10}; a stored path has {memory['path'] >> 10}: {'ok' if fits else 'FAIL'}"
+    )
+    return fits
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """Copies of records in an own results folder, to time lists of tables over many.
 
-`python -m scripts.bench.many_records FOLDER --count 100000`, then `PHYSML_RESULTS=FOLDER physml table --all`.
+`python -m scripts.bench.many_records FOLDER --count 100000`, then `PHYSML_RESULTS=FOLDER physml table --all`;
+also after `PHYSML_RESULTS=FOLDER physml records pack`.
 """
 
 import argparse
+import functools
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 from physml.base.paths import OWN_RESULTS
 from physml.records import record
@@ -17,21 +20,26 @@ def fill(results: Path, count: int) -> int:
 
     Each has the numbers of a record of that experiment, and its setting.
     """
-    patterns = [sorted(folder.glob(record.RUNS)) for folder in (OWN_RESULTS / "runs").glob("*/*")]
-    chosen = [paths for paths in patterns if paths]
+    every = [record.run_paths(folder) for folder in (OWN_RESULTS / "runs").glob("*/*")]
+    chosen = [paths for paths in every if paths]
     for number, paths in enumerate(itertools.islice(itertools.cycle(chosen), count)):
         turn = number // len(chosen)
         source = paths[turn % len(paths)]
-        content = record.json_of(source)
+        setting, content = _parts(source)
         seed = content["seed"] + turn // len(paths) * 1000
         folder = results / source.parent.relative_to(OWN_RESULTS)
         folder.mkdir(parents=True, exist_ok=True)
-        setting = record.setting_name(content)
-        if setting and not (folder / setting).exists():
-            (folder / setting).write_bytes((source.parent / setting).read_bytes())
-        name = f"{content['identity']}-split{content['split']}-seed{seed}.json"
-        (folder / name).write_text(json.dumps({**content, "seed": seed}, indent=1), encoding="utf-8")
+        made = {**content, "seed": seed}
+        files = {record.setting_path(folder, content["identity"], content["setting"]): setting}
+        files[folder / f"{record.stem_of(made)}.json"] = made
+        for path, value in files.items():
+            path.write_text(json.dumps(value, indent=1), encoding="utf-8")
     return count
+
+
+@functools.cache
+def _parts(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    return record.split(dict(record.read(source)))
 
 
 def main() -> int:

@@ -126,8 +126,11 @@ def test_what_is_absent_is_a_reason(small: None, monkeypatch: pytest.MonkeyPatch
     arguments = ["--workload", "lem-fhn", "--passes", "time,inference", "--rounds", "1", "--budget-s", "0"]
     result = run.bench(run.parser().parse_args(arguments))
     fhn = result["workloads"]["lem-fhn"]
-    assert "pip install 'physml[bench]'" in fhn["variants"]["jax"]["not_run"]
-    assert "pip install 'physml[onnx]'" in fhn["inference"]["variants"]["onnx"]["not_run"]
+    assert "pip install 'jax>=0.4.35'" in fhn["variants"]["jax"]["not_run"]
+    assert (
+        "pip install 'onnx>=1.17' 'onnxruntime>=1.20' 'onnxscript>=0.5'"
+        in fhn["inference"]["variants"]["onnx"]["not_run"]
+    )
     text = report.markdown({**result, "targets": []}, "cpu")
     assert "the variant jax needs jax" in text and "the variant onnx needs onnxruntime" in text
 

@@ -334,13 +334,14 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     code, out, _ = physml(*command, "--plan", "--probe")
     assert code == 0
     head, *rows, total = out.strip().splitlines()
-    assert head.split() == ["run", "ms", "per", "step", "hours", "state"]
-    assert len(rows) == (2 if command[0] == "run" else len(experiments_of(load_table(find_table("lem-9")))))
-    assert all(
-        re.match(r"\S+( \w{8})? split 0 seed [01] [ .\d]+$", row[: head.index("state")]) for row in rows
-    )
-    assert all(row[head.index("state") :].startswith("missing") for row in rows)
-    assert re.match(rf"{len(rows)} runs, {len(rows)} to do: \d+\.\d\d hours one after another$", total)
+    assert re.split("  +", head) == ["setting", "to do", "ms/step", "core-h each", "all", "state"]
+    if command[0] == "run":
+        assert len(rows) == 1 and re.match(r"adhoc/\S+ \w{8} +2 of 2 +\S+ +\S+ +\S+ +missing$", rows[0])
+    else:
+        assert len(rows) == len(experiments_of(load_table(find_table("lem-9"))))
+    n = 2 if command[0] == "run" else len(rows)
+    assert all(row[head.index("state") :] == "missing" for row in rows)
+    assert re.match(rf"{n} runs, {n} to do: \d+\.\d\d core-hours$", total)
     assert not list((own_roots / "results").rglob("*.json"))
 
 
@@ -351,7 +352,9 @@ def test_a_plan_measures_nothing_unless_it_is_to(
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
     assert code == 0
     total = out.splitlines()[-1]
-    assert total.startswith("2 runs, 2 to do: 0.00 hours") and "2 of unknown time (--plan --probe" in total
+    assert (
+        total.startswith("2 runs, 2 to do: 0.00 core-hours") and "2 of unknown time (--plan --probe" in total
+    )
 
 
 @pytest.mark.parametrize("name", ["PHYSML_RESULTS", "PHYSML_RUNS", "PHYSML_CACHE", "PHYSML_DATA"])

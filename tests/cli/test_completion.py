@@ -69,4 +69,4 @@ def test_what_is_missing_is_one_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main.main(["completion", "bash"]) == 2
-    assert "Install it with: pip install 'physml[completion]'" in capsys.readouterr().err
+    assert "Install it with: pip install 'shtab>=1.7'" in capsys.readouterr().err

@@ -144,7 +144,8 @@ def test_without_onnx_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert main(["export", NAME, "--to", "onnx", "--out", str(tmp_path / "out")]) == 2
-    said = "error: --to onnx needs onnx. Install it with: pip install 'physml[onnx]'\n"
+    install = "pip install 'onnx>=1.17' 'onnxruntime>=1.20' 'onnxscript>=0.5'"
+    said = f"error: --to onnx needs onnx. Install it with: {install}\n"
     assert capsys.readouterr().err == said and not (tmp_path / "out").exists()
 
 

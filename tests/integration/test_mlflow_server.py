@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from physml.records.record import run_paths
+
 ROOT = Path(__file__).parents[2]
 SERVER = Path(sys.prefix) / "mlflow-server" / "bin" / "python"
 pytestmark = pytest.mark.skipif(
@@ -93,7 +95,7 @@ def test_a_run_and_its_record_are_one_copy(server, environment, tmp_path):
 
 
 def test_a_record_is_sent_to_the_server(server, environment):
-    record = next((ROOT / "results" / "runs" / "lem" / "fitzhugh_nagumo-lem").glob("*-split0-seed0.json"))
+    record = run_paths(ROOT / "results" / "runs" / "lem" / "fitzhugh_nagumo-lem")[0]
     done = physml(environment, "track", "sync", "--tracker", "mlflow", str(record))
     assert done.returncode == 0 and "1 runs sent" in done.stdout, done.stderr
     ((run, history),) = copies(server, **{"tag.lem-4": "true"})

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SERVER = ROOT / "scripts" / "cluster" / "local_postgresql.sh"
 pytestmark = pytest.mark.skipif(
     not list(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or importlib.util.find_spec("psycopg") is None,
-    reason="needs scripts/cluster/local_postgresql.sh install and pip install 'physml[postgresql]'",
+    reason="needs scripts/cluster/local_postgresql.sh install and pip install '.[postgresql]'",
 )
 TRIALS = 10
 SEARCH = ["search", "lem/fitzhugh_nagumo-lem-searched", "--sampler", "tpe", "--trials", str(TRIALS)]

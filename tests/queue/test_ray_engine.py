@@ -59,7 +59,7 @@ def test_a_plan_starts_nothing_and_needs_no_ray(capsys, monkeypatch):
     assert main.main([*table, "--detach", "--engine", "address=auto", "--plan"]) == 0
     assert "3 detached actors on the Ray cluster" in capsys.readouterr().out
     assert main.main(table) == 2
-    assert "error: --on ray needs ray. Install it with: pip install 'physml[ray]'" in capsys.readouterr().err
+    assert "error: --on ray needs ray. Install it with: pip install 'ray>=2.40'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

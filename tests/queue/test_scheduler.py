@@ -1,5 +1,6 @@
 """Many runs: planned, made side by side, stopped in time; one that fails is nobody else's trouble."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import pytest
 import run_child
 import run_harness as h
 
-from physml.base import paths
+from physml.base import files, paths
 from physml.base.errors import ConfigError, InputError
 from physml.queue import planning, scheduler
 from physml.queue.scheduler import Outcome
@@ -58,10 +59,9 @@ def test_time_is_told_from_records_else_from_a_few_steps(forked):
     done, other = h.specs_of(h.odd("seed=0,1", step_s=0.01))
     cost = h.make(done)["cost"]
     (planned,) = planning.plan([other], probe=True)
-    assert (planned.cost.ms_per_step, planned.cost.hours) == (
-        cost["ms_per_step"],
-        (cost["train_s"] + cost["eval_s"]) / 3600,
-    )
+    here = planned.cost.sgemm_gflops / cost["sgemm_gflops"]  # core-hours count, of a core of this machine
+    assert planned.cost.hours * here == pytest.approx((cost["cpu_s"] + cost["eval_cpu_s"]) / 3600)
+    assert planned.cost.ms_per_step * here == pytest.approx(1000 * cost["cpu_s"] / 12, abs=0.001)
     assert not forked
     fresh = h.spec_of(h.odd("model.d_hidden=6"))
     assert planning.plan([fresh])[0].cost.hours is None and not forked
@@ -146,6 +146,20 @@ def at_once(monkeypatch):
 
 def probes(forked):
     return sum("--probe" in process.arguments for process in forked)
+
+
+def test_a_run_of_more_than_a_day_is_asked_for():
+    spec = h.spec_of(h.odd())
+    kept = paths.work_root() / "probes" / f"{spec.place.identity}-cpu-auto-3.json"
+    files.write_json(kept, {"ms_per_step": 1660.0, "hours": 95.2, "memory_mib": 900.0})
+    planned = planning.plan([spec])
+    with pytest.raises(
+        ConfigError, match=r"takes about 95 core-hours on this machine. Say --yes to start it"
+    ):
+        planning.refuse_long(planned)
+    planning.refuse_long([dataclasses.replace(planned[0], state="done")])
+    files.write_json(kept, {"ms_per_step": 16.6, "hours": 0.952, "memory_mib": 900.0})
+    planning.refuse_long(planning.plan([spec]))
 
 
 def test_auto_fills_the_cores(forked, machine, at_once):
@@ -298,7 +312,7 @@ def test_runs_go_on_when_their_launcher_is_killed(way, tmp_path):
     assert states(specs) == ["running", "running"]
     second = h.start_many(overrides, tmp_path / "second")
     assert second.wait() == 0
-    assert all(f"{spec.label}: running" in second.text() for spec in specs)
+    assert all(f"{spec.label}: running" in second.text() for spec in specs), second.text()
     h.until(lambda: states(specs) == ["done", "done"])
 
 

@@ -1,38 +1,37 @@
-"""The records of the repository can be read, runs.csv is up to date, the documents show what is in them."""
+"""The records of the repository can be read, and are packed; the documents show what is in them."""
 
 import csv
 import importlib.util
 import io
 import itertools
-import json
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from physml.base import files
 from physml.base.paths import OWN_RESULTS, ROOT
 from physml.cli import main
 from physml.records import export, record
 from physml.records.schema import SCHEMA
 from physml.report.table.spec import find_table, load_table
 
-TIDY = "Run: physml records convert pack export"
+TIDY = "Run: physml records pack"
 
 
-def test_runs_csv_is_up_to_date() -> None:
+def test_runs_and_curves_are_packed_and_every_setting_is_one_of_a_run() -> None:
     """Reads every record, too."""
-    assert (OWN_RESULTS / export.NAME).read_text(encoding="utf-8") == export.runs_csv(OWN_RESULTS), TIDY
-
-
-def test_curves_are_packed_and_every_setting_is_one_of_a_run() -> None:
-    runs = export.run_files(OWN_RESULTS)
-    own = [path for path in (OWN_RESULTS / "runs").rglob("*.curve.csv.gz") if "adhoc" not in path.parts]
-    assert not own, TIDY
-    assert {record.schema_of(path) for path in runs} == {SCHEMA}, TIDY
-    named = {(path.parent, json.loads(path.read_text(encoding="utf-8"))["setting"]) for path in runs}
-    found = [path for path in (OWN_RESULTS / "runs").rglob("*.setting.json") if "adhoc" not in path.parts]
-    assert {(path.parent, path.name.removesuffix(".setting.json")[-8:]) for path in found} == named
+    folders: dict[Path, set[str]] = {}
+    for path in export.run_paths(OWN_RESULTS):
+        made = record.content_of(path)
+        folders.setdefault(path.parent, set()).add(f"{made['identity']}-{made['setting']}{record.SETTING}")
+        assert record.read(path)["schema"] == made["schema"] == SCHEMA
+    assert len(folders) > 1000
+    assert {one for one, named in folders.items() if record.pack_of(one).settings.keys() != named} == set()
+    own = ("*.curve.csv.gz", record.RUNS, f"*{record.SETTING}")
+    found = [path for pattern in own for path in (OWN_RESULTS / "runs").rglob(pattern)]
+    assert [path for path in found if "adhoc" not in path.parts] == [], TIDY
 
 
 def _readme() -> ModuleType:
@@ -44,12 +43,13 @@ def _readme() -> ModuleType:
 
 
 def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pandas")
     text = (ROOT / "docs" / "read-a-record.md").read_text(encoding="utf-8")
     (block,) = [b for b in _readme().blocks(text) if b.language == "python" and "pandas" in b.lines[0]]
-    monkeypatch.chdir(ROOT)
+    files.write_text(tmp_path / "results" / export.NAME, export.runs_csv(OWN_RESULTS))
+    monkeypatch.chdir(tmp_path)
     exec("\n".join(block.lines), {})
     printed = dict(re.findall(r"^(lem/\S+) +(\S+ +\S+ +\d+)$", capsys.readouterr().out, re.MULTILINE))
     table = (OWN_RESULTS / "tables" / "lem-4.md").read_text(encoding="utf-8").partition("all 1024")[0]

@@ -13,7 +13,7 @@ from physml.run.spec import RunSpec
 from physml.run.trackers import mlflow as tracker
 from physml.run.trackers.tracker import TrackedRun
 
-mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed: pip install 'physml[mlflow]'")
+mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed: pip install '.[mlflow]'")
 
 # Of MLflow's own: options of SQLAlchemy that are to go, connections that are left to the collector.
 pytestmark = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError, needed_by
+from physml.base.errors import DataError, working
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import gunzip, read_bytes
 
@@ -51,10 +51,7 @@ def read(files: Files) -> Arrays:
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """The bytes of a gzipped idx file as an array, by torchvision; DataError where it is none."""
-    with needed_by("MNIST"):
-        from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
-
+    """The bytes of a gzipped idx file as an array, by torchvision where it works; DataError if it is none."""
     content = gunzip(read_bytes(path), path, AGAIN)
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
@@ -62,10 +59,12 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     if len(content) != header + math.prod(shape) or max(shape) > len(content):
         raise DataError(f"{path} must hold {shape} bytes; got {len(content) - header} in all. {AGAIN}")
+    if (vision := working("torchvision.datasets.mnist")) is None:
+        return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()
-        return read_sn3_pascalvincent_tensor(file.name).numpy()
+        return vision.read_sn3_pascalvincent_tensor(file.name).numpy()
 
 
 def fixture(root: Path) -> None:

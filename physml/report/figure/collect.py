@@ -39,6 +39,7 @@ class Curve:
     values: np.ndarray | None = None
     each: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
     counts: tuple[int, ...] = ()  # of points: the runs behind each
+    gaps: tuple[int, ...] = ()  # of points: those before which some have no run
     shorts: tuple[str, ...] = ()  # why budgets are short, as the records say
     line: Line = "solid"
 
@@ -166,15 +167,20 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
         shorts=tuple(sorted({short for part in parts for short in part.shorts})),
         line=series.line,
     )
-    there = [
-        (p.x, part.values) for p, part in zip(series.points, parts, strict=True) if part.values is not None
-    ]
+    there: list[tuple[float, np.ndarray]] = []
+    gaps: list[int] = []
+    for i, (point, part) in enumerate(zip(series.points, parts, strict=True)):
+        if part.values is not None:
+            if there and parts[i - 1].values is None:
+                gaps.append(len(there))
+            there.append((point.x, part.values))
     if not there:
         return curve
     mean = np.array([values.mean() for _, values in there])
     sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in there])
     x, counts = np.array([x for x, _ in there]), tuple(len(values) for _, values in there)
-    return dataclasses.replace(curve, x=x, y=mean, low=mean - sd, high=mean + sd, counts=counts)
+    found = {"x": x, "y": mean, "low": mean - sd, "high": mean + sd}
+    return dataclasses.replace(curve, **found, counts=counts, gaps=tuple(gaps))
 
 
 def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:

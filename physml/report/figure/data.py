@@ -12,6 +12,7 @@ import numpy as np
 
 from physml.base.text import csv_cell
 from physml.report.figure.collect import Curve, Figure
+from physml.report.figure.legend import published
 from physml.report.figure.plot import histogram_edges
 from physml.report.figure.spec import WITHOUT_RUNS
 from physml.report.figure.style import evenly
@@ -52,7 +53,7 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None
         for curve in curves:
-            about = {"panel": panel.title, "series": curve.label, "state": curve.state.word}
+            about = {"panel": panel.title, "series": curve.label, "state": published(curve.state)}
             if not curve.drawn:
                 yield about | {"kind": "nothing"}
             for line in _of_curve(figure, curve, edges):

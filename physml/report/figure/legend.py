@@ -87,19 +87,34 @@ def _words(entries: Entries) -> tuple[str, list[str]]:
     return textwrap.fill(common, WIDEST), [textwrap.fill(text, WIDEST) for text in texts]
 
 
+def published(state: State) -> str:
+    """The state as a picture says it to any reader: nothing of what this machine lacks or does now."""
+    return "not run" if state.word in ("blocked", "missing", "stale", "running") else str(state)
+
+
 def absent(curves: Iterable[Curve]) -> list[str]:
-    """One line for each state of curves that have nothing to draw: `missing: A, B`."""
+    """One text for each state of curves that have nothing to draw: `not run: A, B`."""
     states: dict[str, list[str]] = {}
     for curve in curves:
         if not curve.drawn:
-            state = curve.state
-            if state.word == "blocked":  # what to do, with paths of this machine, is for the screen
-                state = State("blocked", re.split(r": looked for |\. ", state.reason or "")[0])
-            states.setdefault(str(state), []).append(curve.label)
+            states.setdefault(published(curve.state), []).append(curve.label)
     comma = {
         state: "; " if any("," in label for label in labels) else ", " for state, labels in states.items()
     }
     return [f"{state}: {comma[state].join(labels)}" for state, labels in states.items()]
+
+
+def caption(figure: Figure, shown: Figure) -> str:
+    """One text below the panels: short budgets, and panels that are left out as nothing of them was run."""
+    shorts = {short for _, curves in shown.panels for curve in curves for short in curve.shorts}
+    said = [f"Short budget: {'; '.join(sorted(shorts))}."] if shorts else []
+    if shorts and figure.spec.kind == "curves":
+        said.append("Each run is a line, with a marker at its end.")
+    kept = {panel.title for panel, _ in shown.panels}
+    if left := [panel.title for panel, _ in figure.panels if panel.title not in kept]:
+        comma = "; " if any("," in title for title in left) else ", "
+        said.append(f"Not run, and left out: {comma.join(left)}.")
+    return " ".join(said)
 
 
 def whole_labels(text: str, width: int) -> list[str]:

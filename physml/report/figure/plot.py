@@ -1,14 +1,16 @@
 """Pictures: what is known of a figure becomes a drawing. The same records, the same drawing."""
 
+import dataclasses
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from physml.report.figure.collect import Curve, Figure
-from physml.report.figure.legend import NOTE, absent, add_legends, legend_width, whole_labels
+from physml.report.figure.legend import NOTE, absent, add_legends, caption, legend_width, whole_labels
 from physml.report.figure.limits import bounds, limits, within
 from physml.report.figure.rank_plot import draw_ranks
 from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Panel
@@ -28,13 +30,17 @@ DODGE = 2.0  # typographic points between the bars of two series at the same set
 
 
 def draw(figure: Figure) -> "Canvas":
-    """The figure as matplotlib draws it: panels in rows, each with a line that says what is missing."""
+    """The figure as matplotlib draws it: panels in rows, each with a line that says what was not run.
+
+    A panel without runs is left out, and named below; if all are, they are drawn empty.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
     spec = figure.spec
     if spec.kind == "ranks":
         return draw_ranks(figure)
+    whole, figure = figure, _with_runs(figure)
     n = len(figure.panels)
     columns = min(spec.columns or n, n)
     rows = math.ceil(n / columns)
@@ -52,12 +58,14 @@ def draw(figure: Figure) -> "Canvas":
         axes.set_axis_off()
     add_legends(canvas, grid, figure)
     canvas.suptitle(f"{spec.id}: {spec.title}", fontsize=11)
-    shorts = {short for _, curves in figure.panels for curve in curves for short in curve.shorts}
-    if shorts:
-        each = " Each run is a line, with a marker at its end." if spec.kind == "curves" else ""
-        text = f"Short budget: {'; '.join(sorted(shorts))}.{each}"
+    if text := caption(whole, figure):
         canvas.supxlabel(textwrap.fill(text, int(14 * canvas.get_figwidth())), fontsize=8, color=NOTE)
     return canvas
+
+
+def _with_runs(figure: Figure) -> Figure:
+    kept = tuple(pair for pair in figure.panels if any(curve.drawn for curve in pair[1]))
+    return dataclasses.replace(figure, panels=kept or figure.panels)
 
 
 def _span(figure: Figure) -> tuple[float, float] | None:
@@ -70,7 +78,7 @@ def _span(figure: Figure) -> tuple[float, float] | None:
     x += [value for curve in drawn for steps, _ in curve.each for value in steps]
     x += [value for panel, _ in figure.panels for printed in panel.printed for value in printed.x]
     if x:  # of points also those that are missing, so that the axis is the same when they are there
-        x += [point.x for panel in spec.panels for series in panel.series for point in series.points]
+        x += [point.x for panel, _ in figure.panels for series in panel.series for point in series.points]
     return bounds(x, spec.x_scale == "log")
 
 
@@ -102,8 +110,9 @@ def _panel(
     _draw_curves(axes, spec, curves, looks, frame)
     for printed in panel.printed:
         colour = looks[printed.of].colour if printed.of else "black"
+        dots = (0, (1, 2)) if len(printed.x) > 2 else "none"
         axes.plot(
-            printed.x, printed.y, label=printed.label, color=colour, linestyle=(0, (1, 2)), linewidth=1,
+            printed.x, printed.y, label=printed.label, color=colour, linestyle=dots, linewidth=1,
             marker="D", markersize=5.5, markerfacecolor="none", zorder=4,
         )  # fmt: skip
     for i, mark in enumerate(spec.marks):
@@ -196,7 +205,19 @@ def _points(axes: "Axes", curve: Curve, look: Style, dodge: float) -> None:
     assert curve.x is not None and curve.y is not None and curve.high is not None
     beside = offset_copy(axes.transData, axes.get_figure(root=True), x=dodge, units="points")
     bars = {"yerr": curve.high - curve.y, "capsize": 2.5, "elinewidth": 0.9, "transform": beside}
-    axes.errorbar(curve.x, curve.y, label=curve.label, **bars, **look.line(), **look.marks(6))
+    axes.errorbar(
+        curve.x, curve.y, label=curve.label, **bars, **look.line() | {"linestyle": "none"}, **look.marks(6)
+    )
+    for at in joined(curve):
+        axes.plot(curve.x[at], curve.y[at], label="_", transform=beside, **look.line())
+
+
+def joined(curve: Curve) -> list[slice]:
+    """Stretches of points without a gap, where runs are missing; two points alone are no trend."""
+    assert curve.x is not None
+    ends = [0, *curve.gaps, len(curve.x)]
+    found = [slice(low, high) for low, high in pairwise(ends) if high - low > 1]
+    return found if len(curve.x) > 2 else []
 
 
 def _line(

@@ -139,9 +139,7 @@ class FigureSpec:
     def __post_init__(self) -> None:
         if (self.kind == "ranks") != (self.table is not None):
             raise ConfigError("a table belongs to kind ranks, and to no other kind.")
-        if (self.kind == "ranks") == bool(self.panels):
-            wants = "takes no" if self.panels else "needs"
-            raise ConfigError(f"kind {self.kind} {wants} panels.")
+        self._has("panels", "panels", bool(self.panels), self.kind != "ranks")
         each = all(
             series.metric or (series.points and all(point.metric for point in series.points))
             for panel in self.panels
@@ -159,25 +157,29 @@ class FigureSpec:
             if limits and (len(limits) != 2 or not limits[0] < limits[1]):
                 raise ConfigError(f"y_limits must be a number and a greater one; got {list(limits)}.")
         for panel in self.panels:
-            labels = {series.label for series in panel.series}
-            for printed in panel.printed:
-                if printed.of is not None and printed.of not in labels:
-                    raise ConfigError(
-                        f"panel {panel.title}, printed {printed.label}: `of` must name a series of the "
-                        f"panel; got {printed.of!r}."
-                    )
-            for series in panel.series:
-                where = f"panel {panel.title}, series {series.label}"
-                if (series.experiment is None) != (self.kind in (*WITHOUT_RUNS, "points")):
-                    wants = "needs an" if series.experiment is None else "takes no"
-                    raise ConfigError(f"{where}: kind {self.kind} {wants} experiment.")
-                if bool(series.points) != (self.kind == "points"):
-                    wants = "needs" if self.kind == "points" else "takes no"
-                    raise ConfigError(f"{where}: kind {self.kind} {wants} points.")
-                for key, kinds in (("array", ("histogram", "arrays")), ("over", ("arrays",))):
-                    if (getattr(series, key) is None) == (self.kind in kinds):
-                        wants = "needs an" if self.kind in kinds else "takes no"
-                        raise ConfigError(f"{where}: kind {self.kind} {wants} {key}.")
+            self._check_panel(panel)
+
+    def _check_panel(self, panel: Panel) -> None:
+        labels = {series.label for series in panel.series}
+        for printed in panel.printed:
+            if printed.of is not None and printed.of not in labels:
+                raise ConfigError(
+                    f"panel {panel.title}, printed {printed.label}: `of` must name a series of the "
+                    f"panel; got {printed.of!r}."
+                )
+        for series in panel.series:
+            of_runs = self.kind not in (*WITHOUT_RUNS, "points")
+            where = f"panel {panel.title}, series {series.label}: "
+            self._has("an experiment", "experiment", series.experiment is not None, of_runs, where)
+            self._has("points", "points", bool(series.points), self.kind == "points", where)
+            of_array = self.kind in ("histogram", "arrays")
+            self._has("an array", "array", series.array is not None, of_array, where)
+            self._has("an over", "over", series.over is not None, self.kind == "arrays", where)
+
+    def _has(self, needed: str, name: str, there: bool, wanted: bool, where: str = "") -> None:
+        if there != wanted:
+            said = f"needs {needed}" if wanted else f"takes no {name}"
+            raise ConfigError(f"{where}kind {self.kind} {said}.")
 
     @property
     def runs(self) -> list[Run]:

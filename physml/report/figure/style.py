@@ -120,11 +120,15 @@ def counted(curve: Curve) -> Counted:
     short = ("short budget",) if curve.shorts else ()
     whole = curve.done == curve.wanted and curve.state.word != "running"
     if curve.counts:
-        words = () if whole else (str(curve.state),)
+        words = () if whole else (_left(curve),)
         return Counted(min(curve.counts), max(curve.counts), True, (*words, *short))
-    return (
-        Counted(curve.done, curve.done, words=short) if whole else Counted(words=(str(curve.state), *short))
-    )
+    return Counted(curve.done, curve.done, words=short) if whole else Counted(words=(_left(curve), *short))
+
+
+def _left(curve: Curve) -> str:
+    """Runs of a curve that is not complete; of one that failed its state."""
+    failed = curve.state.word in ("failed", "diverged")
+    return str(curve.state) if failed else f"{curve.done} of {curve.wanted} runs"
 
 
 def apart(found: Sequence[Counted]) -> tuple[str, list[str]]:

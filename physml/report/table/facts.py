@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from physml.records.costs import core_hours
 from physml.records.schema import Record
 
 
@@ -18,7 +19,7 @@ class Facts:
     backends: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()  # which epoch's weights count
     dates: tuple[str, ...] = ()  # first and last day of the runs
-    hours: float = 0.0  # of training and evaluation: of a core, of wall time where that was not counted
+    hours: float = 0.0  # core-hours of training and evaluation; hours on a GPU
     shorts: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)  # experiment -> kind
     unproven: dict[str, tuple[str, ...]] = field(default_factory=dict)  # how a file was verified -> files
@@ -42,7 +43,7 @@ def facts_of(records: Sequence[Record]) -> Facts:
         if (given := r.get("provenance")) and given.get("kind")
     }
     return Facts(
-        hours=sum(map(_hours, records)),
+        hours=sum(map(core_hours, records)),
         commits=each("code", "commit"),
         dirty=sum(bool((r.get("code") or {}).get("dirty")) for r in records),
         devices=each("machine", "device"),
@@ -54,15 +55,6 @@ def facts_of(records: Sequence[Record]) -> Facts:
         provenance=dict(sorted(provenance.items())),
         unproven=_unproven(records),
     )
-
-
-def _hours(record: Record) -> float:
-    cost = record.get("cost")
-    if not cost:
-        return 0.0
-    on_cpu = (record.get("machine") or {}).get("device") == "cpu"
-    train = (cost.get("cpu_s") if on_cpu else None) or cost["train_s"]
-    return float(train + cost.get("eval_s", 0.0)) / 3600
 
 
 def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:

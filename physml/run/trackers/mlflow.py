@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, ClassVar
 
-from physml.base.errors import needed_by
+from physml.base.errors import needed_by, to_install
 from physml.base.paths import work_root
 from physml.base.text import shown
 from physml.run.trackers.tracker import GuardedTracker, Row, Service, TrackedRun, Tracker
@@ -40,7 +40,7 @@ class Mlflow(Service):
 
     def start(self, run: TrackedRun) -> Tracker:
         if not installed():
-            log.warning("MLflow gets no copy: mlflow is not installed. Get it: pip install 'physml[mlflow]'")
+            log.warning("MLflow gets no copy: mlflow is not installed. Get it: %s", to_install("mlflow"))
             return Tracker()
         return MlflowTracker(run, _address())
 

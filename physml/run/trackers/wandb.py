@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from physml.base.errors import ConfigError, needed_by
+from physml.base.errors import ConfigError, needed_by, to_install
 from physml.base.text import shown
 from physml.run.trackers.tracker import GuardedTracker, Row, Service, TrackedRun, Tracker
 
@@ -68,7 +68,7 @@ class Wandb(Service):
         """Online falls back to offline when W&B cannot be reached."""
         if not installed():
             if run.keys["mode"] != "auto":
-                log.warning("W&B gets no copy: wandb is not installed. Get it: pip install 'physml[track]'")
+                log.warning("W&B gets no copy: wandb is not installed. Get it: %s", to_install("track"))
             return Tracker()
         mode = mode_of(run.keys["mode"])
         modes: tuple[Mode, ...] = ("online", "offline") if mode == "online" else (mode,)

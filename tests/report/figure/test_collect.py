@@ -19,7 +19,7 @@ from physml.report.figure import collect as figures
 from physml.report.figure import simulated as simulated_figures
 from physml.report.figure.collect import Curve, Figure, collect, state_lines
 from physml.report.figure.files import write_figure
-from physml.report.figure.plot import draw, histogram_edges
+from physml.report.figure.plot import draw, histogram_edges, joined
 from physml.report.figure.run_plot import plot_rows
 from physml.report.figure.spec import FigureSpec, experiments_of, find_figure, load_figure
 from physml.report.figure.style import COLOURS
@@ -141,7 +141,7 @@ def notes(canvas: Any, panel: int = 0) -> list[str]:
 def test_a_picture_names_its_curves_and_those_that_are_missing(tmp_path: Path) -> None:
     canvas = draw(collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0)]))
     (axes,) = canvas.axes
-    assert said(canvas) == ["A (partial 1/2)", "always answering 1"] and notes(canvas) == ["missing: B"]
+    assert said(canvas) == ["A (1 of 2 runs)", "always answering 1"] and notes(canvas) == ["not run: B"]
     assert axes.get_yscale() == "log" and axes.get_xlabel() == "training steps"
     assert len(axes.lines[0].get_xdata()) == len(STEPS)  # type: ignore[arg-type]
 
@@ -165,7 +165,7 @@ def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp
     assert [steps[-1] for steps, _ in curve.each] == [200, 500]
     assert state_lines(made)[0] == "T = 5, A: 2/2, complete; ends with 0.005 at step 200, 0.004 at step 500"
     canvas = draw(made)
-    assert said(canvas) == ["A (2 runs)", "always answering 1"] and notes(canvas) == ["missing: B"]
+    assert said(canvas) == ["A (2 runs)", "always answering 1"] and notes(canvas) == ["not run: B"]
     lines = [line for line in canvas.axes[0].lines if line.get_color() == COLOURS[0]]
     assert [list(line.get_xdata())[-1] for line in lines] == [200, 200, 500, 500]  # type: ignore[arg-type]
     assert canvas.get_supxlabel() == ""
@@ -179,7 +179,7 @@ def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
     canvas = draw(made)
     assert said(canvas)[0] == "A (2 runs, short budget)"
     assert canvas.get_supxlabel().startswith(f"Short budget: {SHORT}.")
-    assert said(draw(collect(spec(), ids("t/a"), records[:1])))[0] == "A (partial 1/2, short budget)"
+    assert said(draw(collect(spec(), ids("t/a"), records[:1])))[0] == "A (1 of 2 runs, short budget)"
 
 
 def with_own_seeds() -> FigureSpec:
@@ -263,7 +263,7 @@ def test_a_panel_may_have_a_function_of_its_own() -> None:
 
 def test_a_picture_without_any_run_says_so() -> None:
     canvas = draw(collect(spec(), ids("t/a", "t/b"), []))
-    assert notes(canvas) == ["missing: A, B"]
+    assert notes(canvas) == ["not run: A, B"]
 
 
 def test_a_histogram_takes_the_arrays_beside_the_record(tmp_path: Path) -> None:
@@ -331,7 +331,34 @@ def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Pat
     assert points().runs == [(f"t/{name}", 0, seed) for name in "abc" for seed in (0, 1)]
     (bars,) = draw(made).axes[0].containers
     assert bars.get_label() == "A" and bars.has_yerr
-    assert said(draw(made))[0] == "A (1 to 2 runs per point, partial\n3/6)"
+    assert said(draw(made))[0] == "A (1 to 2 runs per point, 3 of 6\nruns)"
+
+
+def test_a_panel_without_runs_is_left_out_and_named(tmp_path: Path) -> None:
+    series = [{"label": "A", "experiment": "t/a"}]
+    other = [{"label": "B", "experiment": "t/b"}]
+    two = spec(panels=[{"title": "T = 5", "series": series}, {"title": "T = 9", "series": other}], seeds=[0])
+    canvas = draw(collect(two, ids("t/a", "t/b"), [record(tmp_path, "t/a", 0)], blocked={"t/b": "no data"}))
+    assert [axes.get_title() for axes in canvas.axes] == ["T = 5"]
+    assert canvas.get_supxlabel() == "Not run, and left out: T = 9."
+
+
+def test_points_are_joined_where_no_run_is_missing_between_them(tmp_path: Path) -> None:
+    of = [{"x": x, "experiment": f"t/{name}"} for x, name in enumerate("abcde")]
+    figure = spec(
+        kind="points",
+        metric="test/accuracy",
+        panels=[{"title": "p", "series": [{"label": "A", "points": of}]}],
+        seeds=[0],
+    )
+
+    def curve_of(names: str) -> Curve:
+        found = [scored(tmp_path, f"t/{name}", 0, 0.5) for name in names]
+        return first(collect(figure, ids(*(f"t/{name}" for name in "abcde")), found))
+
+    assert joined(curve_of("abcde")) == [slice(0, 5)]
+    assert joined(curve_of("abde")) == [slice(0, 2), slice(2, 4)]
+    assert joined(curve_of("ace")) == [] and joined(curve_of("ab")) == []
 
 
 def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
@@ -339,7 +366,7 @@ def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
     low, high = draw(made).axes[0].get_xlim()
     assert low < 1 and high > 4
     assert str(first(made).state) == "partial 1/6"  # and not comparable, which the legend says by itself
-    assert said(draw(made))[0] == "A (1 run per point, partial 1/6,\nshort budget)"
+    assert said(draw(made))[0] == "A (1 run per point, 1 of 6 runs,\nshort budget)"
 
 
 def under_noise(**changes: Any) -> FigureSpec:
@@ -566,7 +593,7 @@ def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytes
         "p, A: simulated",
         "p, B: blocked: a.csv is missing: looked for /b/a.csv. Get it.",
     ]
-    assert notes(draw(made)) == ["blocked: a.csv is missing: B"]
+    assert notes(draw(made)) == ["not run: B"]
 
 
 def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

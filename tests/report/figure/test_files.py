@@ -60,7 +60,7 @@ def test_the_numbers_of_a_figure_have_its_published_points_and_marks() -> None:
     assert tuple(found[0]) == HEADS
     assert [row["kind"] for row in found] == ["point"] * 5 + ["nothing", "printed", "mark"]
     assert (found[1]["x"], found[1]["y"], found[1]["high"], found[1]["n"]) == ("2", "0.2857143", "1", "NA")
-    assert found[5]["state"] == "missing" and found[6]["series"] == "paper" and found[7]["y"] == "0.5"
+    assert found[5]["state"] == "not run" and found[6]["series"] == "paper" and found[7]["y"] == "0.5"
 
 
 def test_runs_and_bins_are_lines_of_their_own() -> None:
@@ -101,7 +101,7 @@ def test_runs_are_counted_per_point_and_said_once() -> None:
     three = counted(Curve("A", State("complete"), 6, 6, counts=(3, 3)))
     some = counted(Curve("B", State("partial", done=4, wanted=6), 4, 6, counts=(1, 3)))
     assert apart([three, three]) == ("3 runs per point", ["", ""])
-    assert apart([three, some]) == ("", ["3 runs per point", "1 to 3 runs per point, partial 4/6"])
+    assert apart([three, some]) == ("", ["3 runs per point", "1 to 3 runs per point, 4 of 6 runs"])
     assert apart([three]) == ("", ["3 runs per point"])
 
 

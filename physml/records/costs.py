@@ -1,0 +1,116 @@
+"""Core-hours and memory of runs, from records, and from a few steps that were measured."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from physml.base import files
+from physml.base.errors import RecordError
+from physml.base.paths import display_path, results_roots
+from physml.records.schema import Record
+
+NAME = "costs.jsonl"  # below a results root: measured costs, a line per setting
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of a run, as far as it is known.
+
+    Args:
+        ms_per_step: CPU time of a step, of all threads; on a GPU the time that it takes.
+        hours: Core-hours of all steps and evaluations; on a GPU hours.
+        memory_mib: Main memory at the peak; gpu_mib: memory of the GPU.
+        sgemm_gflops: Rate of the core that needed so long, in products of float32 matrices.
+    """
+
+    ms_per_step: float | None = None
+    hours: float | None = None
+    memory_mib: float | None = None
+    gpu_mib: float | None = None
+    sgemm_gflops: float | None = None
+
+    def on(self, sgemm_gflops: float | None) -> "Cost":
+        """The same on a core of another rate; as it is where a rate is unknown.
+
+        Example:
+            >>> Cost(hours=2.0, sgemm_gflops=50.0).on(100.0).hours
+            1.0
+        """
+        if not (self.sgemm_gflops and sgemm_gflops):
+            return self
+        factor = self.sgemm_gflops / sgemm_gflops
+        ms, hours = (None if value is None else value * factor for value in (self.ms_per_step, self.hours))
+        return replace(self, ms_per_step=ms, hours=hours, sgemm_gflops=sgemm_gflops)
+
+
+def on_cpu(record: Record) -> bool:
+    return (record.get("machine") or {}).get("device") == "cpu"
+
+
+def core_hours(record: Record) -> float:
+    """CPU time of training and evaluations; on a GPU, and in old records, the time on the clock."""
+    cost: Mapping[str, Any] = record.get("cost") or {}
+    if not cost:
+        return 0.0
+    train = (cost.get("cpu_s") if on_cpu(record) else None) or cost["train_s"]
+    evaluations = (cost.get("eval_cpu_s") if on_cpu(record) else None) or cost["eval_s"]
+    return float(train + evaluations) / 3600
+
+
+def of_record(record: Record) -> Cost | None:
+    """Cost of a finished run."""
+    cost: Mapping[str, Any] = record.get("cost") or {}
+    if not cost or record["status"] != "finished":
+        return None
+    steps = record.get("n_steps") or 0
+    train_s = (cost.get("cpu_s") if on_cpu(record) else None) or cost["train_s"]
+    peak = cost.get("peak_memory_mib")  # of the device: on a GPU not that of main memory
+    return Cost(
+        ms_per_step=round(1000 * train_s / steps, 3) if steps else cost["ms_per_step"],
+        hours=core_hours(record),
+        memory_mib=peak if on_cpu(record) else None,
+        gpu_mib=None if on_cpu(record) else peak,
+        sgemm_gflops=cost.get("sgemm_gflops"),
+    )
+
+
+def measured() -> dict[str, dict[str, Any]]:
+    """The lines of costs.jsonl, by `key`; those of the first results root count.
+
+    Raises:
+        RecordError: a line is not one.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for root in reversed(results_roots()):
+        found |= {line["key"]: line for line in _lines(root / NAME)}
+    return found
+
+
+def write(root: Path, lines: Mapping[str, Mapping[str, Any]]) -> Path:
+    """costs.jsonl, sorted by experiment."""
+    ordered = sorted(lines.values(), key=lambda line: (line["experiment"], line["key"]))
+    files.write_text(root / NAME, "".join(json.dumps(line) + "\n" for line in ordered))
+    return root / NAME
+
+
+def of_line(line: Mapping[str, Any]) -> Cost:
+    return Cost(**{name: line.get(name) for name in Cost.__dataclass_fields__})
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    found = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            line = json.loads(text)
+            line["key"], line["experiment"], of_line(line)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(
+                f"{display_path(path)}, line {number}: a measured cost was expected; got {text[:60]!r}. "
+                "Delete the line, and measure again with physml table ID --plan --probe."
+            ) from error
+        found.append(line)
+    return found

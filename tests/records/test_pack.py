@@ -1,0 +1,290 @@
+"""Packed runs: read as before, rerun, merged, and never lost, whatever happens while they are packed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from physml.base import files
+from physml.base.errors import RecordError
+from physml.base.paths import own_folders
+from physml.cli import main
+from physml.records import record
+from physml.records.pack import pack
+from physml.records.record import PACK
+from physml.records.schema import SCHEMA, Record
+
+ONE, TWO = "0123abcd", "89abcdef"
+
+
+def made(
+    seed: int = 0, split: int = 0, identity: str = ONE, mse: float = 0.25, **changes: Any
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "experiment": "t/a",
+        "identity": identity,
+        "split": split,
+        "seed": seed,
+        "status": "finished",
+        "metrics": {"best": {"test": {"mse": mse}}, "last": None},
+        "data": {"version": 1, "sizes": {"test": 8 + split}},
+        "config": {
+            "seed": seed,
+            "split": split,
+            "profile": "full",
+            "model": {"dt": 0.1, "name": "\u0394\u2028"},
+        },
+    } | changes
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    content = made(**changes)
+    path = folder / f"{record.stem_of(content)}.json"
+    record.write(path, content)
+    return path
+
+
+def content(folder: Path) -> dict[Path, Record]:
+    return {path: record.read(path) for path in record.run_paths(folder)}
+
+
+def lines_of(folder: Path) -> list[bytes]:
+    return (folder / PACK).read_bytes().splitlines()
+
+
+def test_packed_runs_read_as_before_and_packing_again_changes_nothing(tmp_path: Path) -> None:
+    for seed, split, identity in ((10, 0, ONE), (2, 0, ONE), (0, 1, ONE), (0, 0, TWO)):
+        write(tmp_path, seed=seed, split=split, identity=identity)
+    before = content(tmp_path)
+    assert pack(tmp_path, tmp_path) == 4 and [path.name for path in tmp_path.iterdir()] == [PACK]
+    assert content(tmp_path) == before and len(before) == 4
+    text = (tmp_path / PACK).read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.split("\n")[:-1]]
+    order = [(one["identity"], one.get("split"), one.get("seed")) for one in lines]
+    assert order == [
+        (ONE, None, None),
+        (ONE, 0, 2),
+        (ONE, 0, 10),
+        (ONE, 1, 0),
+        (TWO, None, None),
+        (TWO, 0, 0),
+    ]
+    assert pack(tmp_path, tmp_path) == 0 and (tmp_path / PACK).read_text(encoding="utf-8") == text
+
+
+def test_a_run_made_anew_counts_before_its_line_and_replaces_it(tmp_path: Path) -> None:
+    for seed in range(3):
+        write(tmp_path, seed=seed)
+    pack(tmp_path, tmp_path)
+    before = lines_of(tmp_path)
+    path = write(tmp_path, seed=1, mse=0.5)
+    for _ in range(2):
+        assert len(content(tmp_path)) == 3 and record.read(path)["metrics"]["best"] == {"test": {"mse": 0.5}}
+        pack(tmp_path, tmp_path)
+    after = lines_of(tmp_path)
+    assert len(after) == 4 and len(set(before) - set(after)) == 1 and not path.exists()
+
+
+def test_a_setting_that_no_run_has_any_more_goes(tmp_path: Path) -> None:
+    write(tmp_path, seed=1)
+    pack(tmp_path, tmp_path)
+    write(tmp_path, seed=1, protocol="clean")
+    assert pack(tmp_path, tmp_path) == 1
+    assert len(lines_of(tmp_path)) == 2
+
+
+def test_a_run_that_is_worked_on_stays_a_file_and_keeps_its_setting(tmp_path: Path) -> None:
+    folder, work = tmp_path / "runs", tmp_path / "work"
+    paths = [write(folder, seed=seed, protocol=f"p{seed}") for seed in range(2)]
+    before = content(folder)
+    with files.locked(work / paths[1].stem / "lock"):
+        assert pack(folder, work) == 1
+    assert not paths[0].exists() and paths[1].exists() and content(folder) == before
+    write(folder, seed=0, protocol="p1")
+    with files.locked(work / paths[1].stem / "lock"):
+        assert pack(folder, work) == 1
+    assert record.read(paths[1]) == before[paths[1]]
+    assert pack(folder, work) == 1 and record.read(paths[1]) == before[paths[1]]
+
+
+def test_packs_of_two_machines_are_joined_line_by_line(tmp_path: Path) -> None:
+    for machine, seeds in (("a", (0, 1)), ("b", (1, 2))):
+        for seed in seeds:
+            write(tmp_path / machine, seed=seed)
+        pack(tmp_path / machine, tmp_path)
+    with (tmp_path / "a" / PACK).open("ab") as file:
+        file.write((tmp_path / "b" / PACK).read_bytes())
+    assert [one["seed"] for one in content(tmp_path / "a").values()] == [0, 1, 2]
+    pack(tmp_path / "a", tmp_path)
+    assert len(lines_of(tmp_path / "a")) == 4
+
+
+def test_two_lines_of_a_run_that_differ_are_refused(tmp_path: Path) -> None:
+    for machine, mse in (("a", 0.25), ("b", 0.5)):
+        write(tmp_path / machine, mse=mse)
+        pack(tmp_path / machine, tmp_path)
+    with (tmp_path / "a" / PACK).open("ab") as file:
+        file.write((tmp_path / "b" / PACK).read_bytes())
+    with pytest.raises(RecordError, match=r"runs\.jsonl, line 4, is another record of .*seed0 than"):
+        content(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"identity"', "line 3, is damaged"),
+        (b"\xff", "line 3, is damaged"),
+        (b"[1]", "line 3, is no run and no setting"),
+        (b'{"seed": 1}', "line 3, is no run and no setting"),
+        (
+            b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": 3, "setting": "0"}',
+            "seed1 in .* schema 3",
+        ),
+        (
+            b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": 2, "setting": "0"}',
+            "its setting is '0'",
+        ),
+        (
+            b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": 2, "setting": "01234567"}',
+            r"seed1 in .*runs\.jsonl belongs to the setting .*0123abcd-01234567\.setting\.json, which cannot",
+        ),
+    ],
+)
+def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: bytes, said: str) -> None:
+    write(tmp_path)
+    pack(tmp_path, tmp_path)
+    with (tmp_path / PACK).open("ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(RecordError, match=said) as caught:
+        content(tmp_path)
+    assert PACK in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_line_whose_setting_was_edited_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    pack(tmp_path, tmp_path)
+    text = (tmp_path / PACK).read_text(encoding="utf-8")
+    (tmp_path / PACK).write_text(text.replace('"dt": 0.1', '"dt": 0.2'), encoding="utf-8")
+    with pytest.raises(RecordError, match="belongs to the setting"):
+        content(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", json.dumps(made(seed=5))], ids=["damaged", "of another run"])
+def test_a_file_that_cannot_be_packed_is_named_and_nothing_is_removed(tmp_path: Path, text: str) -> None:
+    write(tmp_path, seed=0)
+    (tmp_path / f"{ONE}-split0-seed1.json").write_text(text)
+    with pytest.raises(RecordError, match=r"0123abcd-split0-seed1\.json is"):
+        pack(tmp_path, tmp_path)
+    assert len(list(tmp_path.glob(record.RUNS))) == 2 and not (tmp_path / PACK).exists()
+
+
+def test_the_command_packs_all_folders_and_one_process_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    for folder in ("t/a", "t/b"):
+        write(tmp_path / "runs" / folder)
+    with files.locked(tmp_path / "work" / "pack" / "lock"):
+        assert main.main(["records", "pack"]) != 0
+    assert "works on" in capsys.readouterr().err
+    assert main.main(["records", "pack"]) == 0
+    assert "packed 2 runs" in capsys.readouterr().out
+    assert len(list(tmp_path.rglob(PACK))) == 2 and not list(tmp_path.rglob(record.RUNS))
+
+
+def test_a_packed_run_is_done_and_force_makes_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key, value in own_folders(tmp_path).items():
+        monkeypatch.setenv(key, value)
+    run = ["run", "model=lem", "task=fitzhugh_nagumo", "profile=smoke", "tracker=none"]
+    assert main.main(run) == 0 and main.main(["records", "pack"]) == 0
+    (packed,) = (tmp_path / "results").rglob(PACK)
+    (path,) = content(packed.parent)
+    first = record.read(path)
+    capsys.readouterr()
+    assert main.main(run) == 0 and "finished already" in capsys.readouterr().out
+    assert main.main([*run, "--force"]) == 0 and "finished already" not in capsys.readouterr().out
+    second = record.read(path)
+    assert path.exists() and first["cost"] != second["cost"] and first["metrics"] == second["metrics"]
+    assert main.main(["records", "pack"]) == 0
+    assert content(packed.parent) == {path: second} and not path.exists()
+    assert main.main(["diff", str(path), str(path)]) == 0 and "no difference" in capsys.readouterr().out
+
+
+KILLS = 12
+PACKING = """
+import sys
+from pathlib import Path
+from physml.records.pack import pack
+print("begun", flush=True)
+pack(Path(sys.argv[1]), Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_no_run_is_lost_or_counted_twice_when_packing_is_killed(tmp_path: Path) -> None:
+    """At random moments, with runs that come and runs that are made anew meanwhile; read at all times."""
+    rng, wanted, killed = random.Random(0), {}, 0
+    for kill in range(KILLS):
+        for n in range(40):
+            seed = kill * 20 + n  # half of them are there already
+            mse = rng.random()
+            path = write(tmp_path, seed=seed, mse=mse, protocol=rng.choice(("clean", "paper")))
+            wanted[path] = record.read(path)
+        process = subprocess.Popen(
+            [sys.executable, "-c", PACKING, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert process.stdout and process.stdout.readline() == b"begun\n"
+        time.sleep(rng.uniform(0, 0.06))
+        assert content(tmp_path) == wanted
+        os.kill(process.pid, signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        process.stdout.close()
+        assert content(tmp_path) == wanted
+    assert killed > KILLS // 3
+    pack(tmp_path, tmp_path)
+    assert content(tmp_path) == wanted and not list(tmp_path.glob(record.RUNS))
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_every_step_of_packing_may_be_the_last(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each removal and the renaming in turn raises, before and after it is done."""
+    for seed in range(2):
+        write(tmp_path, seed=seed)
+    before, left = content(tmp_path), [step]
+
+    class Killed(BaseException):
+        pass
+
+    def until(function: Any) -> Any:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return function(*arguments, **options)
+
+        return counted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", until(Path.unlink))
+        patch.setattr(Path, "replace", until(Path.replace))
+        try:
+            pack(tmp_path, tmp_path)
+        except Killed:
+            assert step < 5
+    assert content(tmp_path) == before
+    pack(tmp_path, tmp_path)
+    assert content(tmp_path) == before and [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"] == [
+        PACK
+    ]
