@@ -34,6 +34,10 @@ class Adding(Task):
         code of coRNN and LEM, which tests every 100 steps on 1000 new sequences). Without a generator, as
         for the trivial reference, the fixed sets are used.
 
+    Defined in: target: coRNN paper, section 4, "the sum of two numbers of the first dimension at positions"
+    of the two 1 entries, "one each in both halves"; metric: mean square error, the same paragraph and Figure
+    1; split: none, sequences are drawn; sizes are those of the code.
+
     Source: Rusch and Mishra, coRNN, ICLR 2021, https://arxiv.org/abs/2010.00951, section 4; its code.
 
     Args: length: T; n_eval: sequences of valid and of test; epoch_steps: training batches of an epoch;

@@ -41,6 +41,11 @@ class ArchiveRates(Valued):
     (generator 123456, test before validation). The windows of a patient overlap and fall into all three
     parts: the task is interpolation within patients.
 
+    Defined in: target: thesis 3.3, "respiratory rate (RR) and heart rate (HR) based on these signals", PPG
+    and ECG of length 4000 (LEM, section 5, names PPG alone; its code reads both); metric: "L2 error" on
+    test, Table 3 of LEM, whose code takes the root of the mean square; split: "a 70%,15%,15% ratio" of 7949
+    sequences, ibid.; which ones, its code says.
+
     Source: Rusch et al., LEM, ICLR 2022, https://arxiv.org/abs/2110.04744, Table 3, and its code; Rusch and
     Mishra, UnICORNN, ICML 2021, https://arxiv.org/abs/2103.05487, whose own 70/15/15 division is not
     published: LEM's stands in for it.
@@ -78,6 +83,9 @@ class SubjectRates(Valued):
       paper: divided by "windows", 70/15/15 at random whosever they are, as the papers divide the archive's:
         with the same records and the same budget it shows what that is worth.
     Inputs and target are standardised by training windows alone.
+
+    Defined in: target, metric and split: here. No paper of the tables divides by people; rates and windows
+    are those of `ArchiveRates` from the records that its archive was cut from.
 
     Source: Pimentel et al., IEEE TBME 2017, https://physionet.org/content/bidmc/1.0.0/. The choices are ours.
 

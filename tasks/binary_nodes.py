@@ -25,6 +25,10 @@ class BinaryNodes(NodeClasses):
     Metrics: roc_auc, the share of pairs of a node of class 1 and one of class 0 that the difference of the
     two logits puts in this order, ties by half; and those of `NodeClasses`.
 
+    Defined in: target, metric and split: Platonov et al., section 4: which cells are mines,
+    which workers were banned; ROC AUC for both graphs; 10 random splits, 50/25/25 percent, stored in their
+    files.
+
     Source: Platonov et al., ICLR 2023, https://arxiv.org/abs/2302.11640.
 
     Args: graph: "minesweeper" or "tolokers".

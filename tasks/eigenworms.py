@@ -45,6 +45,10 @@ class EigenWorms(Labelled):
     ones, or a random set of them in their order in time. The text does not say when the random ones are
     drawn: here once for each worm, the same in all runs.
 
+    Defined in: target: LEM paper, section 5, "worms as belonging to either the wild-type or four different
+    mutants", from 259 sequences of N = 17984; metric: test accuracy, mean of 5 starts, caption of Table 2;
+    split: "70%, 15%, 15%", 39 for validation and for test, ibid.; thesis 3.3: "the same" as Morrill et al.
+
     Source: Rusch et al., LEM, ICLR 2022, https://arxiv.org/abs/2110.04744, Table 2; Rusch and Mishra,
     UnICORNN, ICML 2021, https://arxiv.org/abs/2103.05487; Morrill et al., https://arxiv.org/abs/2009.08295;
     data: Brown et al. 2013 in the UEA archive, https://arxiv.org/abs/1811.00075.

@@ -58,6 +58,10 @@ class FitzHughNagumo(Trajectories):
       rmse_last128: over the last 128 sequences of the part, which is what the official code prints.
       rmse_from11: over steps 11 and later. rmse_step1: the first step alone, where w is not yet visible.
 
+    Defined in: target: LEM paper, section 5, "system prediction" of equation 12, which does not say how far
+    ahead; one step is of the code; metric: "Test L2 error", Table 4; what is averaged is of the code; split:
+    "128 training and validation and 1024 test sequences", section 5.
+
     Source: Rusch et al., LEM, ICLR 2022, https://arxiv.org/abs/2110.04744, equation 12 and Table 4, and its
     code for what the text leaves out. Departure: v(0) is drawn by `numpy.random.RandomState(data_seed)` for
     train, valid and test in this order, not by the global generator.

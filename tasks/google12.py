@@ -38,6 +38,9 @@ class Google12(Labelled):
       with a command, rounded up. Unknown are drawn without repetition; silence are random seconds of noise,
       for train of the first 80 % of each recording, for valid of the next 10 %, for test of the last.
 
+    Defined in: target: LEM paper, section 5, "the 12-label task (Google12)"; no class is named; metric: test
+    accuracy, caption of Table 5; split: "the pre-defined splitting of the data set", section 5.
+
     Source: LEM, https://arxiv.org/abs/2110.04744, Table 5; its code; data: https://arxiv.org/abs/1804.03209.
     Not known: whether the printed baselines were trained with the classes of the official code; the text
     names the 12-label task and the predefined split, and no class.

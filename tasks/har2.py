@@ -41,6 +41,10 @@ class HAR2(Labelled):
       clean: the same. It takes no other `held_out` or `tested` than "subjects": those would test or select on
         windows that overlap with training windows.
 
+    Defined in: target: coRNN paper, section 4, "two merged classes {Sitting, Laying, Walking_Upstairs} and
+    {Standing, Walking, Walking Downstairs}"; metric: test accuracy, caption of Table 3; split: not in the
+    text: that of the archive, 21 and 9 subjects.
+
     Source: Rusch and Mishra, coRNN, ICLR 2021, https://arxiv.org/abs/2010.00951, Table 3; data: Anguita et
     al., ESANN 2013; merge: Kusupati et al., FastGRNN, NeurIPS 2018.
 

@@ -116,6 +116,8 @@ class HubText(_Hub):
     Nothing is known of the data beforehand: the commit that was first used is pinned, unless `revision` names
     one, and a record says which.
 
+    Defined in: target, metric and split: here, by the arguments; no table of the papers reads it.
+
     Source: https://huggingface.co/datasets; the package `datasets`, https://arxiv.org/abs/2109.02846.
 
     Args:
@@ -191,6 +193,8 @@ class HubSeries(_Hub):
 
     Input (B, T, D): lists of T numbers, or of T lists of D numbers, as they are; shorter ones are padded with
     0 at their end and read at their true length. All else is as in `HubText`.
+
+    Defined in: target, metric and split: here, by the arguments; no table of the papers reads it.
 
     Source: https://huggingface.co/datasets.
 

@@ -114,6 +114,8 @@ class HodgkinHuxley(Trajectories):
       rmse_mv: over all sequences and steps.
       rmse_late_mv: over steps 51 and later, where the period has been seen.
 
+    Defined in: target, metric and split: here; no paper has this task.
+
     Source: Hodgkin and Huxley, J. Physiol. 117, 1952, for the system; LEM, https://arxiv.org/abs/2110.04744,
     appendix C, compares it with the model but has no such task: sizes and currents are chosen here.
 

@@ -53,6 +53,11 @@ class IMDB(Task):
       clean: lengths are told, so that reading at the last word is possible.
 
     Metrics: accuracy and cross_entropy over all reviews; accuracy_batches, which depends on the batch size.
+
+    Defined in: target: coRNN paper, section 4, "whether a movie review is positive or negative", dictionary
+    of 25k words, GloVe of 100d; metric: test accuracy, caption of Table 4; split: 25k for training, "7.5k of
+    these reviews used for validating", 25k for testing, section 4; which 7.5k is not said.
+
     Source: Rusch and Mishra, coRNN, https://arxiv.org/abs/2010.00951, Table 4; UnICORNN,
     https://arxiv.org/abs/2103.05487, Table 5; data: Maas et al., ACL 2011. Departures: a tokenizer close to
     spaCy's (`physml.data.readers.imdb.tokens`); one split for all runs, where the official code draws one for

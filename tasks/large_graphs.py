@@ -48,6 +48,9 @@ class LargeGraph(_Large):
     Protocol official: features, links, labels and splits of Lim et al., whose 5 fixed splits the field uses;
     no code of gradient gating on these graphs is public. Metric: accuracy.
 
+    Defined in: target: thesis 8.3, "large graphs from Lim et al.", 5 classes, Table 8.3; metric: none
+    printed; accuracy, as Lim et al. have it for both; split: not in the text: the five of Lim et al.
+
     Source: Lim et al., NeurIPS 2021, https://arxiv.org/abs/2110.14446.
 
     Args: graph: "snap_patents", 2,923,922 nodes, or "arxiv_year", 169,343 nodes; edges: "stored", each row
@@ -70,6 +73,10 @@ class Genius(_Large):
     Metrics: roc_auc, the chance that a marked account gets a higher logit than another one, ties counting
     half, which is exact, for a part is one batch; accuracy; cross_entropy (nats). Protocol and source as
     `LargeGraph`.
+
+    Defined in: target: thesis 8.3, Table 8.3, 2 classes; metric: none printed there ("test accuracies" in
+    the caption of 8.7); ROC AUC, as Lim et al. have it and as its values are those of their table; split:
+    not in the text: the five of Lim et al.
 
     Args: edges: "undirected", as in the code of Lim et al.; "stored"; or "reversed".
     """

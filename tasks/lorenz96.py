@@ -44,6 +44,10 @@ class Lorenz96(Trajectories):
     T = n_points - ahead, input (B, T, 5): points 0..T-1; target (B, T, 5): points ahead..n_points-1.
     Nothing is normalised. Loss: MSE. Metric: nrmse = RMSE / RMS of the target over the whole part.
 
+    Defined in: target: coRNN paper, supplement A, "the 25-th next state of a trajectory"; metric: "RMSE
+    divided by the root mean square of the target trajectory", ibid. and Table 6; split: "128 trajectories of
+    length 2000 for each of the training, validation and test sets", ibid.
+
     Source: Rusch and Mishra, coRNN, ICLR 2021, https://arxiv.org/abs/2010.00951, supplement A, Table 6.
     Its text is all there is: no code was published.
     Choices, because the text does not say: classical Runge-Kutta of order 4 with the fixed step

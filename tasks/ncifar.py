@@ -49,6 +49,10 @@ class NoisePaddedCIFAR10(Labelled):
     depend on the network; here both have seeds of their own. coRNN holds 3000 images out, UnICORNN and LEM
     2000 (cifar-valid-3000, cifar-valid-2000).
 
+    Defined in: target: coRNN paper, section 4, class of images "fed to the RNN row-wise and flattened along
+    the channels", then "the last 968 entries of each sequence are only noise"; metric: test accuracy,
+    caption of Table 2; split: test images of the archive; held-out ones are of the code.
+
     Source: Chang et al., AntisymmetricRNN, ICLR 2019, https://arxiv.org/abs/1902.09689; CIFAR-10:
     https://www.cs.toronto.edu/~kriz/cifar.html.
 

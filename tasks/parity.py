@@ -31,6 +31,9 @@ class Parity(Labelled):
 
     Protocol clean: three fixed sets, drawn with `data_seed`.
 
+    Defined in: target, metric and split: here; parity of bits as in Deletang et al., tested on
+    lengths beyond those of training.
+
     Source: as a test of sequence models, Beck et al., xLSTM, NeurIPS 2024, https://arxiv.org/abs/2405.04517,
     and Deletang et al., ICLR 2023, https://arxiv.org/abs/2207.02098. The sizes are chosen here.
 

@@ -53,6 +53,9 @@ class Pendulum(Trajectories):
 
     Metric: rmse over both variables, all steps and trajectories.
 
+    Defined in: target: talk, slide "Example: Nonlinear Pendulum", whose picture is a trajectory predicted
+    step by step; metric and split: none printed; chosen here.
+
     Source: talk of M. Mahoney (January 2022), "Example: Nonlinear Pendulum", after Queiruga et al., 2020,
     https://arxiv.org/abs/2008.02389. Neither prints its constants: those of the config are chosen here.
 
@@ -152,6 +155,10 @@ class PendulumWindows(Task):
         + \nu \sum_{k=1}^{back} |\hat x_{t-k} - x_{t-k}|^2
 
     with means over the variables. Metrics: rmse_ahead over the `steps` next observations; rmse_now.
+
+    Defined in: target: talk, slide "High-dimensional Nonlinear Pendulum with no Friction", "over a time
+    horizon of 1000 steps", theta0 = 0.8 and 2.4, clean and noisy; metric: "prediction errors", ibid., drawn
+    relative to the observations; split: not in the talk: the first part of one swing trains.
 
     Source: Azencot et al., ICML 2020, https://arxiv.org/abs/2003.02236, and its code; talk of M. Mahoney
     (January 2022), "High-dimensional Nonlinear Pendulum with no Friction".

@@ -26,6 +26,11 @@ class PPI(ManyGraphs):
     said. cross_entropy (nats).
 
     Protocol paper: the files and parts of Hamilton et al.; no code of GraphCON on this task is public.
+
+    Defined in: target: thesis 7.3, "Protein-Protein-Interaction (PPI) dataset" of Zitnik and Leskovec;
+    metric: micro-averaged F1 score on test, caption of Table 7.3; split: "the protocol of Hamilton et
+    al.", 7.3: 20, 2 and 2 graphs.
+
     Source: Zitnik and Leskovec 2017; Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216.
     """
 

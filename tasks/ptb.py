@@ -40,6 +40,10 @@ class PennTreebank(Task):
     1.04, .., 0.80, that is best on the first 50,000 tokens of valid. It is found for the selected and the
     last weights before test is scored; evaluations during training use 1.
 
+    Defined in: target: LEM paper, section 5, the next character or word of the "Penn Treebank (PTB) corpus",
+    "preprocessed by Mikolov et al."; metric: test bpc, Table 6, and test perplexity, Table 7; split: not in
+    the text: the three files of that preparation.
+
     Protocol "official": lamb's, in which the LEM paper's numbers were made. Its plain metric counts as
     "clean". Source: Rusch et al., LEM, ICLR 2022, https://arxiv.org/abs/2110.04744, Tables 6 and 7, and the
     settings in its repository; lamb: Melis, Dyer and Blunsom, https://arxiv.org/abs/1707.05589. Departures

@@ -36,6 +36,9 @@ class PyGNodes(NodeClasses):
     Splits: masks: those that come with the data, one, or one per column. random: 60 % train, 20 % validate
     and 20 % test, of each class, drawn by the number of the split.
 
+    Defined in: target, metric and split: here, by the arguments and the masks of the files; no table of the
+    papers reads it.
+
     Source: Fey and Lenssen, 2019, https://arxiv.org/abs/1903.02428.
 
     Args:

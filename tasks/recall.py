@@ -27,6 +27,9 @@ class Recall(Labelled):
 
     Protocol clean: three fixed sets, drawn with `data_seed`.
 
+    Defined in: target, metric and split: here; the question after the pairs is that of Ba et al., section
+    4.1.
+
     Source: Ba et al., NeurIPS 2016, https://arxiv.org/abs/1610.06258, section 4.1; with more than one
     question, Arora et al., ICLR 2024, https://arxiv.org/abs/2312.04927. The sizes are chosen here.
 

@@ -66,6 +66,11 @@ class SequentialMNIST(Labelled):
     white with equal chance. The published evaluation is not public: whether noisy pixels are cut to [0, 1] is
     not known (here they are not). The noise is the same in all runs, whatever the model.
 
+    Defined in: target: coRNN paper, section 4, a digit of MNIST, "one pixel at a time", T = 784; "a fixed
+    random permutation" in psMNIST, which is not printed; metric: test accuracy, caption of Table 1; talk,
+    Table 1: percent under white noise and salt and pepper; split: test images of the archive; held-out ones
+    are of each code.
+
     Source: MNIST, http://yann.lecun.com/exdb/mnist/; as sequences: Le, Jaitly and Hinton, 2015,
     https://arxiv.org/abs/1504.00941.
 

@@ -29,6 +29,9 @@ class Superpixels(Classes, ManyGraphs):
 
     Protocol official: 55,000 graphs train, 5000 validate, 10,000 test, as in the official GraphCON code.
 
+    Defined in: target: thesis 7.3, the digit of a graph of "75 superpixels (vertices)"; metric: "Test
+    accuracy in %", caption of Table 7.5; split: "55K-5K-10K for training, validation, and testing", 7.3.
+
     Source: Monti et al., CVPR 2017, https://arxiv.org/abs/1611.08402.
     Departure: which graphs validate is drawn once, in an index file; the code draws them anew in each run.
     """

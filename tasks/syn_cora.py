@@ -21,6 +21,9 @@ class SynCora(NodeClasses):
     are three graphs of each: split 0 to 2 takes one of them. Their nodes are divided alike, 745 train, 372
     validate and 373 test, by the random order of the official code.
 
+    Defined in: target: thesis 8.3, node classes of "the synthetic Cora dataset" of Zhu et al., homophily
+    "between 0 and 0.99"; metric: test accuracy, caption of Figure 8.5; split: not in the text: of the code.
+
     Source: Zhu et al., NeurIPS 2020, https://arxiv.org/abs/2006.11468; the division: code of Rusch et al.,
     ICLR 2023, https://arxiv.org/abs/2210.00513.
 

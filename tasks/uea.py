@@ -26,6 +26,9 @@ class UEA(Labelled):
 
     The archives publish no checksums: files are pinned when first seen, and a record says so.
 
+    Defined in: target, metric and split: the archive's classes, accuracy and test part; what is held out is
+    drawn here.
+
     Source: UCR archive, https://arxiv.org/abs/1810.07758; UEA archive, https://arxiv.org/abs/1811.00075.
 
     Args:

@@ -33,6 +33,9 @@ class Wikipedia(NodeValues):
 
     Splits: the 10 of geom-gcn, 48/32/20 percent; its graphs have the same pages and links.
 
+    Defined in: target: thesis 8.3, "average monthly web-page traffic", normalised "between 0 and 1"; metric:
+    "normalized test MSE", caption of Table 8.1; split: "the ten pre-defined splits in Pei et al.", 8.3.
+
     Source: Rozemberczki et al., 2021, https://arxiv.org/abs/1909.13021; as a regression: Rusch et al.,
     ICLR 2023, https://arxiv.org/abs/2210.00513.
 

@@ -62,7 +62,6 @@ EXTRAS = {
     "torch_geometric": "graph",
     "networkx": "graph",
     "optuna": "search",
-    "cmaes": "search",
     "psycopg": "postgresql",
     "wandb": "track",
     "mlflow": "mlflow",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.base.paths import display_path
 from physml.base.text import terminal
+from physml.cli.options import VIEW, add_options
 
 if TYPE_CHECKING:
     from physml.report.compare.text import Rows
@@ -36,6 +37,7 @@ def add(commands: Any) -> None:
     compare.add_argument(
         "--better", choices=("lower", "higher"), help="the direction of a metric that physml does not know"
     )
+    add_options(compare, VIEW)
     compare.add_argument("--out", metavar="FILE", help="write it too: .md or .csv")
     compare.set_defaults(command=_run)
 
@@ -52,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
     if out and out.suffix.removeprefix(".") not in FORMS:
         raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
     made = document(_of_table(options) if options.table else _of_experiments(options))
-    Console(file=terminal(sys.stdout)).print(Screen(made))
+    Console(file=terminal(sys.stdout)).print(Screen(made, options.long, options.rules))
     if out:
         files.write_text(out, FORMS[out.suffix.removeprefix(".")](made))
         print(f"written: {display_path(out)}")
@@ -94,7 +96,7 @@ def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":
 
 def _of_experiments(options: argparse.Namespace) -> "Rows":
     from physml.listing.rows import both
-    from physml.report.compare.metric_columns import columns_of
+    from physml.report.compare.rows import columns_of
     from physml.report.compare.text import compared
 
     for name in ("column", "row"):

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from physml.queue.scheduler import Outcome
     from physml.records.schema import Record
 
-_ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e"}
+_ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e", "†": "+",
+    "✓": "=", "≈": "~", "▽": "<", "✕": "!", "·": ".",
+}  # fmt: skip
 
 
 def write_what_the_terminal_can() -> None:

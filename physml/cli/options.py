@@ -137,3 +137,8 @@ JOBS = ("--jobs", "--max-hours", "--yes")
 PLAN = ("--plan", "--probe", "--force")
 ENGINE = ("--on", "--workers", "--engine", "--detach", "--no-wait")
 PUBLISHED = tuple(OPTIONS)  # of tables and figures
+VIEW = ("--long", "--rules")
+OPTIONS |= {
+    "--long": {"action": "store_true", "help": "all columns, comparisons, references, reasons and notes"},
+    "--rules": {"action": "store_true", "help": "how the verdicts are made"},
+}

@@ -1,8 +1,6 @@
 """The command `physml records`: files of results/runs brought up to date, packed, made into runs.csv."""
 
 import argparse
-import os
-from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
@@ -31,7 +29,7 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from physml.base.lock import held
-    from physml.records import curves, export, pack
+    from physml.records import curves, export, pack, record
     from physml.run.progress import tracked
 
     root = results_root()
@@ -45,9 +43,8 @@ def _run(options: argparse.Namespace) -> int:
         print(f"converted {changed} of {len(paths)} records below {display_path(runs)}")
     if "pack" in options.actions:
         with held(work_root() / "pack"):
-            folders = sorted(Path(name) for name, _, inside in os.walk(runs) if inside)
             done = 0
-            for folder in tracked(folders, "packing"):
+            for folder in tracked(record.folders_below(runs), "packing"):
                 curves.pack(folder)
                 done += pack.pack(folder, work_root() / folder.relative_to(runs))
         print(f"packed {done} runs below {display_path(runs)}")

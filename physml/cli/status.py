@@ -73,7 +73,7 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     from physml.queue.requested import RequestedRuns, RunOptions
     from physml.report.figure import spec as figure_spec
     from physml.report.table import spec as table_spec
-    from physml.search.results import final_runs
+    from physml.search.spec import final_runs
 
     seeds = table_spec.parse_seeds(options.seeds) if options.seeds else None
     content = read_yaml(Path(absolute(name))) if name.endswith(YAML) else {}

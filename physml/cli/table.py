@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import display_path
 from physml.base.text import terminal
-from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
+from physml.cli.options import (
+    PUBLISHED,
+    SMOKE,
+    VIEW,
+    add_options,
+    each,
+    results_folder,
+    run_options,
+    smoke_roots,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from physml.queue.requested import RequestedRuns
-    from physml.records.schema import Record
     from physml.report.table.collect import Table
     from physml.report.table.spec import Row, TableSpec
     from physml.report.text.document import Document
@@ -53,10 +59,11 @@ def add(commands: Any) -> None:
         metavar="FILE",
         help="also write one self-contained page (ID.html in the working folder)",
     )
+    add_options(table, VIEW)
     table.add_argument(
-        "--all-rows",
+        "--write",
         action="store_true",
-        help="on a terminal: rows too that were not run here, each on a line",
+        help="write the table to results/tables, as after training; with --all results/README.md",
     )
     latex = table.add_argument_group("LaTeX", "a table for a paper (booktabs), of what these options choose")
     latex.add_argument("--latex", metavar="FILE", help="write it; -: print it, and nothing else")
@@ -84,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
             "--only, --columns, --show and --bold-best need --latex FILE, or --latex - to print."
         )
     if options.all:
-        return _all_with_state()
+        return _write_overview() if options.write else _all_with_state()
     if not options.ids:
         raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
 
@@ -101,8 +108,9 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     from physml.cli.console import show_requested
     from physml.queue.requested import RequestedRuns
     from physml.records import record
+    from physml.report.table.collect import collect, recorded
     from physml.report.table.spec import load_table
-    from physml.report.table.text import document
+    from physml.report.view.text import document
 
     spec = _with_options(load_table(path), options)
     opponents = _opponents(spec, options)
@@ -117,13 +125,18 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     for experiment, label in own.items():
         if experiment in requested.broken:
             raise ConfigError(f"row {label}: {requested.broken[experiment]}")
-    made = _collected(spec, requested, [record.read(Path(path)) for path in options.yours])
+    records = requested.wanted_records()
+    yours = [record.read(Path(path)) for path in options.yours]
+    running, blocked = requested.running(), requested.untrainable
+    made = collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
     if options.latex:
         _latex(made, options)
         return max(code, _compare(spec, requested, opponents, options))
-    # The reader's own rows and runs are shown, and written only where PHYSML_RESULTS says.
+    _show(document(made), options)
+    # The reader's own rows and runs are written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
-    _show(document(made), options, keep=bool(os.environ.get("PHYSML_RESULTS")) or not own_lines)
+    if options.write or not (options.no_run or (own_lines and not os.environ.get("PHYSML_RESULTS"))):
+        _write(document(recorded(spec, requested.identities, records)), options)
     if options.html is not None:
         _write_page(spec, requested, options)
     return max(code, _compare(spec, requested, opponents, options))
@@ -175,7 +188,7 @@ def _compare(
         if options.smoke:
             rows = dataclasses.replace(rows, facts=(f"{SMOKE}.", *rows.facts))
         print()
-        Console(file=terminal(sys.stdout)).print(Screen(document(rows)))
+        Console(file=terminal(sys.stdout)).print(Screen(document(rows), options.long, options.rules))
     return code
 
 
@@ -208,18 +221,10 @@ def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec"
     from physml.report.table.spec import parse_row, parse_seeds, with_rows
 
     if options.seeds:
-        spec = spec.with_seeds(parse_seeds(options.seeds))
+        spec = dataclasses.replace(spec.with_seeds(parse_seeds(options.seeds)), finding=None)
     if options.smoke:
-        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})")
+        spec = dataclasses.replace(spec, title=f"{spec.title} ({SMOKE})", finding=None)
     return with_rows(spec, map(parse_row, options.row)) if options.row else spec
-
-
-def _collected(spec: "TableSpec", requested: "RequestedRuns", yours: "Sequence[Record]" = ()) -> "Table":
-    from physml.report.table.collect import collect
-
-    records = requested.wanted_records()
-    running, blocked = requested.running(), requested.untrainable
-    return collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
 
 
 def _settings(path: Path, options: argparse.Namespace) -> int:
@@ -239,22 +244,40 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     if options.plan:
         print(f"no runs: {spec.id} is a table of settings, read from conf/")
     else:
-        _show(document(collect_settings(spec)), options)
+        made = document(collect_settings(spec))
+        _show(made, options)
+        if options.write or not options.no_run:
+            _write(made, options)
     return 0
 
 
-def _show(document: "Document", options: argparse.Namespace, keep: bool = True) -> None:
+def _show(document: "Document", options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from physml.report.text.document import write
     from physml.report.text.screen import Screen
 
-    Console(file=terminal(sys.stdout)).print(Screen(document, all_rows=options.all_rows))
-    if keep:
-        with results_folder("tables", options.smoke) as folder:
-            files = write(document, folder)
-        for file in files:
-            print(f"written: {display_path(file)}")
+    Console(file=terminal(sys.stdout)).print(Screen(document, options.long, options.rules))
+
+
+def _write(document: "Document", options: argparse.Namespace) -> None:
+    from physml.report.text.document import write
+
+    with results_folder("tables", options.smoke) as folder:
+        files = write(document, folder)
+    for file in files:
+        print(f"written: {display_path(file)}")
+
+
+def _write_overview() -> int:
+    """results/README.md: every table in a line."""
+    from physml.base import files
+    from physml.base.paths import results_root
+    from physml.listing.overview import overview
+
+    path = results_root() / "README.md"
+    files.write_text(path, overview())
+    print(f"written: {display_path(path)}")
+    return 0
 
 
 def _all_with_state() -> int:

@@ -42,13 +42,14 @@ def is_name(group: str, name: str) -> bool:
     return conf_files.find(group, name, CONF) is not None
 
 
-def compose(overrides: list[str]) -> Composed:
+def compose(overrides: list[str], *, searched: bool = True) -> Composed:
     """One run's config from command line overrides, checked for names, not yet for keys.
 
     In this order, the last counts most: conf/run.yaml, the chosen file of each group, the experiment, the
     profile, the overrides. A part that names its class replaces what is there, with all its keys:
     `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`. `~net=sequence` leaves the keys of that
-    file out, so that `+net._target_=my_net.MyNet` starts from none.
+    file out, so that `+net._target_=my_net.MyNet` starts from none. searched: with what a search has found
+    for the experiment.
 
     Errors: ConfigError for an unknown group, name or key, with near names.
     """
@@ -59,7 +60,9 @@ def compose(overrides: list[str]) -> Composed:
         if outside:
             experiment = _from_file(outside)
         else:
-            experiment = Experiment({}, {}) if name == "null" else studies.experiment(name, CONF)
+            experiment = (
+                Experiment({}, {}) if name == "null" else studies.experiment(name, CONF, searched=searched)
+            )
         merged, choices = _merged(experiment, chosen)
         for group, value in left_out.items():
             if (there := choices[group]) != value:

@@ -50,6 +50,7 @@ class ProvenanceKeys(TypedDict):
     source: str
     note: NotRequired[str | None]
     search: NotRequired[str | None]
+    drawn: NotRequired[int | None]
     trials: NotRequired[int | None]
     seeds: NotRequired[int | None]
     stages: NotRequired[list[str] | None]

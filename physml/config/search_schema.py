@@ -1,15 +1,9 @@
-"""A search as a study states it: metric, number of trials, space, and how points are found."""
+"""A search as a study states it: metric, number of trials, space, and stages."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 from physml.base.errors import InputError
-
-# By Optuna's names for them.
-Sampler = Literal["random", "tpe", "gp", "cmaes"]  # gp: a Gaussian process
-Pruner = Literal["none", "median", "hyperband"]
-SAMPLERS: tuple[str, ...] = get_args(Sampler)
-PRUNERS: tuple[str, ...] = get_args(Pruner)
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class Tpe:
     """Points by the tree-structured Parzen estimator, from the values of the first stage.
 
     Args:
-        first: Trials at random before.
+        first: Trials of the low-discrepancy design before.
         batch: Trials between two estimates; they can run side by side.
     """
 
@@ -77,23 +71,21 @@ class Tpe:
 
 @dataclass(frozen=True)
 class Search:
-    """A search on validation data, the same for each row that names it: at random, or guided by `tpe`.
+    """A search on validation data, the same for each row that names it.
 
-    Without `stages` every trial has one run and the best one wins.
+    Without `stages` every trial has one run at full length, and the best one wins.
     """
 
     metric: str  # e.g. rmse
     better: str  # lower or higher
     trials: int
-    seed: int  # of the sampler, and of every trial's run
+    seed: int  # of the runs of every trial
     space: dict[str, Any]  # config key -> a range {low, high, log}, or a list to choose from
     set: dict[str, Any] = field(default_factory=dict)  # changes of trials and final runs, config key -> value
     trial: dict[str, Any] = field(default_factory=dict)  # changes of a trial, e.g. trainer.epochs: 60
     points: list[dict[str, Any]] = field(default_factory=list)  # the first trials; the others are drawn
-    sampler: Sampler = "random"  # other than random: workers share the trials
-    pruner: Pruner = "none"  # other than none: likewise
-    stages: list[Stage] | None = None
-    tpe: Tpe | None = None  # only with stages, as are the next two
+    stages: list[Stage] = field(default_factory=lambda: [Stage()])
+    tpe: Tpe | None = None
     widen: Widen | None = None
     equal: list[str] = field(default_factory=list)  # experiments, or rows of the study, with as many trials
 
@@ -105,20 +97,9 @@ class Search:
             raise InputError(f"points must be at most trials, {self.trials}; got {len(self.points)}.")
         if self.tpe and len(self.points) > self.tpe.first:
             raise InputError(f"points must be at most tpe.first, {self.tpe.first}; got {len(self.points)}.")
-        if self.shared and (self.stages or self.points):
-            raise InputError("a search with a sampler or a pruner has neither stages nor points.")
-        if self.stages is None:
-            if self.tpe or self.widen or self.equal:
-                raise InputError("tpe, widen and equal need stages.")
-            return
         keeps = [stage.keep for stage in self.stages]
         before = [self.trials, *(keep for keep in keeps if keep is not None)]
         if not keeps or keeps[-1] is not None or None in keeps[:-1]:
             raise InputError("every stage but the last needs keep, and the last has none.")
         if before != sorted(before, reverse=True):
             raise InputError(f"no stage may keep more trials than it has; got {before[1:]} of {before[0]}.")
-
-    @property
-    def shared(self) -> bool:
-        """True if trials are requested one by one, from a store that workers share."""
-        return self.sampler != "random" or self.pruner != "none"

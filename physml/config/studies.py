@@ -32,15 +32,21 @@ _NAME = re.compile(r"(\w+/\w+)-(\w[\w.-]*)", re.ASCII)
 
 @dataclass(frozen=True)
 class Found:
-    """The best trial of a row's search. The last three are of searches in stages."""
+    """The best trial of a row's search. The last two are of files that earlier versions wrote."""
 
     trial: int
-    set: dict[str, Any]  # config key -> value
-    note: str
     search: str  # the file of all trials
-    trials: int | None = None  # that gave a number
+    set: dict[str, Any]  # config key -> value
+    drawn: int | None = None  # all trials
+    trials: int | None = None  # those that gave a number
     seeds: int | None = None  # runs whose mean has decided
-    stages: list[str] | None = None  # trials and changes of each
+    note: str | None = None
+    stages: list[str] | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that is known but the settings, for the provenance of the row and for its file."""
+        return {key: value for key, value in vars(self).items() if key != "set" and value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +217,13 @@ def _found(path: Path) -> dict[str, Found]:
     return made
 
 
-def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Experiment:
-    """An experiment by its name; `above` are those that start from it."""
+def experiment(
+    name: str, conf: Path = CONF, above: tuple[str, ...] = (), *, searched: bool = True
+) -> Experiment:
+    """An experiment by its name; `above` are those that start from it.
+
+    searched: with the settings that a search has found for its row.
+    """
     name = absolute(name)
     study, row = row_of(name, conf)
     path = file_of(study, conf)
@@ -234,12 +245,11 @@ def experiment(name: str, conf: Path = CONF, above: tuple[str, ...] = ()) -> Exp
     provenance = below.settings["provenance"] | made.provenance
     if made.note is not None or "note" in provenance:  # that of the base is about the base
         provenance["note"] = made.note
-    if best := found(study, conf).get(row):
+    if searched and (best := found(study, conf).get(row)):
         for key, value in best.set.items():
             settings = merge(settings, _nested(key, value))
-        provenance |= {"kind": "searched-here", "note": best.note, "search": best.search}
-        facts = {"trials": best.trials, "seeds": best.seeds, "stages": best.stages}
-        provenance |= {key: value for key, value in facts.items() if value is not None}
+        provenance |= {"kind": "searched-here"} | best.facts
+        del provenance["trial"]
     settings |= {"provenance": provenance}
     if plugins := [*settings.get("plugins", ()), *conf_files.plugins(vars(content), path)]:
         settings |= {"plugins": list(dict.fromkeys(plugins))}

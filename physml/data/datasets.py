@@ -1,7 +1,7 @@
 """Data sets of others: what conf/dataset says of their files, and how they are read. No torch here."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,10 +69,33 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Content:
-    """The fingerprint of what the reader returns for the true files; null: not known."""
+    """The fingerprint of what the reader returns for the true files; null: not known.
+
+    source: the copy that it was computed from. agrees: an independent source of the same content, without
+    which runs on other bytes are compared with a paper under a doubt. copies: sha256 of files that have it.
+    """
 
     sha256: str | None = None
     source: str | None = None
+    agrees: str | None = None
+    copies: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Known facts of an array that the reader returns, whatever file it comes from; null: not known.
+
+    counts: how often each value stands in it. low, high: bounds of its values. mean, sd: over all of its
+    values. first: its first values. source: where that was read.
+    """
+
+    source: str
+    counts: Mapping[int, int] | None = None
+    low: float | None = None
+    high: float | None = None
+    mean: float | None = None
+    sd: float | None = None
+    first: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +126,7 @@ class Upstream:
     name: str = ""
     get: str | None = None
     mirror: Mirror | None = None
+    statistics: Mapping[str, Statistic] = field(default_factory=dict)  # of the arrays, by name
 
     def file(self, name: str) -> DataFile:
         for file in self.files:

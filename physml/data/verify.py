@@ -31,10 +31,10 @@ def verify(
 ) -> dict[str, str]:
     """{"sha256", "verified"} of a file that is there; DataError where it may not be used.
 
-    verified: "bytes" where the published checksum agrees; "first seen" where none is published (the file is
-    pinned, and must stay as it is; where the true content is known, that is compared when it is read); under
-    data.verify=content and off: "content" (to be compared when it is read) and "off". fresh: hash it,
-    whatever was found before.
+    verified: "bytes" where the published checksum agrees; "content" where none is published, or it differs
+    under data.verify=content, and the true content is known: it is compared when it is read; "first seen"
+    where nothing is known: the file is pinned, and must stay as it is; "off" under data.verify=off. fresh:
+    hash it, whatever was found before.
     """
     if path.is_dir():
         return _verify_folder(dataset, file, path, store)
@@ -62,10 +62,10 @@ def verify(
         if store.verify == "bytes":
             page = "it is a web page; " if is_web_page(path) else ""
             raise _refused(dataset, path, f"{page}{kind} is {got[:8]}, expected {want[:8]}")
-    elif store.verify == "bytes" or (store.verify == "content" and not dataset.content.sha256):
+    elif store.verify != "off" and not dataset.content.sha256:
         _compare_with_pin(dataset, file, path, sha256, store)
         return {"sha256": sha256, "verified": "first seen"}
-    return {"sha256": sha256, "verified": store.verify}
+    return {"sha256": sha256, "verified": "off" if store.verify == "off" else "content"}
 
 
 def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) -> dict[str, str]:
@@ -211,7 +211,6 @@ def _read(dataset: DataSet, store: Cache) -> Arrays:
     about = dataset.upstream
     used = verified(about, store)
     compares = any(one["verified"] == "content" for one in used.values())
-    compares |= bool(about.content.sha256) and any(one["verified"] == "first seen" for one in used.values())
     if compares and not about.content.sha256:
         names = [name for name, one in used.items() if one["verified"] == "content"]
         raise DataError(
@@ -229,6 +228,10 @@ def _read(dataset: DataSet, store: Cache) -> Arrays:
         return arrays
 
     arrays = store.get(Generated(dataset.name, key, dataset.version, make, folder="processed"))
+    if store.verify != "off":
+        from physml.data.statistics import check
+
+        check(about, arrays)
     first_seen = {name: one["sha256"] for name, one in used.items() if one["verified"] == "first seen"}
     pin(about, first_seen, store)
     store.used.update(used)

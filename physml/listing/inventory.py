@@ -72,7 +72,7 @@ def experiments(named: str | None = None) -> list[Entry]:
 
 def searches() -> list[Entry]:
     """Each experiment that names a search; about: how far it is, and its best trial."""
-    from physml.search.state import state_text
+    from physml.records.searches import state_text
 
     found = [(experiment, ident) for ident, experiment in studies.searches(CONF).items()]
     return [Entry(name, state_text(ident)) for name, ident in sorted(found, key=lambda one: _natural(one[0]))]

@@ -8,29 +8,19 @@ takes over those that a dead machine has left. The last pilot ends when nothing 
 import contextlib
 import os
 import random
-import signal
 import time
 from dataclasses import dataclass
 
-from physml.queue import planning
 from physml.queue.planning import Planned
-from physml.queue.processes import ForkServer, can_fork
 from physml.queue.scheduler import (
-    UNKNOWN,
     Batch,
     Outcome,
     Scheduler,
-    Source,
-    estimate,
     last_words,
-    machine,
     made_by,
-    maker,
-    why,
 )
 from physml.run import history
-from physml.run.progress import many
-from physml.run.resources import Resources, Slot
+from physml.run.resources import Slot
 from physml.run.spec import RunSpec
 from physml.run.state import state_of
 
@@ -47,14 +37,7 @@ class Sharing:
 
 def sharing(how: Sharing) -> contextlib.AbstractContextManager[None]:
     """Inside, runs are made by a pilot."""
-    return made_by(lambda batch: (Pilot if batch.source is None else Feeder)(how, batch).work())
-
-
-def carry_out_from(source: Source, *, jobs: int | None, max_hours: float | None = None) -> Outcome:
-    """Make runs of a source until it has no more; otherwise as `scheduler.carry_out`."""
-    batch = Batch([], machine(jobs), max_hours=max_hours, source=source)
-    make = maker()
-    return Feeder(Sharing(), batch).work() if make is None else make(batch)
+    return made_by(lambda batch: Pilot(how, batch).work())
 
 
 def hours_left() -> float | None:
@@ -131,60 +114,6 @@ class Pilot(Scheduler):
             self._leave(Planned(spec, "running"))
             return False
         return super()._ended(spec, code)
-
-
-class Feeder(Pilot):
-    """A pilot that takes its runs from a source, one whenever there is room."""
-
-    def __init__(self, how: Sharing, batch: Batch) -> None:
-        super().__init__(how, batch)
-        assert batch.source is not None
-        self.source = batch.source
-        self.view = many(self.source.left())
-        self.needed = UNKNOWN
-        if can_fork():
-            self.server = ForkServer([self.source.first])
-
-    def _measure(self) -> None:
-        """All runs take what the first one takes."""
-        first = Planned(self.source.first, "missing")
-        self.needed = Resources(1, 0)
-        if self.machine.needs_estimate:
-            self.needed = estimate(first.spec, planning.plan([first.spec])[0].cost) or self._tried(first.spec)
-
-    def _more(self) -> bool:
-        return super()._more() or (not self.stopping and self.source.more(self.how.wait))
-
-    def _start(self) -> None:
-        if not (self.stopping or self.interrupted):
-            for spec in self.source.to_stop([spec for _, spec, _ in self.running.values()]):
-                self.running[spec.label][0].send_signal(signal.SIGTERM)
-            if self._room() and (new := self.source.next()):
-                self.needs[new.label] = self.needed
-                self.todo.append(Planned(new, "missing"))
-        super()._start()
-
-    def _room(self) -> bool:
-        taken = [slot for _, _, slot in self.running.values()]
-        return not self.todo and self.machine.slot(self.needed, taken) is not None
-
-    def _admitted(self, one: Planned) -> bool:
-        """Same as the scheduler's; tells the source about runs that another process has ended."""
-        admitted = super()._admitted(one)
-        if not admitted and one not in self.held:
-            self.source.ended(one.spec, self.outcome.codes.get(one.spec.label, 0))
-        return admitted
-
-    def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
-        """No further run is taken here; another worker may do better."""
-        super()._cannot_start(spec, error)
-        self.stopping = True
-
-    def _note_end(self, spec: RunSpec, code: int) -> None:
-        counts, text = self.source.ended(spec, code)
-        self.outcome.codes[spec.label] = counts
-        said = text if code != 0 and counts == 0 else f"{why(spec, code)}; {text}"
-        self.view.note(f"{spec.label}: {said}")
 
 
 def given_up_text(spec: RunSpec) -> str:

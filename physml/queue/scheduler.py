@@ -5,10 +5,9 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from physml.base import opened
 from physml.base.errors import InputError
@@ -54,39 +53,6 @@ class Outcome:
         return 2 if codes <= {0, 2} else 1
 
 
-class Source(Protocol):
-    """Runs that are found one by one, by several workers, such as the trials of a search."""
-
-    @property
-    def first(self) -> RunSpec:
-        """A run like all of them, for memory and modules."""
-        ...
-
-    def next(self) -> RunSpec | None:
-        """A run to begin; None: there is none now."""
-        ...
-
-    def more(self, wait: bool) -> bool:
-        """True if runs may still come; without `wait`, only as long as others have not taken them all."""
-        ...
-
-    def left(self) -> int:
-        """Runs that have not ended, of all workers."""
-        ...
-
-    def running(self) -> Iterable[RunSpec]:
-        """Runs that have begun, of all workers."""
-        ...
-
-    def to_stop(self, running: Iterable[RunSpec]) -> list[RunSpec]:
-        """Those of our runs that are to end early."""
-        ...
-
-    def ended(self, spec: RunSpec, code: int) -> tuple[int, str]:
-        """Take note of the end of a run; returns the exit code that counts, and a text to show."""
-        ...
-
-
 @dataclass
 class Batch:
     """Runs that are to do, and how; see `carry_out`."""
@@ -97,7 +63,6 @@ class Batch:
     max_hours: float | None = None
     tables: list[str] = field(default_factory=list)
     ended: Callable[[RunSpec], str] | None = None
-    source: Source | None = None  # of runs beside todo
 
 
 _MAKER: ContextVar[Callable[[Batch], Outcome] | None] = ContextVar("maker", default=None)

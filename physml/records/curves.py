@@ -240,7 +240,7 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
                     f"split {at[0]} seed {at[1]}. Delete the file that is wrong."
                 )
             source[at] = path
-    before = {path: path.read_bytes() for path in own}
+    before = {path: opened.read_bytes(path) for path in own}
     for path in own:  # newer than what was packed
         names, rows = _rounded(path)
         heads |= dict.fromkeys(names)
@@ -254,7 +254,7 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
     compressed = opened.lzma_module().compress(content)
     files.write(made, lambda file: file.write(compressed))
     for path in own:
-        if path.read_bytes() == before[path]:  # else a run has just been made anew
+        if opened.read_bytes(path) == before[path]:  # else a run has just been made anew
             path.unlink()
     for path in old:
         if path != made:
@@ -274,7 +274,7 @@ def convert(path: Path) -> bool:
         heads, rows = _rounded(curve)  # to the digits and rows of today
         kept = thinned(rows, selected["step"] if (selected := made.get("selected")) else None)
         content = gzip.compress(_csv(heads, kept), mtime=0)
-        if content != curve.read_bytes():
+        if content != opened.read_bytes(curve):
             files.write(curve, lambda file: file.write(content))
     write(path, made)
     return True

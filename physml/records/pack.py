@@ -44,7 +44,7 @@ def pack(folder: Path, work: Path) -> int:
         named = {_setting_of(run) for run in runs.values()}
         settings = {name: content for name, content in settings.items() if name in named}
     text, made = _text(settings.values(), runs.values()), folder / record.PACK
-    if not made.exists() or made.read_text(encoding="utf-8") != text:
+    if not made.exists() or opened.read_bytes(made, record.LARGEST) != text.encode():
         files.write_text(made, text)
     for path, content in own.items():
         if opened.read_bytes(path) == content:  # else the run has just been made anew

@@ -254,8 +254,13 @@ def run_paths(folder: Path) -> list[Path]:
 
 def runs_below(folder: Path) -> Iterator[Path]:
     """The same of a folder and all folders below it. Read each before the next: a pack is read once then."""
-    for one in sorted(Path(name) for name, _, inside in os.walk(folder) if inside):
+    for one in folders_below(folder):
         yield from run_paths(one)
+
+
+def folders_below(folder: Path) -> list[Path]:
+    """The folder and all below it that have files, sorted."""
+    return sorted(Path(name) for name, _, inside in os.walk(folder) if inside)
 
 
 def records(

@@ -1,35 +1,35 @@
-"""All that is known of a search in stages, for its file of results, and the curves beside it."""
+"""All that is known of a search, for its file of results, and the curves beside it."""
 
 import csv
 import io
 import statistics
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from physml.base import files
 from physml.base.errors import RecordError
 from physml.records import curves
+from physml.records.searches import Content, results_path
 from physml.run.spec import RunSpec
-from physml.search.results import described
-from physml.search.state import results_path
+from physml.search.spec import DESIGN
 from physml.search.trials import SearchTrials
 
 CURVE = 12  # rows of a curve that are kept
 
 
-def content_of(made: SearchTrials) -> dict[str, Any]:
+def content_of(made: SearchTrials) -> Content:
     """All that is known of the search, for its file; `best` is there once there is one."""
     rows = [_row(made, trial) for trial in range(len(made.points))]
     last = len(made.stages) - 1
     best = None
     if any(row["status"] == "finished" for row in rows):
         row = rows[made.best]
-        values = made.values(last, row["trial"])
+        values = [made.score(one) for one in made.specs(last, row["trial"])]
         sd = statistics.stdev(values) if len(values) > 1 else None  # type: ignore[type-var]
         best = {key: row[key] for key in ("trial", "point", "value")} | {"sd": sd, "values": values}
     return {
-        "search": described(made.spec),
+        "search": made.spec.described,
+        "design": DESIGN,
         "sampler_seed": made.seed,
         "scored": sum(made.mean(0, trial) is not None for trial in range(len(made.points))),
         "wants": made.wants,
@@ -37,10 +37,27 @@ def content_of(made: SearchTrials) -> dict[str, Any]:
         "stages": [_stage(made, i) for i in range(len(made.stages))],
         "rounds": [asdict(one) for one in made.rounds],
         "trials": rows,
+        "final": _final(made) if best and made.running == len(made.stages) else None,
     }
 
 
-def _row(made: SearchTrials, trial: int) -> dict[str, Any]:
+def _final(made: SearchTrials) -> Content | None:
+    """Test scores of the final runs of a repeat's winner; None before all have ended."""
+    scores = {one.label: made.score(one, "test") for one in made.finals}
+    values = [value for value in scores.values() if value is not None]
+    if not values or not all(made.record(one) for one in made.finals):
+        return None
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return {
+        "metric": made.spec.metric,
+        "mean": statistics.fmean(values),
+        "sd": sd,
+        "values": values,
+        "runs": len(scores),
+    }
+
+
+def _row(made: SearchTrials, trial: int) -> Content:
     reached = made.last_stage[trial]
     means = [made.mean(stage, trial) for stage in range(reached + 1)]
     final = reached == len(made.stages) - 1
@@ -61,7 +78,7 @@ def _row(made: SearchTrials, trial: int) -> dict[str, Any]:
     }
 
 
-def _stage(made: SearchTrials, i: int) -> dict[str, Any]:
+def _stage(made: SearchTrials, i: int) -> Content:
     stage = made.stages[i]
     trials = [trial for trial, reached in enumerate(made.last_stage) if reached >= i]
     costs = [

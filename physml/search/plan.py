@@ -1,17 +1,17 @@
-"""Cost of a search in stages: runs and hours of each stage, before they are made."""
+"""Cost of a search: runs and hours of each stage, before they are made."""
 
 import contextlib
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from physml.queue import planning
 from physml.queue.planning import Planned
 from physml.records.costs import Cost, core_hours
 from physml.records.schema import Record
 from physml.run.spec import RunSpec
-from physml.search import plain as search
 from physml.search.report import stage_text
+from physml.search.spec import load_search, runs_of_winner
 from physml.search.staged import Lacking, StagedSearch
 
 
@@ -44,16 +44,32 @@ class StagePlan:
         return None if self.hours_each is None else (self.runs - self.done) * self.hours_each
 
 
-def plan(name: str, *, verify: str = "bytes", sampler_seed: int | None = None) -> list[StagePlan]:
+def plan(name: str, *, verify: str = "bytes", repeats: int = 0) -> list[StagePlan]:
+    """Each stage of a search, or of each of its repeats, and the final runs of a repeat."""
+    spec = load_search(name)
+    if not repeats:
+        return _plan(StagedSearch(spec, verify))
+    planned = []
+    for repeat in range(1, repeats + 1):
+        made = StagedSearch(spec, verify, repeat)
+        stages = _plan(made)
+        ended = made.running == len(made.stages)
+        finals = made.finals if ended else runs_of_winner(spec, made.points[0], verify=verify)
+        done = [one for one in map(made.record, finals) if one and ended]
+        hours = _hours_each(finals[0], done)
+        stages.append(StagePlan(f"{len(finals)} final runs", len(finals), len(done), hours, finals[0]))
+        planned += [replace(one, text=f"repeat {repeat}: {one.text}") for one in stages]
+    return planned
+
+
+def _plan(made: StagedSearch) -> list[StagePlan]:
     """Each stage of a search as far as it is known now, and the most that extra trials can add.
 
     The time of a run is that of finished runs of its stage, else it is measured in a few steps.
     """
-    made = StagedSearch(search.load_search(name), verify, sampler_seed)
     made.check()
-    made.refuse_blocked()
     with contextlib.suppress(Lacking):
-        made.advance(lambda stage, trials: _refuse_lacking(made, stage, trials))
+        made.advance(lambda _, runs: _refuse_lacking(made, runs))
     planned = []
     extra, extra_hours = 0, 0.0
     most = made.spec.trials
@@ -78,8 +94,8 @@ def plan(name: str, *, verify: str = "bytes", sampler_seed: int | None = None) -
     return planned
 
 
-def _refuse_lacking(made: StagedSearch, stage: int, trials: Sequence[int]) -> None:
-    if any(made.record(one) is None for trial in trials for one in made.specs(stage, trial)):
+def _refuse_lacking(made: StagedSearch, runs: Sequence[RunSpec]) -> None:
+    if any(made.record(one) is None for one in runs):
         raise Lacking(75)
 
 

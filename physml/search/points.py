@@ -1,76 +1,210 @@
-"""The points of a search, drawn by Optuna, and its trials kept as an Optuna study."""
+"""The points of a search: a low-discrepancy design, then estimates near good points, within categories.
 
+A choice among words, switches or nothing is a category; a list of numbers is a dimension like a range. The
+combinations of categories share the trials equally, so none is dropped because its first trials were unlucky.
+Within a combination the first points are a scrambled Sobol sequence, which covers the other dimensions evenly
+(Owen 1998), and later ones are proposed by the tree-structured Parzen estimator (Bergstra et al. 2011).
+"""
+
+import itertools
 import math
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from physml.base.errors import needed_by
-from physml.base.paths import work_root
-from physml.search.space import range_of
+from physml.search.space import Range, range_of
 
 Point = dict[str, Any]  # config key -> value
 Space = dict[str, Any]  # config key -> a range, or a list to choose from
 
+ESTIMATED_FROM = 10  # trials of a combination; before, its Sobol sequence goes on
+TRIES = 16  # proposals of TPE beyond the points that are wanted, which may have been tried before
 
-@dataclass(frozen=True)
-class Tried:
-    """A trial, for Optuna.
 
-    Args:
-        status: finished, pruned or diverged.
-        means: Means of its stages, as far as known.
+def is_category(offered: Any) -> bool:
+    """True for a list to choose from that is not all numbers."""
+    return isinstance(offered, list) and not all(
+        isinstance(one, int | float) and not isinstance(one, bool) for one in offered
+    )
+
+
+def combinations(space: Space) -> list[Point]:
+    """Each combination of the categories; one empty one where there are none.
+
+    Example:
+        >>> combinations({"init": ["joint", "separate"], "dt": [0.1, 1.0]})
+        [{'init': 'joint'}, {'init': 'separate'}]
     """
-
-    point: Point
-    space: Space
-    status: str
-    value: float | None
-    means: list[float | None] = field(default_factory=list)
+    offered = {key: value for key, value in space.items() if is_category(value)}
+    return [dict(zip(offered, chosen, strict=True)) for chosen in itertools.product(*offered.values())]
 
 
-def random_points(space: Space, number: int, seed: int) -> list[Point]:
-    """All at once, from the seed alone: a search that was stopped goes on with the same ones."""
-    optuna = optuna_module()
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    return _asked(study, space, number)
+def combination_of(space: Space, point: Point) -> int:
+    """Number of the combination that a point belongs to."""
+    return combinations(space).index({key: point[key] for key in space if is_category(space[key])})
 
 
-def guided_points(
+def designed(space: Space, earlier: Sequence[Point], number: int, seed: int) -> list[Point]:
+    """Points of the Sobol sequence of each combination, with equal numbers for all, `earlier` ones counted.
+
+    The sequences go on where `earlier` points of the same seed ended. Fewer come where a space of lists alone
+    has no more.
+    """
+    return _shared(
+        space, earlier, number, seed, lambda share: _sobol(space, share, seed, len(earlier) + number)
+    )
+
+
+def estimated(
     space: Space, earlier: Sequence[tuple[Point, float | None]], number: int, seed: int, better: str
 ) -> list[Point]:
-    """Points near earlier good ones, by the tree-structured Parzen estimator (TPE) of Optuna.
+    """Points near good ones of the same combination, by TPE; all combinations get equally many.
 
-    Depends on the values of the earlier points and on the seed alone.
+    Depends on the earlier points, their values and the seed alone.
 
     Args:
         earlier: Points with their values; None, which is worse than every number, for a run that diverged.
         better: lower or higher.
     """
+    points = [point for point, _ in earlier]
+
+    def proposals(share: int) -> Iterator[Point]:
+        known = [(point, value) for point, value in earlier if combination_of(space, point) == share]
+        if len(known) >= ESTIMATED_FROM and len(space) > len(combinations(space)[share]):
+            yield from itertools.islice(_tpe(space, share, known, seed + len(points), better), number + TRIES)
+        yield from _sobol(space, share, seed, len(points) + number)
+
+    return _shared(space, points, number, seed, proposals)
+
+
+def _shared(
+    space: Space, earlier: Sequence[Point], number: int, seed: int, drawn: Callable[[int], Iterator[Point]]
+) -> list[Point]:
+    """New points, each for the combination that has the fewest so far, in an order of the seed."""
+    shares = combinations(space)
+    counts = [0] * len(shares)
+    for one in earlier:
+        counts[combination_of(space, one)] += 1
+    order = [int(i) for i in np.random.default_rng(seed).permutation(len(shares))]
+    sources = {share: drawn(share) for share in order}
+    made: list[Point] = []
+    known = list(earlier)
+    while sources and len(made) < number:
+        share = min(sources, key=lambda i: (counts[i], order.index(i)))
+        point: Point | None = next((one for one in sources[share] if one not in known), None)
+        if point is None:  # lists alone, and all tried
+            del sources[share]
+            continue
+        counts[share] += 1
+        made.append(point)
+        known.append(point)
+    return made
+
+
+def _sobol(space: Space, share: int, seed: int, most: int) -> Iterator[Point]:
+    from scipy.stats import qmc
+
+    chosen = combinations(space)[share]
+    free = [key for key in space if key not in chosen]
+    if not free:
+        yield dict(chosen)
+        return
+    sequence = qmc.Sobol(len(free), rng=np.random.default_rng([seed, share]))
+    for row in sequence.random_base2(math.ceil(math.log2(2 * most + 2))):
+        parts = dict(zip(free, map(float, row), strict=True))
+        yield {key: chosen[key] if key in chosen else _at(space, key, parts[key]) for key in space}
+
+
+def _at(space: Space, key: str, part: float) -> Any:
+    """The value at a part of a range, on its scale, with three significant digits, or of a list."""
+    span = range_of(space, key)
+    if span is None:
+        return space[key][min(int(part * len(space[key])), len(space[key]) - 1)]
+    if span.log:
+        return rounded(span.low * (span.high / span.low) ** part, span)
+    return rounded(span.low + part * (span.high - span.low), span)
+
+
+def rounded(value: float, span: Range) -> float:
+    """Three significant digits, within the range."""
+    return min(max(float(f"{value:.3g}"), span.low), span.high)
+
+
+# ---------------------------------------------------------------------------- TPE
+
+
+def _tpe(
+    space: Space, share: int, earlier: Sequence[tuple[Point, float | None]], seed: int, better: str
+) -> Iterator[Point]:
+    """Proposals; each asks for another one nearby, since those that were asked for count as bad."""
     optuna = optuna_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
-    study = optuna.create_study(sampler=sampler, direction=_direction(better))
+        sampler = optuna.samplers.TPESampler(
+            seed=seed + share, multivariate=True, constant_liar=True, n_startup_trials=1
+        )
+    chosen = combinations(space)[share]
+    free = {key: _dimension(space, key) for key in space if key not in chosen}
+    study = optuna.create_study(sampler=sampler, direction=direction(better))
+    states = optuna.trial.TrialState
     for point, value in earlier:
-        status = "pruned" if value is None else "finished"  # Optuna takes pruned trials for the worst ones
-        study.add_trial(_trial(Tried(point, space, status, value)))
-    return _asked(study, space, number)
+        params = {key: _place(space, key, point[key]) for key in free}
+        if all(one._contains(params[key]) for key, one in free.items()):
+            state = states.PRUNED if value is None else states.COMPLETE  # pruned ones are the worst to TPE
+            trial = optuna.trial.create_trial(state=state, value=value, params=params, distributions=free)
+            study.add_trial(trial)
+    while True:
+        asked = study.ask(free).params
+        yield {key: chosen[key] if key in chosen else _value(space, key, asked[key]) for key in space}
 
 
-def keep(name: str, better: str, trials: Iterable[Tried]) -> Path:
-    """The trials in SQLite, for Optuna's own plots and dashboard."""
-    path = work_root() / "search" / f"{name}.db"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    study = optuna_module().create_study(
-        storage=f"sqlite:///{path}", study_name=name, direction=_direction(better)
-    )
-    for one in trials:
-        study.add_trial(_trial(one))
-    return path
+def _dimension(space: Space, key: str) -> Any:
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    span = range_of(space, key)
+    if span is None:
+        return IntDistribution(0, len(space[key]) - 1)
+    return FloatDistribution(span.low, span.high, log=span.log)
+
+
+def _place(space: Space, key: str, value: Any) -> Any:
+    """A value of a range, or the place in a list."""
+    return value if range_of(space, key) else space[key].index(value)
+
+
+def _value(space: Space, key: str, asked: Any) -> Any:
+    span = range_of(space, key)
+    return space[key][asked] if span is None else rounded(asked, span)
+
+
+# ---------------------------------------------------------------------------- promotion
+
+
+def promoted(space: Space, points: Sequence[Point], ranked: Sequence[int], keep: int) -> list[int]:
+    """The trials that go on to the second stage: an equal share of each combination, then the best others.
+
+    Args:
+        points: The points of all trials, by number.
+        ranked: Numbers of the trials with a value, best first.
+        keep: How many go on.
+    """
+    share = max(1, keep // len(combinations(space)))
+    taken: dict[int, int] = {}
+    first = []
+    for trial in ranked:
+        of = combination_of(space, points[trial])
+        if taken.setdefault(of, 0) < share:
+            taken[of] += 1
+            first.append(trial)
+    others = [trial for trial in ranked if trial not in first]
+    kept = {*[*first, *others][:keep]}
+    return [trial for trial in ranked if trial in kept]
+
+
+# ---------------------------------------------------------------------------- Optuna
 
 
 def importances(space: Space, tried: Sequence[tuple[Point, float]], better: str) -> dict[str, float]:
@@ -84,11 +218,27 @@ def importances(space: Space, tried: Sequence[tuple[Point, float]], better: str)
         return {}
     if min(values) > 0:
         values = [math.log(value) for value in values]
-    study = optuna.create_study(direction=_direction(better))
+    study = optuna.create_study(direction=direction(better))
     for (point, _), value in zip(tried, values, strict=True):
-        study.add_trial(_trial(Tried(point, space, "finished", value)))
+        trial = optuna.trial.create_trial(
+            value=value, params=point, distributions=distributions(space, point)
+        )
+        study.add_trial(trial)
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def distributions(space: Space, point: Point) -> dict[str, Any]:
+    """Optuna's distribution for each key of a space, wide enough for a point that lies outside."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    made: dict[str, Any] = {}
+    for key, offered in space.items():
+        if span := range_of(space, key):
+            made[key] = FloatDistribution(min(span.low, point[key]), max(span.high, point[key]), log=span.log)
+        else:
+            made[key] = CategoricalDistribution(offered)
+    return made
 
 
 def optuna_module() -> Any:
@@ -99,43 +249,5 @@ def optuna_module() -> Any:
     return optuna
 
 
-def _direction(better: str) -> str:
+def direction(better: str) -> str:
     return "minimize" if better == "lower" else "maximize"
-
-
-def _asked(study: Any, space: Space, number: int) -> list[Point]:
-    return [rounded(study.ask(distributions(space)).params, space) for _ in range(number)]
-
-
-def rounded(point: Point, space: Space) -> Point:
-    """With three significant digits what was drawn from a range; choices as they are written."""
-    return {
-        key: float(f"{v:.3g}") if isinstance(v, float) and range_of(space, key) else v
-        for key, v in point.items()
-    }
-
-
-def _trial(one: Tried) -> Any:
-    import optuna
-
-    states = optuna.trial.TrialState
-    return optuna.trial.create_trial(
-        state={"finished": states.COMPLETE, "pruned": states.PRUNED, "diverged": states.FAIL}[one.status],
-        value=one.value,
-        params=one.point,
-        distributions=distributions(one.space),
-        intermediate_values={i: mean for i, mean in enumerate(one.means) if mean is not None},
-    )
-
-
-def distributions(space: Space) -> dict[str, Any]:
-    """Optuna's distribution for each key of a space."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
-
-    spans = {key: range_of(space, key) for key in space}
-    return {
-        key: FloatDistribution(span.low, span.high, log=span.log)
-        if span
-        else CategoricalDistribution(space[key])
-        for key, span in spans.items()
-    }

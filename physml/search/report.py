@@ -1,13 +1,13 @@
-"""Report on a search in stages: every sentence is made from the file of its results."""
+"""Report on a search: every sentence is made from the file of its results."""
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
-Content = dict[str, Any]
+from physml.records.searches import Content, repeats_of, spread_of_search
+from physml.search.space import Bound
 
 
-def stage_text(stage: dict[str, Any]) -> str:
+def stage_text(stage: Content) -> str:
     """The trials and the changes of one stage.
 
     Example:
@@ -23,28 +23,10 @@ def stage_text(stage: dict[str, Any]) -> str:
     return text
 
 
-def note(content: Content) -> str:
-    """For the provenance of the row: how the settings were found."""
-    search, best = content["search"], content["best"]
-    total, scored = len(content["trials"]), content["scored"]
-    stages = "; ".join(stage_text(stage) for stage in content["stages"])
-    spread = "" if best["sd"] is None else f", sd {best['sd']:.2g}"
-    changes = ", ".join(f"{key} {value}" for key, value in search["trial"].items())
-    parts = [
-        f"{_kind(search)} in stages: {total} trials ({scored} finished){f', {changes}' if changes else ''}: "
-        f"{stages}; sampler seed {content['sampler_seed']}; best {_mean(best)}valid/{search['metric']} "
-        f"{best['value']:.3g}{spread} (trial {best['trial']}).",
-        _splits(content),
-        _bounds(content),
-    ]
-    return " ".join(part for part in parts if part)
-
-
-def lines(content: Content, repeats: Sequence[Content] = (), behind: Sequence[str] = ()) -> list[str]:
+def lines(content: Content, behind: Sequence[str] = (), written: Sequence[str] = ()) -> list[str]:
     """The report that a finished search prints.
 
-    repeats: results of this search with several sampler seeds. behind: searches of the group with fewer
-    trials.
+    behind: searches of the group with fewer trials. written: files of the results.
     """
     search, best = content["search"], content["best"]
     ends = [row["status"] for row in content["trials"]]
@@ -70,7 +52,6 @@ def lines(content: Content, repeats: Sequence[Content] = (), behind: Sequence[st
     )
     made.append(_bounds(content))
     made += [text] if (text := _splits(content)) else []
-    made += _repeated(repeats, best)
     if behind:
         made.append(
             f"equal trials: {_list(behind)} lacks extra trials that this search has. "
@@ -78,15 +59,31 @@ def lines(content: Content, repeats: Sequence[Content] = (), behind: Sequence[st
         )
     elif search["equal"]:
         made.append(f"equal trials: {len(ends)} for each of {len(search['equal'])} searches, as far as made")
-    made.append(f"written: {', '.join(content['written'])}")
+    if content["final"]:
+        made.append(f"final runs: {_final(content)}, sampler seed {content['sampler_seed']}")
+    made.append(f"written: {', '.join(written)}")
     return made
 
 
-def _kind(search: dict[str, Any]) -> str:
-    return f"TPE search, {tpe['first']} at random first," if (tpe := search["tpe"]) else "Random search"
+def repeat_lines(ident: str) -> list[str]:
+    """Settings that the repeats of a search found, and how far their test scores are apart."""
+    repeats = repeats_of(ident)
+    made = [
+        f"  repeat {number}: valid/{one['search']['metric']} {one['best']['value']:.4g}, {_final(one)}, "
+        f"{one['best']['point']}"
+        for number, one in enumerate(repeats, 1)
+    ]
+    spread = spread_of_search(ident)
+    return [f"{ident}: {len(repeats)} repeats", *made, *([str(spread)] if spread else [])]
 
 
-def _mean(best: dict[str, Any]) -> str:
+def _final(content: Content) -> str:
+    final = content["final"]
+    sd = "" if final["sd"] is None else f" ± {final['sd']:.2g}"
+    return f"test/{final['metric']} {final['mean']:.4g}{sd} ({len(final['values'])} of {final['runs']} runs)"
+
+
+def _mean(best: Content) -> str:
     return "mean " if len(best["values"]) > 1 else ""
 
 
@@ -98,9 +95,7 @@ def _bounds(content: Content) -> str:
     return f"Widened: {'; '.join(moved)}. {text}" if moved else text
 
 
-def _bound(one: dict[str, Any]) -> str:
-    from physml.search.space import Bound
-
+def _bound(one: Content) -> str:
     return str(Bound(**one))
 
 
@@ -112,17 +107,6 @@ def _splits(content: Content) -> str:
         f"The validation data of splits {_list(splits)} decided; "
         "final runs on these splits share them, those on other splits may score nodes of them."
     )
-
-
-def _repeated(repeats: Sequence[Content], best: dict[str, Any]) -> list[str]:
-    if len(repeats) < 2:
-        return []
-    values = [one["best"]["value"] for one in repeats]
-    found = ", ".join(f"{one['sampler_seed']}: {one['best']['value']:.4g}" for one in repeats)
-    spread = f"sd between searches {statistics.stdev(values):.2g}"
-    if best["sd"] is not None:
-        spread += f", between the runs of this best setting {best['sd']:.2g}"
-    return [f"sampler seeds: {found}; {spread}"]
 
 
 def _count(number: int, what: str) -> str:

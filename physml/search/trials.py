@@ -1,18 +1,18 @@
-"""The trials of a search in stages: their runs, and the values that rank them, read from the records."""
+"""The trials of a search: their runs, and the values that rank them, read from the records."""
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from physml.config.search_schema import Stage
+from physml.records import searches as results
 from physml.records.schema import Record
 from physml.run.attempt import DONE
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
-from physml.search import plain as search
-from physml.search.plain import SearchSpec
 from physml.search.points import Point, Space
 from physml.search.space import Bound
+from physml.search.spec import SearchSpec, at_places, in_folder, run_of, runs_of_winner
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,27 @@ class Round:
 
 
 class SearchTrials:
-    """The state of a search in stages, read from the records of its runs.
+    """The trials of a search: their runs, and the values that rank them, read from the records.
 
     Args:
         spec: The search.
         verify: How data are verified.
-        sampler_seed: Seed of other points than the search's own.
+        repeat: 0 for the search itself; other numbers draw other points.
     """
 
-    def __init__(self, spec: SearchSpec, verify: str = "bytes", sampler_seed: int | None = None) -> None:
-        self.spec, self.verify = spec, verify
-        self.seed = spec.seed if sampler_seed is None else sampler_seed
-        self.repeated = self.seed != spec.seed
-        self.id = f"{spec.id}-sampler{self.seed}" if self.repeated else spec.id
-        self.stages: list[Stage] = spec.stages or []
+    def __init__(self, spec: SearchSpec, verify: str = "bytes", repeat: int = 0) -> None:
+        self.spec, self.verify, self.repeat = spec, verify, repeat
+        self.seed = spec.sampler_seed(repeat)
+        self.id = results.repeat_id(spec.id, repeat)
+        self.stages = spec.stages
         self.rounds: list[Round] = []
         self.points: list[Point] = []  # of all rounds; the place of a point is its trial's number
         self.last_stage: list[int] = []  # that each trial has reached
         self.wants = 0  # extra rounds
         self.running = 0  # the stage whose runs are being made
+        self.written: list[str] = []  # files of the results
         self._specs: dict[tuple[int, int], list[RunSpec]] = {}
+        self._finals: list[RunSpec] | None = None
         self._records: dict[str, Record] = {}  # of runs that have ended, by label
 
     def seeds(self, stage: Stage) -> list[int]:
@@ -56,17 +57,9 @@ class SearchTrials:
         key = stage, trial
         if key not in self._specs:
             content = self.stages[stage]
-            base = search.trial_spec(self.spec, trial, self.points[trial], self.verify, content.set)
-            base = replace(base, place=replace(base.place, folder=f"adhoc/search/{self.id}/{trial:03d}"))
-            self._specs[key] = [
-                replace(
-                    base,
-                    config=base.config | {"split": split, "seed": seed},
-                    place=replace(base.place, split=split, seed=seed),
-                )
-                for split in content.splits
-                for seed in self.seeds(content)
-            ]
+            one = run_of(self.spec, self.points[trial], verify=self.verify, of_stage=content.set)
+            places = [(split, seed) for split in content.splits for seed in self.seeds(content)]
+            self._specs[key] = at_places(in_folder(one, f"{self.id}/{trial:03d}"), places)
         return self._specs[key]
 
     def record(self, one: RunSpec) -> Record | None:
@@ -78,18 +71,16 @@ class SearchTrials:
             self._records[one.label] = made
         return self._records[one.label]
 
-    def values(self, stage: int, trial: int) -> list[float | None]:
-        """The validation metric of each run; None where there is none, or it has diverged."""
-        found = []
-        for one in self.specs(stage, trial):
-            made = self.record(one)
-            best = made["metrics"]["best"] if made and made["status"] == "finished" else None
-            found.append(best["valid"].get(self.spec.metric) if best else None)
-        return found
+    def score(self, one: RunSpec, part: str = "valid") -> float | None:
+        """The metric of a run; None where there is none, or it has diverged."""
+        made = self.record(one)
+        best = made["metrics"]["best"] if made and made["status"] == "finished" else None
+        value: float | None = best[part].get(self.spec.metric) if best else None
+        return value
 
     def mean(self, stage: int, trial: int) -> float | None:
         """None unless every run of the trial in this stage has a value."""
-        values = self.values(stage, trial)
+        values = [self.score(one) for one in self.specs(stage, trial)]
         numbers = [value for value in values if value is not None]
         return statistics.fmean(numbers) if len(numbers) == len(values) else None
 
@@ -104,3 +95,11 @@ class SearchTrials:
         """Number of the best of all trials that have reached the last stage, in any round."""
         last = len(self.stages) - 1
         return self.ranked(last, [t for t, reached in enumerate(self.last_stage) if reached == last])[0]
+
+    @property
+    def finals(self) -> list[RunSpec]:
+        """The final runs of a repeat's winner, on test data; those of the search itself are its table's."""
+        if self.repeat and self._finals is None:
+            runs = runs_of_winner(self.spec, self.points[self.best], verify=self.verify)
+            self._finals = [in_folder(one, f"{self.id}/final") for one in runs]
+        return self._finals or []

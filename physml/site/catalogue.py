@@ -12,9 +12,11 @@ from physml.config.identity import class_source
 from physml.data.datasets import Upstream, upstream
 from physml.listing import inventory
 from physml.listing.inventory import Entry
+from physml.records.searches import content_of_file, results_path, state_text
+from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import table_state
-from physml.search.state import content_of_file, results_path, state_text
-from physml.site import prose, words
+from physml.report.view.text import claim_lines
+from physml.site import prose
 from physml.site.content import DOCS, OWN, Content, One, Results, paper_of, paper_page
 from physml.site.render import Renderer
 from physml.site.search_page import search_context
@@ -49,21 +51,16 @@ def _published(cells: Iterable[tuple[Results, One]]) -> list[One]:
 
 
 def _bars(ones: list[One]) -> list[tuple[str, str, int]]:
-    counts = Counter(words.kind(one.result.state.word) for one in ones)
-    return [(kind, name, counts[kind]) for kind, name in words.KINDS.items()]
+    counts = Counter(outcome_of(one.result.state) for one in ones)
+    return [(one.kind, one.name, counts[one]) for one in ALL]
 
 
 def _home(content: Content) -> dict[str, Any]:
     ones = _published(content.cells())
-    ran = [one for one in ones if one.result.summary is not None]
-    blocked = Counter(
-        one.result.state.reason or "" for _, one in content.cells() if one.result.state.word == "blocked"
-    )
-    quoted = sum(one.result.state.word == "quoted" for one in ones)
     claims = [
         (
             results.spec.id,
-            results.document.claim[0].removeprefix("Claim: "),
+            claim_lines(results.table)[0].removeprefix("Claim: "),
             results.table.claim_verdict or "no verdict yet",
         )
         for results in content.tables.values()
@@ -72,12 +69,8 @@ def _home(content: Content) -> dict[str, Any]:
     return {
         "total": len(ones),
         "bars": _bars(ones),
-        "ran": len(ran),
-        "quoted": quoted,
-        "notrun": len(ones) - len(ran) - quoted,
-        "outcomes": Counter(words.outcome(one.result.state) for one in ran).most_common(),
+        "ran": sum(one.result.summary is not None for one in ones),
         "claims": claims,
-        "blocked": [(reason, str(count)) for reason, count in blocked.most_common()],
     }
 
 

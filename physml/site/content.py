@@ -15,8 +15,7 @@ from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records.schema import Record
 from physml.report.figure.spec import FigureSpec, find_figure, load_figure
 from physml.report.table import settings_text
-from physml.report.table import text as table_text
-from physml.report.table.collect import CellResult, Table, collect
+from physml.report.table.collect import CellResult, Table, recorded
 from physml.report.table.settings import SettingsSpec, collect_settings, load_settings
 from physml.report.table.spec import (
     Cell,
@@ -31,6 +30,7 @@ from physml.report.table.spec import (
     table_ids,
 )
 from physml.report.text.document import Document
+from physml.report.view import text as table_text
 from physml.run.progress import tracked
 
 DOCS = ROOT / "docs"
@@ -165,7 +165,7 @@ def results_of(spec: TableSpec, requested: RequestedRuns | None = None) -> Resul
     """A table from its records. requested: its runs, where they are known already."""
     requested = requested or RequestedRuns(spec.runs, RunOptions(), spec.id)
     records = requested.records()
-    table = collect(spec, requested.identities, records, requested.running(), blocked=requested.untrainable)
+    table = recorded(spec, requested.identities, records)
     of: dict[str, list[Record]] = {}
     for record in records:
         of.setdefault(record["experiment"], []).append(record)

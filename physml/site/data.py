@@ -4,24 +4,25 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from physml.base.paths import results_root
 from physml.base.text import csv_cell
 from physml.records import export
 from physml.records.schema import Record
+from physml.report.outcome import outcome_of
 from physml.report.references import bibtex, cited, of_physml
 from physml.report.table.collect import table_state
 from physml.report.table.numbers import decimals, mean_text, published_text
 from physml.report.table.spec import experiments_of
-from physml.report.text.document import FORMS, Document
-from physml.site import words
+from physml.report.text.document import FORMS, Document, md
+from physml.report.view.finding import finding_text
+from physml.report.view.text import claim_lines
 from physml.site.content import Content, paper_of
 from physml.site.table_pages import cell_page, table_page
 
 
-def files_of(content: Content) -> Iterator[tuple[str, str | Path]]:
+def files_of(content: Content) -> Iterator[tuple[str, str]]:
     """Every file that is no page."""
     for ident, results in content.tables.items():
         yield from _forms(ident, results.document)
@@ -30,7 +31,8 @@ def files_of(content: Content) -> Iterator[tuple[str, str | Path]]:
             "title": results.spec.title,
             "source": results.spec.source,
             "state": table_state(results.table),
-            "claim": list(results.document.claim),
+            "finding": finding_text(results.table),
+            "claim": claim_lines(results.table),
             "cells": lines(results.document),
         }
         yield f"table/{ident}/{ident}.json", _json(made)
@@ -124,8 +126,8 @@ def _search_index(content: Content) -> str:
                 one.column.title,
                 published_text(one.result.published),
                 mean_text(one.result.summary, places),
-                f"{words.sign(state.word)} {state}",
-                words.kind(state.word),
+                f"{outcome_of(state).sign} {state}",
+                outcome_of(state).kind,
                 paper_of(results.spec.id),
             ]
         )
@@ -159,7 +161,7 @@ def _plain(content: Content) -> str:
         "",
     ]
     out += [
-        f"- [{ident}](table/{ident}/{ident}.md): {results.spec.title} ({table_state(results.table)})"
+        f"- [{ident}](table/{ident}/{ident}.md): {md(results.spec.title)} ({table_state(results.table)})"
         for ident, results in content.tables.items()
     ]
     return "\n".join(out) + "\n"

@@ -6,7 +6,9 @@ from typing import Any
 
 from physml import __version__
 from physml.base.errors import needed_by
+from physml.base.text import plain
 from physml.records import provenance
+from physml.report.outcome import ALL
 from physml.site import plots, words
 from physml.site.content import DOCS
 
@@ -40,12 +42,15 @@ class Renderer:
         made = jinja2.Environment(
             loader=jinja2.FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
+            finalize=lambda value: plain(value) if type(value) is str else value,
             trim_blocks=True,
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
         made.filters["slug"] = words.slug
-        made.globals.update(kinds=words.KINDS, axis_row=plots.axis_row, menu=self.menu)
+        made.globals.update(
+            kinds={one.kind: one.name for one in ALL}, axis_row=plots.axis_row, menu=self.menu
+        )
         return made
 
     @cached_property

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from physml.records.searches import Content, best_trial, last_value, spread_of_search, state_text
 from physml.report.text.document import NONE
-from physml.search.state import Content, best_trial, state_text
 from physml.site import plots
 
 
@@ -12,9 +12,11 @@ def search_context(ident: str, experiment: str, content: Content) -> dict[str, A
     metric = f"valid/{spec['metric']}"
     trials = sorted(content["trials"], key=lambda trial: _order(trial, spec["better"]))
     keys = list(dict.fromkeys(key for trial in trials for key in trial["point"]))
-    facts = [(key, str(spec[key])) for key in ("trials", "seed", "sampler", "pruner") if key in spec]
+    facts = [(key, str(spec[key])) for key in ("trials", "seed")]
+    facts += [("points", content["design"]), ("sampler seed", str(content["sampler_seed"]))]
     best = best_trial(content)
     facts += [("best trial", str(best["trial"]))] if best else []
+    facts += [("repeated with other points", str(spread))] if (spread := spread_of_search(ident)) else []
     facts += [(f"range of {key}", _range(value)) for key, value in spec["space"].items()]
     return {
         "ident": ident,
@@ -27,8 +29,8 @@ def search_context(ident: str, experiment: str, content: Content) -> dict[str, A
         "trials": [
             {
                 "number": trial["trial"],
-                "value": NONE if (value := _value(trial)) is None else f"{value:.5g}",
-                "status": trial["status"] + (f", stage {trial['stage']}" if trial.get("stage") else ""),
+                "value": NONE if (value := last_value(trial)) is None else f"{value:.5g}",
+                "status": f"{trial['status']}, stage {trial['stage']}",
                 "point": [_short(trial["point"].get(key)) for key in keys],
             }
             for trial in trials
@@ -36,17 +38,11 @@ def search_context(ident: str, experiment: str, content: Content) -> dict[str, A
     }
 
 
-def _value(trial: dict[str, Any]) -> float | None:
-    """Value of a trial in the last stage that it reached."""
-    known = [value for value in [*trial.get("means", []), trial["value"]] if value is not None]
-    return known[-1] if known else None
-
-
 def _order(trial: dict[str, Any], better: str) -> tuple[int, int, float]:
-    value = _value(trial)
+    value = last_value(trial)
     if value is None:
         return 1, 0, 0.0
-    return 0, -len(trial.get("means", [])), value if better == "lower" else -value
+    return 0, -len(trial["means"]), value if better == "lower" else -value
 
 
 def _best_so_far(content: Content) -> str | None:
@@ -55,7 +51,7 @@ def _best_so_far(content: Content) -> str | None:
     x: list[float] = []
     y: list[float] = []
     for trial in sorted(content["trials"], key=lambda trial: trial["trial"]):
-        value = (trial.get("means") or [trial["value"]])[0]
+        value = trial["means"][0]
         if value is None:
             continue
         x.append(float(trial["trial"]))

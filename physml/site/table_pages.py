@@ -12,7 +12,8 @@ from physml.base.errors import RecordError
 from physml.config.conf_files import without_places
 from physml.records import curves
 from physml.records.schema import Record
-from physml.report.table.fact_text import fact_lines, margin_text
+from physml.report.outcome import outcome_of
+from physml.report.table.fact_text import margin_text
 from physml.report.table.numbers import (
     decimals,
     difference_text,
@@ -25,8 +26,7 @@ from physml.report.table.numbers import (
     time_text,
 )
 from physml.report.table.runs import number
-from physml.report.table.spec import Claim, Column
-from physml.report.table.text import claim_lines
+from physml.report.table.spec import Column
 from physml.report.text.document import NONE
 from physml.site import plots, words
 from physml.site.content import One, Results
@@ -56,21 +56,6 @@ class ColumnView:
         return [one for one in self.results.cells if one.column is self.column]
 
     @cached_property
-    def shown(self) -> list[One]:
-        return [one for one in self.ones if not self._folded(one)]
-
-    @cached_property
-    def folded(self) -> list[One]:
-        """Rows that are quoted from other work, or have no number at all, and were not run here."""
-        return [one for one in self.ones if self._folded(one)]
-
-    def _folded(self, one: One) -> bool:
-        quoted = one.result.published is None or one.result.published.quoted is not None
-        return quoted and one.result.summary is None and one.result.state.word in (
-            "quoted", "no printed number, not run", "missing",
-        )  # fmt: skip
-
-    @cached_property
     def places(self) -> int:
         return decimals(self.results.table, self.column)
 
@@ -82,7 +67,7 @@ class ColumnView:
 
     @cached_property
     def axis(self) -> plots.Axis:
-        numbers = [(one.result.published, one.result.summary) for one in self.shown]
+        numbers = [(one.result.published, one.result.summary) for one in self.ones]
         return plots.interval_axis(numbers, self.references.values())
 
     @property
@@ -113,8 +98,8 @@ class ColumnView:
             "difference": difference_text(result, self.column, places),
             "settings": NONE if result.settings is None else str(result.settings),
             "outcome": words.short(result.state),
-            "sign": words.sign(result.state.word),
-            "kind": words.kind(result.state.word),
+            "sign": outcome_of(result.state).sign,
+            "kind": outcome_of(result.state).kind,
             "plot": plots.interval(self.axis, result.published, result.summary, self.nearby, label)
             if drawn
             else "",
@@ -122,20 +107,17 @@ class ColumnView:
 
 
 def table_context(results: Results) -> dict[str, Any]:
-    spec = results.spec
-    claim = claim_lines(results.table)
+    document = results.document
     return {
-        "spec": spec,
-        "document": results.document,
+        "spec": results.spec,
+        "document": document,
         "own": results.table.own,
-        "claim": claim[0] if claim else None,
-        "parts_of_claim": claim[1:],
-        "claim_text": spec.claim.text if isinstance(spec.claim, Claim) else spec.claim,
-        "verdict": results.table.claim_verdict,
-        "columns": [ColumnView(results, column) for column in spec.columns],
-        "facts": fact_lines(results.table),
-        "command": f"physml table {spec.id}",
-        "reasons": spec.reasons,
+        "pages": {(one.row.label, one.column.key): cell_page(results, one) for one in results.cells},
+        "columns": [ColumnView(results, column) for column in results.spec.columns],
+        "rest": document.long[
+            len(results.spec.columns) :
+        ],  # the grids of columns are shown with their intervals
+        "command": f"physml table {results.spec.id}",
     }
 
 

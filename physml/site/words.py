@@ -1,50 +1,10 @@
-"""Names of pages, and outcomes with a sign and a kind: told by word and shape, not by colour alone."""
+"""Names of pages, and states for tables."""
 
 import hashlib
 import re
 import unicodedata
 
 from physml.report.state import State
-
-# The start of an outcome -> its sign and kind. The first that fits counts.
-SIGNS = (
-    ("agrees", "✓", "good"),
-    ("reached", "✓", "good"),
-    ("exceeded", "▲", "good"),
-    ("differs: better", "▲", "good"),
-    ("differs: worse", "▼", "bad"),
-    ("failed", "✕", "bad"),
-    ("diverged", "✕", "bad"),
-    ("not reached", "▽", "open"),
-    ("cannot be told apart", "≈", "even"),
-    ("not decidable", "?", "even"),
-    ("not comparable", "≠", "open"),
-    ("partial", "…", "open"),
-    ("running", "…", "open"),
-    ("n =", "…", "open"),
-)
-KINDS = {
-    "good": "agree, are reached or exceeded",
-    "even": "cannot be told apart, or not decided",
-    "open": "not reached by our search or settings, or not all runs made",
-    "bad": "differ: worse, or failed",
-    "none": "quoted, blocked or not run",
-}
-
-
-def sign(word: str) -> str:
-    return next((sign for start, sign, _ in SIGNS if word.startswith(start)), "–")
-
-
-def kind(word: str) -> str:
-    return next((kind for start, _, kind in SIGNS if word.startswith(start)), "none")
-
-
-def outcome(state: State) -> str:
-    """An outcome without its counts and reason; that of `not comparable` has its reason."""
-    whole = str(state) if state.word == "not comparable" else state.word
-    return whole.partition(" (")[0]
-
 
 LONGEST = 40  # characters of a reason in a table; a cell's own page has it whole
 

@@ -1,11 +1,46 @@
 """Learning rates over epochs that torch does not have. They are stepped as torch's: by `trainer.schedule`."""
 
+import math
 from typing import Any, Literal
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
-from physml.base.check import positive, within
+from physml.base.check import count, positive, within
+from physml.base.errors import InputError
+
+
+class WarmupCosine(LambdaLR):
+    r"""The rate grows linearly in `warmup` epochs, then falls along half a cosine to `floor` of its value.
+
+    .. math:: \frac{k + 1}{w} \ (k < w), \qquad
+        f + (1 - f)\, \tfrac12 \Big(1 + \cos \pi \frac{k - w}{n - w}\Big) \ (k \ge w)
+
+    times the rate, in epoch k = 0, 1, ..., with :math:`w` = `warmup`, :math:`n` = `epochs`, f = `floor`; f
+    from epoch n on. A rate of its own for some parameters, such as the recurrence, is `optim.lr_factors`.
+
+    Source: the code of S5 and of minimal-LRU, by steps there.
+
+    Args:
+        optimizer: whose rates are changed.
+        epochs: n, usually `trainer.epochs`.
+        warmup: w, less than n; 0 for none.
+        floor: f, in [0, 1].
+    """
+
+    def __init__(self, optimizer: Optimizer, *, epochs: int, warmup: int, floor: float = 0.0) -> None:
+        count("epochs", epochs)
+        within("floor", floor, 0.0, 1.0)
+        if not 0 <= warmup < epochs:
+            raise InputError(f"warmup must lie in [0, {epochs}), below epochs; got {warmup}.")
+
+        def factor(k: int) -> float:
+            if k < warmup:
+                return (k + 1) / warmup
+            done = min(1.0, (k - warmup) / (epochs - warmup))
+            return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+        super().__init__(optimizer, factor)
 
 
 class CumulativePlateau(ReduceLROnPlateau):

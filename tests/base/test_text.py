@@ -5,13 +5,14 @@ import io
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from physml.base.text import csv_cell, plain, shown, tex
-from physml.report.text.document import Document, Grid, comma_separated, markdown
+from physml.report.outcome import outcome_of
+from physml.report.state import State
+from physml.report.text.document import Cell, Document, Grid, Lines, comma_separated, markdown
 from physml.report.text.screen import Screen
 from physml.run.trackers.registry import SERVICES
 
@@ -21,24 +22,25 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 @pytest.fixture
 def document() -> Document:
-    heads, line = ("model", LABEL), (LABEL, "1.0")
-    return Document(
-        "mine-1", LABEL, heads, (Grid((line,), (None,), LABEL),), (LABEL,), ((LABEL, 1.0), (None, 2))
-    )
+    lines = ((LABEL, Cell("1.0", outcome_of(State("agrees")))), (Cell(LABEL, bold=True), LABEL))
+    grid = Grid(("model", LABEL), lines, LABEL, folded=((0, 1),))
+    said = tuple(Lines((LABEL,), LABEL, look) for look in ("", "items", "strong"))
+    return Document("mine-1", LABEL, (grid, *said), (grid,), said, LABEL, ((LABEL, 1.0), (None, 2)))
 
 
 def test_files_of_tables_have_no_control_characters(document: Document) -> None:
-    document = replace(document, reasons=(LABEL,), claim=(LABEL, LABEL))
+    assert "<img" not in markdown(document).replace("\\<", "")
     for made in (markdown(document), comma_separated(document)):
         assert not CONTROL.search(made)
     first, second = csv.reader(io.StringIO(comma_separated(document)))
     assert first[0].startswith("'=cmd") and second == ["NA", "2"]
 
 
-@pytest.mark.parametrize("width", [40, 200])
-def test_a_terminal_gets_none_either(document: Document, width: int) -> None:
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("width", [40, 400])
+def test_a_terminal_gets_none_either(document: Document, width: int, long: bool) -> None:
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=True, color_system=None).print(Screen(document))
+    Console(file=out, width=width, force_terminal=True, color_system=None).print(Screen(document, long, long))
     assert not CONTROL.search(out.getvalue())
 
 

@@ -24,7 +24,7 @@ from physml.config.schema import checked
 from physml.data.store import Store
 from physml.report.figure import spec as figure_spec
 from physml.report.table import spec as table_spec
-from physml.search import plain as search
+from physml.search import spec as search
 from physml.task.nodes import OneGraph
 from physml.training.evaluate import apply
 
@@ -248,7 +248,7 @@ def searches() -> list[str]:
 def test_every_search_varies_keys_that_are_there(name: str) -> None:
     spec = search.load_search(name)
     point = {key: value["low"] if isinstance(value, dict) else value[0] for key, value in spec.space.items()}
-    trial = search.trial_spec(spec, 0, point)
+    trial = search.run_of(spec, point)
     assert trial.config["runtime"]["score_test"] is False
     better = resolve(trial.config["task"]["_target_"]).better
     assert better[spec.metric] == spec.better

@@ -8,8 +8,8 @@ from each import each
 
 from physml.base.paths import ROOT
 from physml.config import studies
-from physml.search.plain import load_search
-from physml.search.results import described
+from physml.records.searches import converted
+from physml.search.spec import load_search
 
 
 @functools.cache
@@ -20,35 +20,34 @@ def searched() -> dict[str, studies.Found]:
 
 @functools.cache
 def results(name: str) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads((ROOT / searched()[name].search).read_text(encoding="utf-8"))
-    return made
+    return converted(json.loads((ROOT / searched()[name].search).read_text(encoding="utf-8")))
 
 
 @each("name", searched)
 def test_a_searched_row_has_the_best_point_of_its_search(name: str) -> None:
     search, trials = results(name)["search"], results(name)["trials"]
     assert search["experiment"] == name
-    assert len(trials) == sum(one["trials"] for one in results(name).get("rounds", [search]))
+    assert len(trials) == sum(one["trials"] for one in results(name)["rounds"])
     values = {t["trial"]: t["value"] for t in trials if t["status"] == "finished" and t["value"] is not None}
     best = (max if search["better"] == "higher" else min)(values, key=lambda trial: values[trial])
     found = searched()[name]
-    assert (found.trial, found.set) == (best, search.get("set", {}) | trials[best]["point"])
+    assert (found.trial, found.set) == (best, search["set"] | trials[best]["point"])
+    facts = len(trials), results(name)["scored"], len(results(name)["best"]["values"])
+    assert (found.drawn, found.trials, found.seeds) == facts
     assert studies.experiment(name).settings["provenance"]["kind"] == "searched-here"
 
 
 def before_stages(name: str) -> bool:
-    """Searched without stages, where the study has them now: to be searched again."""
-    return "stages" not in results(name)["search"] and load_search(name).stages is not None
+    """Searched in one stage, where the study has several now: to be searched again."""
+    return len(results(name)["stages"]) == 1 < len(load_search(name).stages)
 
 
 @each("name", searched)
 def test_a_search_was_made_as_its_study_has_it(name: str) -> None:
     spec, made = load_search(name), results(name)["search"]
-    if before_stages(name):
-        assert searched()[name].stages is None
-        return
-    assert described(spec) == made
-    assert list(made["space"]) == list(spec.space), "points are drawn in this order"
+    if not before_stages(name):
+        assert spec.described == made
+        assert list(made["space"]) == list(spec.space), "points are drawn in this order"
 
 
 @each("name", lambda: [name for name in searched() if load_search(name).equal])

@@ -62,7 +62,7 @@ def test_a_class_that_starts_processes_is_refused_wherever_it_stands(where: str,
     "target",
     [
         STARTER,
-        "physml.search.plain.SearchSpec",
+        "physml.search.spec.SearchSpec",
         "physml.config.build.Node",
         "physml.training.trainer.Trainer",
         "physml.task.sequences.Sequences",

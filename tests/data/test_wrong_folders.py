@@ -739,12 +739,12 @@ def test_a_file_without_published_hash_must_stay_as_it_was_first_seen(
     sound: Callable[[DataSet], Path], tmp_path: Path
 ) -> None:
     root, cache = tmp_path / "data", tmp_path / "cache"
-    shutil.copytree(sound(ecg5000.ECG5000), root)
-    Store(root, cache).read(ecg5000.ECG5000)
-    with (root / ECG).open("ab") as file:
+    shutil.copytree(sound(eigenworms.EIGENWORMS), root)
+    Store(root, cache).read(eigenworms.EIGENWORMS)
+    with (root / WORMS).open("ab") as file:
         file.write(b"\n")
-    with pytest.raises(DataError, match=rf"{ECG}: sha256 is .*first seen here.*Put that one back"):
-        Store(root, cache).read(ecg5000.ECG5000)
+    with pytest.raises(DataError, match=rf"{WORMS}: sha256 is .*first seen here.*Put that one back"):
+        Store(root, cache).read(eigenworms.EIGENWORMS)
 
 
 @pytest.mark.usefixtures("small_data")

@@ -7,7 +7,7 @@ import yaml
 
 from physml.base.paths import CONF
 from physml.config import compose
-from physml.search import plain as search
+from physml.search import spec as search
 
 
 def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,4 +1,4 @@
-"""A search by four workers on a real PostgreSQL, one of them killed: its trial is taken over, the cap holds.
+"""A search by four workers, one of them killed, with a copy on a real PostgreSQL: another takes its run over.
 
 `make integration` installs and runs this. It skips where PostgreSQL or its driver is not installed.
 """
@@ -24,7 +24,13 @@ pytestmark = pytest.mark.skipif(
     reason="needs scripts/cluster/local_postgresql.sh install and pip install '.[postgresql]'",
 )
 TRIALS = 10
-SEARCH = ["search", "lem/fitzhugh_nagumo-lem-searched", "--sampler", "tpe", "--trials", str(TRIALS)]
+STUDY = """
+task: fitzhugh_nagumo
+provenance: {kind: own, source: a test}
+search: {metric: rmse, better: lower, trials: 10, seed: 1000, trial: {trainer.epochs: 30}}
+searches: {rate: {space: {optim.lr: {low: 1.0e-3, high: 1.0e-1, log: true}}}}
+rows: {lem: {model: lem, search: rate}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +44,16 @@ def url():
     shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["database", "journal"])
-def storage(request, url):
-    return ["--storage", url] if request.param == "database" else []
-
-
-def test_four_workers_one_killed(storage, tmp_path):
+@pytest.mark.parametrize("kind", ["database", "journal"])
+def test_four_workers_one_killed(kind, url, tmp_path):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    storage = url if kind == "database" else str(tmp_path / "trials.journal")
     environment = os.environ | {
         "PHYSML_RESULTS": str(tmp_path), "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"
     }  # fmt: skip
     environment.pop("PHYSML_RUNS", None)
-    command = [sys.executable, "-m", "physml", *SEARCH, *storage, "--on", "pilot", "--jobs", "1"]
+    search = ["search", f"{tmp_path}/study.yaml:lem", "--storage", storage, "--on", "pilot", "--jobs", "1"]
+    command = [sys.executable, "-m", "physml", *search]
     logs = [tmp_path / f"{i}.log" for i in range(4)]
     workers = []
     for path in logs:
@@ -66,16 +71,18 @@ def test_four_workers_one_killed(storage, tmp_path):
         for worker in workers:
             worker.kill()
     assert codes[0] == -signal.SIGKILL and codes[1:] == [0, 0, 0], [log.read_text() for log in logs]
-    made = json.loads((tmp_path / "search" / "fitzhugh_nagumo-lem-tpe.json").read_text())
+    made = json.loads((tmp_path / "search" / "adhoc-study-lem.json").read_text())
     assert [row["trial"] for row in made["trials"]] == list(range(TRIALS))
     assert {row["status"] for row in made["trials"]} == {"finished"}
-    assert len(list((tmp_path / "runs").rglob("*-seed1000.json"))) == TRIALS
     outputs = (tmp_path / "work").rglob("output.txt")
     assert [path.read_text().splitlines().count("finished") for path in outputs] == [1] * TRIALS
-    if storage:
-        opened = optuna.storages.RDBStorage(storage[1])
-        (study,) = optuna.get_all_study_summaries(opened)
+    opened = (
+        optuna.storages.RDBStorage(url)
+        if kind == "database"
+        else optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
+    )
+    (study,) = optuna.get_all_study_summaries(opened)
+    if kind == "database":
         opened.remove_session()
         opened.engine.dispose()
-        assert study.n_trials == TRIALS and study.best_trial.value == made["best"]["value"]
-        assert not list((tmp_path / "search").glob("*.journal"))
+    assert study.n_trials == TRIALS and study.best_trial.value == made["best"]["value"]

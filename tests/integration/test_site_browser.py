@@ -139,7 +139,7 @@ def test_by_keyboard_alone(site, window):
     window.keyboard.press("Tab")
     assert window.evaluate("document.activeElement.textContent") == "To the content"
     window.keyboard.press("Enter")
-    for _ in range(12):
+    for _ in range(60):
         window.keyboard.press("Tab")
         if window.evaluate("document.activeElement.textContent").startswith("model"):
             break

@@ -308,5 +308,5 @@ def test_a_pilot_by_hand_makes_runs_and_draws_nothing(forked, capsys, tmp_path, 
     assert main.main(["pilot", "table", "lem-9", "--smoke", "--seeds", "0"]) == 0
     assert len(forked) == 4
     assert "written" not in capsys.readouterr().out
-    assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--no-run"]) == 0
+    assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--no-run", "--long"]) == 0
     assert "1/1" in capsys.readouterr().out

@@ -1,23 +1,26 @@
 """results/tables has what the records give, to the byte: `physml table <id> --no-run` writes it anew.
 
-Whether a run that is missing could be made depends on the data sets of a machine: a table is as one writes it
-that has all of them, or none.
+What is missing is `not run` there, whatever data sets and caches the machine has.
 """
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from physml.base.paths import OWN_RESULTS, own_folders
-from physml.cli import main
-from physml.cli.options import run_options
-from physml.queue.requested import RequestedRuns
-from physml.report.table.collect import collect
+from physml.base.paths import OWN_RESULTS, ROOT, own_folders
+from physml.listing.overview import HEADS, line, text
+from physml.queue.requested import RequestedRuns, RunOptions
+from physml.report.table.collect import recorded
 from physml.report.table.spec import find_table, load_table, table_ids
-from physml.report.table.text import document
-from physml.report.text.document import FORMS
+from physml.report.text.document import markdown, md_table
+from physml.report.text.screen import Screen
+from physml.report.view.finding import written
+from physml.report.view.text import document
 
 TABLES = OWN_RESULTS / "tables"
+OVERVIEW = OWN_RESULTS / "README.md"
 
 
 @pytest.fixture
@@ -32,17 +35,48 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_data")
 @pytest.mark.parametrize("ident", table_ids(kind="runs"))
 def test_a_table_in_results_is_the_one_that_the_records_give(ident: str) -> None:
-    spec, options = load_table(find_table(ident)), main.parsed(["table", ident, "--no-run"])
-    requested = RequestedRuns(spec.runs, run_options(options), ident)
-    made = (requested.identities, requested.wanted_records(), requested.running())
-    either = [
-        FORMS["md"](document(collect(spec, *made, blocked=blocked)))
-        for blocked in (requested.untrainable, requested.broken)
-    ]
-    assert (TABLES / f"{ident}.md").read_text(encoding="utf-8") in either, (
-        f"physml table {ident} --no-run writes it anew, with PHYSML_DATA unset"
+    spec = load_table(find_table(ident))
+    requested = RequestedRuns(spec.runs, RunOptions(), ident)
+    table = recorded(spec, requested.identities, requested.wanted_records())
+    made = markdown(document(table))
+    assert (TABLES / f"{ident}.md").read_text(encoding="utf-8") == made, (
+        f"physml table {ident} --no-run --write writes it anew"
     )
+    assert "blocked" not in made
+    if spec.finding:
+        assert written(table), f"other outcomes: read `finding` of conf/table/{ident}.yaml again"
+    (_, _, row) = md_table(HEADS, [line(table)])
+    assert row in OVERVIEW.read_text(encoding="utf-8"), "physml table --all --write writes it anew"
 
 
-def test_every_table_is_in_results() -> None:
-    assert {path.stem for path in TABLES.glob("*.md")} == set(table_ids())
+def test_the_overview_has_every_table_of_results_and_says_what_outcomes_mean() -> None:
+    rows = [one for one in OVERVIEW.read_text(encoding="utf-8").splitlines() if one.startswith("| [")]
+    assert [one.partition("](")[0].removeprefix("| [") for one in rows] == table_ids(kind="runs")
+    assert OVERVIEW.read_text(encoding="utf-8").startswith(text([]).rstrip("\n"))
+
+
+@pytest.mark.usefixtures("no_data")
+@pytest.mark.parametrize("ident, lines", [("lem-4", 40), ("g2-2", 60), ("own-sequence", 60)])
+def test_a_table_fits_a_screen(ident: str, lines: int) -> None:
+    shown = screen(ident)
+    assert len(shown) <= lines and max(map(len, shown)) <= 80
+
+
+@pytest.mark.usefixtures("no_data")
+def test_the_table_in_the_readme_is_the_real_one() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(["```text", *screen("lem-4"), "```"]) in readme, "physml table lem-4 --no-run"
+
+
+def screen(ident: str) -> list[str]:
+    """The lines that a terminal of 80 columns shows."""
+    spec = load_table(find_table(ident))
+    requested = RequestedRuns(spec.runs, RunOptions(), ident)
+    table = recorded(spec, requested.identities, requested.wanted_records())
+    out = io.StringIO()
+    Console(file=out, width=80, color_system=None).print(Screen(document(table)))
+    return [line.rstrip() for line in out.getvalue().rstrip().splitlines()]
+
+
+def test_there_are_no_other_files_in_results() -> None:
+    assert {path.stem for path in TABLES.iterdir()} == set(table_ids())

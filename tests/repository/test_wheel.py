@@ -147,13 +147,13 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
         ("doctor",),
         ("run", "model=lem", "task=adding", "profile=smoke", "runtime.save_model=true"),
         ("search", "./mystudy.yaml:lem"),
-        ("table", "./mytable.yaml", "--no-run"),
+        ("table", "./mytable.yaml", "--no-run", "--write"),
     )
     assert "lem" in models
     assert "fitzhugh_nagumo" in tasks
     assert "lem-4" in tables
     assert "experiment: lem/fitzhugh_nagumo-lem" in config
-    assert "missing" in table and "0/10" in table
+    assert "0 of 6 printed cells trained" in table
     assert "Nothing is missing." in doctor
     assert "written: mystudy.searched.yaml, results/search/adhoc-mystudy-lem.json" in search
     assert "mine" in own and "written: results/tables/mytable.md" in own

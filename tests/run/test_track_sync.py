@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import run_harness as h
@@ -85,8 +86,10 @@ def test_twice_is_not_double(server, made, capsys):
     capsys.readouterr()
     assert sync() == sync(results_root() / "runs" / "adhoc") == 0
     assert "0 runs sent" in capsys.readouterr().out
+    assert main(["records", "pack"]) == 0 and not Path(made["path"]).exists()
+    assert sync(made["path"]) == 0 and "0 runs sent" in capsys.readouterr().out
     shutil.rmtree(work_root() / "tracked")  # as on another machine
-    assert sync(made["path"]) == 0
+    assert sync(made["path"]) == 0 and "1 runs sent" in capsys.readouterr().out
     assert sent(server) == before == {next(iter(before)): 3}
 
 

@@ -1,205 +1,281 @@
-"""A store of trials: never more than were asked for, none lost with its worker, half lines mended."""
+"""The copy of a search as an Optuna study: records win, damage is one line, nothing in it runs."""
 
-import contextlib
-import multiprocessing
+import json
 import os
-import signal
+import pickle
 import sys
 
+import optuna
 import pytest
+from search_conf import without_studies, write_study
 
-from physml.base.errors import ConfigError, DataError, MissingExtra
-from physml.search.store import END, OWNER, Budget, TrialStore
+from physml.base.errors import ConfigError, DataError, MissingExtra, RecordError
+from physml.base.lock import held
+from physml.cli import main
+from physml.records import searches as results
+from physml.search import spec, staged, store
+from physml.search.store import TrialStore, place_of
 
-SPACE = {
-    "a": {"low": 1e-3, "high": 1.0, "log": True},
-    "b": {"low": 0.0, "high": 2.0},
-    "c": ["x", "y"],
-}
-FORK = multiprocessing.get_context("fork")
-
-
-def store(trials=10, sampler="random", pruner="none", storage=None, name="s", space=SPACE, epochs=30):
-    return TrialStore(name, {}, Budget(space, "lower", sampler, pruner, trials, 7, epochs), storage)
-
-
-def never(_):
-    return False
-
-
-def take_all(queue, trials):
-    made = store(trials)
-    with made.working():
-        while trial := made.take(never):
-            queue.put((trial.number, tuple(trial.params.items())))
-            made.tell(trial, trial.params["a"], "finished")
+LSTM, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"
+SPACE = {"a": {"low": 1e-3, "high": 1.0, "log": True}, "b": ["x", None]}
+ROWS = [
+    ("finished", [3.0, 2.5], 2.5),
+    ("pruned", [4.0], None),
+    ("diverged", [None], None),
+    ("waiting", [2.0], None),
+]
 
 
-def test_four_workers_take_as_many_trials_as_there_are(tmp_path):
-    queue = FORK.SimpleQueue()
-    workers = [FORK.Process(target=take_all, args=(queue, 20)) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-        assert worker.exitcode == 0
-    taken = []
-    while not queue.empty():
-        taken.append(queue.get())
-    assert sorted(number for number, _ in taken) == list(range(20))
-    assert len({point for _, point in taken}) == 20, "no two workers draw the same point"
-    made = store(20)
-    assert made.open() == 0 and {one.user_attrs[END] for one in made.all()} == {"finished"}
-    assert made.take(never) is None
+def content(rows=ROWS):
+    """What a search knows of its trials."""
+    trials = [
+        {"point": {"a": 0.1 * (i + 1), "b": None}, "status": status, "means": means, "value": value}
+        for i, (status, means, value) in enumerate(rows)
+    ]
+    return {"rounds": [{"trials": len(rows), "space": SPACE}], "trials": trials}
 
 
-def hold(queue):
-    made = store()
-    with made.working():
-        queue.put(made.take(never).number)
-        signal.pause()
+def study_of(storage, name="s"):
+    if storage.endswith(".journal"):
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
+    return optuna.load_study(study_name=name, storage=storage)
 
 
-def test_the_trial_of_a_dead_worker_is_taken_over_and_that_of_a_living_one_is_not():
-    queue = FORK.SimpleQueue()
-    process = FORK.Process(target=hold, args=(queue,))
-    process.start()
-    assert queue.get() == 0
-    made = store()
-    with made.working():
-        assert made.take(never).number == 1
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-        again = made.take(never)
-        assert again.number == 0 and {*again.params} == {*SPACE}
-        assert made.take(never).number == 2, "it is ours now"
+@pytest.fixture(params=["journal", "database"])
+def storage(request, tmp_path):
+    return str(tmp_path / "x.journal") if request.param == "journal" else f"sqlite:///{tmp_path}/x.db"
 
 
-def test_a_left_trial_whose_run_had_ended_is_settled():
-    first = store()
-    with first.working():
-        trial = first.take(never)
-    second = store()
-
-    def settle(one):
-        second.tell(one, 0.5, "finished")
-        return True
-
-    with second.working():
-        assert second.take(settle).number == 1
-    assert (second.all()[trial.number].value, second.open()) == (0.5, 9)
-
-
-def test_a_trial_without_a_point_gets_one():
-    """Its worker was killed after it had begun the trial."""
-    made = store()
-    made.study.ask()
-    with made.working():
-        trial = made.take(never)
-    assert trial.number == 0 and {*trial.params} == {*SPACE}
+def test_the_study_has_what_the_records_say_and_follows_them(storage, capsys):
+    copy = TrialStore("s", "lower", storage)
+    copy.update(content())
+    study = study_of(storage)
+    assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
+    assert study.best_value == 2.5 and study.trials[0].intermediate_values == {0: 3.0, 1: 2.5}
+    assert study.trials[1].params == {"a": 0.2, "b": None}
+    after = [*ROWS[:3], ("finished", [2.0, 1.5], 1.5), ("missing", [None], None)]
+    copy.update(content(after))
+    copy.update(content(after))
+    study = study_of(storage)
+    assert study.best_trial.number == 3 and len(study.trials) == 5
+    assert study.trials[3].intermediate_values == {0: 2.0, 1: 1.5}
+    assert capsys.readouterr().out == ""
 
 
-def test_a_trial_that_is_given_back_is_taken_again():
-    made = store()
-    with made.working():
-        trial = made.take(never)
-        made.give_back(trial)
-        assert made.take(never).number == trial.number
+def test_records_win_over_a_study_that_disagrees(tmp_path, capsys):
+    """A digit that was changed would be the best value of the search."""
+    path = tmp_path / "x.journal"
+    TrialStore("s", "lower", str(path)).update(content())
+    for right, wrong in (
+        ('"value":2.5', '"value":0.5'),
+        ('"a":0.2', '"a":"far"'),
+        ('"state":2', '"state":1'),
+    ):
+        text = path.read_text()
+        assert right in text
+        path.write_text(text.replace(right, wrong))
+        TrialStore("s", "lower", str(path)).update(content())
+        study = study_of(str(path))
+        assert study.best_value == 2.5 and study.trials[1].params["a"] == 0.2
+        assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
+        assert "x.journal: made again, since it differed from the records" in capsys.readouterr().out
+        path.unlink()
+        TrialStore("s", "lower", str(path)).update(content())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line[: len(line) // 2],
+        lambda line: line.replace('"study_id":0', '"study_id":[]'),
+        lambda line: line.replace('"op_code"', '"op_cod"'),
+        lambda line: line.replace('"op_code":4', '"op_code":99'),
+        lambda line: line.replace('"op_code":4', '"op_code":"4"'),
+        lambda line: line.replace("FloatDistribution", "NoDistribution"),
+        lambda line: "[" * 100_000,
+        lambda line: "\x00\xff\x00",
+        lambda line: "7",
+    ],
+)
+def test_any_damage_of_a_journal_is_one_line_with_its_place(damage, tmp_path):
+    path = tmp_path / "x.journal"
+    TrialStore("s", "lower", str(path)).update(content())
+    lines = path.read_text().splitlines()
+    number = next(i for i, line in enumerate(lines) if '"a":0.2' in line)
+    assert damage(lines[number]) != lines[number]
+    lines[number] = damage(lines[number])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"x\.journal:{number + 1}: damaged: .*made again") as error:
+        TrialStore("s", "lower", str(path)).update(content())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "FIFO"])
+def test_a_journal_is_a_file_of_its_own(kind, tmp_path):
+    path, victim = tmp_path / "x.journal", tmp_path / "victim"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(victim)
+    if kind == "link":
+        victim.write_bytes(b"half a line")
+    with pytest.raises(DataError, match=rf"x\.journal does not answer: a {kind.split()[0]}, expected a file"):
+        TrialStore("s", "lower", str(path)).update(content())
+    assert victim.read_bytes() == b"half a line" if kind == "link" else not victim.exists()
+
+
+@pytest.mark.parametrize("wrong", ["[" * 100_000, "\xff", '{"search": 1}', None])
+def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    path = results.results_path("s")
+    path.parent.mkdir()
+    rows = [{"trial": 0, "point": {"a": 1}, "value": "0.5", "status": "finished"}]
+    path.write_text(wrong or json.dumps({"search": TINY, "trials": rows}), encoding="latin-1")
+    with pytest.raises(RecordError, match=r"s\.json is not the file of a search"):
+        results.state_text("s")
 
 
 def test_half_a_line_of_a_killed_writer_is_removed(tmp_path):
-    made = store()
-    with made.working():
-        made.tell(made.take(never), 0.5, "finished")
-    journal = next((tmp_path / "results" / "search").glob("*.journal"))
-    whole = journal.read_bytes()
-    journal.write_bytes(whole + b'{"op_code":4,"worker')
-    again = store()
-    with again.working():
-        assert again.take(never).number == 1
-    assert journal.read_bytes().startswith(whole + b'{"op_code":')
-    assert [one.value for one in store().all()] == [0.5, None]
+    path = tmp_path / "x.journal"
+    TrialStore("s", "lower", str(path)).update(content())
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"op_code":4,"worker')
+    TrialStore("s", "lower", str(path)).update(content())
+    assert path.read_bytes().startswith(whole + b'{"op_code":')
+    assert all(map(json.loads, path.read_text().splitlines()))
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe", "gp", "cmaes"])
-@pytest.mark.filterwarnings("ignore")  # Optuna calls some samplers experimental
-def test_samplers_draw_within_the_space_and_learn(sampler):
-    space = {key: SPACE[key] for key in ("a", "b")} if sampler == "cmaes" else SPACE
-    made = store(40, sampler, space=space)
-    values = []
-    with made.working():
-        for _ in range(40 if sampler == "tpe" else 14):
-            trial = made.take(never)
-            a, b = trial.params["a"], trial.params["b"]
-            assert 1e-3 <= a <= 1.0 and 0.0 <= b <= 2.0
-            values.append((b - 1.5) ** 2)
-            made.tell(trial, values[-1], "finished")
-    assert len(set(values)) == len(values)
-    if sampler == "tpe":
-        assert sum(values[-15:]) < sum(values[:15])
+def test_nothing_in_a_study_is_unpickled(tmp_path):
+    """CMA-ES keeps its state as a pickle in an attribute of a trial: who could write it could run code."""
+    path, victim = tmp_path / "x.journal", tmp_path / "victim"
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(victim), "w"))
+
+    TrialStore("s", "lower", str(path)).update(content())
+    state = pickle.dumps(Evil()).hex()
+    for number in range(4):
+        for key in ("cma:optimizer", "cma:optimizer:0", "cmawm:optimizer:0", "popsize"):
+            change = {"op_code": 9, "worker_id": "w", "trial_id": number, "system_attr": {key: state}}
+            path.write_text(path.read_text() + json.dumps(change) + "\n")
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if line) + "\n")
+    TrialStore("s", "lower", str(path)).update(content())
+    assert not victim.exists()
 
 
-def test_points_depend_on_the_seed_and_on_the_trials_before():
-    points = []
-    for name in ("one", "two"):
-        made = store(name=name, sampler="tpe")
-        with made.working():
-            points.append([made.take(never).params for _ in range(3)])
-    assert points[0] == points[1] and points[0][0] != points[0][1]
+def test_two_workers_do_not_copy_at_once(tmp_path):
+    copy = TrialStore("s", "lower")
+    with held(copy.folder):
+        copy.update(content())
+        assert not list(tmp_path.rglob("s.db"))
+    copy.update(content())
+    assert len(study_of(copy.storage).trials) == 4
 
 
-def test_the_median_ends_a_bad_trial():
-    made = store(20, pruner="median")
-    with made.working():
-        for _ in range(9):
-            trial = made.take(never)
-            assert not any(made.report(trial, epoch, 1.0) for epoch in range(10))
-            made.tell(trial, 1.0, "finished")
-        bad = made.take(never)
-        assert any(made.report(bad, epoch, 9.0) for epoch in range(10))
-        made.tell(bad, None, "pruned")
-    assert [made.all()[-1].user_attrs[key] for key in (OWNER, END)] == [made.worker, "pruned"]
+def test_secrets_of_a_storage_are_not_shown():
+    assert place_of("postgresql+psycopg://u:secret@host/x") == "postgresql+psycopg://***@host/x"
+    assert "secret" not in place_of("postgresql://u@host/x?password=secret&sslpassword=secret&timeout=1")
+    no_port = "postgresql://u:secret@host:x/y"
+    for wrong in ("u:secret@host/x", "postgresql//u:secret@host/x", no_port, "trials.txt"):
+        with pytest.raises(ConfigError, match="--storage takes a URL such as postgresql") as error:
+            place_of(wrong)
+        assert "secret" not in str(error.value)
 
 
-def test_an_end_is_told_once():
-    made = store()
-    with made.working():
-        trial = made.take(never)
-        made.tell(trial, 1.0, "finished")
-        made.tell(trial, 2.0, "finished")
-    assert made.all()[0].value == 1.0
-
-
-def test_another_space_is_another_study():
-    with contextlib.ExitStack() as stack:
-        one, other = store(), TrialStore("s", {"space": 1}, store().budget)
-        for made in (one, other):
-            stack.enter_context(made.working())
-            assert made.take(never).number == 0
-    assert one.name != other.name
-
-
-def test_a_storage_that_is_no_url():
-    with pytest.raises(ConfigError, match="--storage takes a URL such as postgresql"):
-        store(storage="not a url")
-
-
-def test_a_database_that_does_not_answer_and_its_password(tmp_path):
-    with pytest.raises(DataError, match="does not answer") as error:
-        store(storage=f"sqlite:///{tmp_path}/no/such/folder/x.db")
-    assert "Once it does, the same command goes on" in str(error.value)
-
-
-def test_a_database(tmp_path):
-    made = store(3, storage=f"sqlite:///{tmp_path}/x.db")
-    with made.working():
-        for _ in range(3):
-            made.tell(made.take(never), 1.0, "finished")
-        assert made.take(never) is None
-    assert made.place == f"sqlite:///{tmp_path}/x.db"
+def test_a_database_that_does_not_answer(tmp_path):
+    with pytest.raises(DataError, match=r"does not answer: .*Once it does, the same command goes on"):
+        TrialStore("s", "lower", f"sqlite:///{tmp_path}/no/such/folder/x.db").update(content())
+    (tmp_path / "x.db").write_bytes(b"no database" * 100)
+    with pytest.raises(DataError, match=r"x\.db does not answer: .*made again from the records"):
+        TrialStore("s", "lower", f"sqlite:///{tmp_path}/x.db").update(content())
 
 
 def test_a_driver_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"u:\*\*\*@host/x needs a driver .*physml\[postgresql\]"):
-        store(storage="postgresql+psycopg://u:secret@host/x")
+    with pytest.raises(MissingExtra, match=r"://\*\*\*@host/x needs a driver .*pip install .*psycopg"):
+        TrialStore("s", "lower", "postgresql+psycopg://u:secret@host/x").update(content())
+
+
+# ---------------------------------------------------------------------------- of a search
+
+TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
+TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
+
+
+@pytest.fixture
+def conf(tmp_path, monkeypatch):
+    folder = without_studies(tmp_path, monkeypatch)
+    write_study(folder, TINY, {"lstm": {"model": "lstm", "search": "tiny"}})
+    return folder
+
+
+def test_a_search_keeps_a_copy_and_a_damaged_one_stops_it_before_it_trains(
+    conf, tmp_path, forked, monkeypatch, capsys
+):
+    path = tmp_path / "x.journal"
+    path.write_text("nonsense\n")
+    command = ["search", LSTM, "--jobs", "1"]
+    assert main.main([*command, "--storage", str(path)]) == 2 and not forked
+    assert "x.journal:1: damaged" in capsys.readouterr().err
+    path.unlink()
+    monkeypatch.setenv("PHYSML_STORAGE", str(path))
+    assert main.main(command) == 0 and len(forked) == 2
+    assert study_of(str(path), ID).best_value == results.recorded(ID)["best"]["value"]
+
+
+def old_journal(tmp_path, values):
+    """Trials as an earlier version kept them."""
+    name = f"{ID}-tpe-0a1b2c3d"
+    path = tmp_path / "results" / "search" / f"{name}.journal"
+    path.parent.mkdir(parents=True)
+    study = optuna.create_study(
+        study_name=name,
+        storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path))),
+    )
+    for value in values:
+        trial = study.ask({"optim.lr": optuna.distributions.FloatDistribution(1e-3, 5e-2, log=True)})
+        if value is not None:
+            trial.set_user_attr("end", "finished")
+            study.tell(trial, value)
+    return path
+
+
+def test_a_journal_of_an_earlier_version_is_read_and_a_record_wins(conf, tmp_path, forked):
+    path, mine = old_journal(tmp_path, [0.5, 0.01, None]), spec.load_search(LSTM)
+    found = store.old_journal(mine)
+    assert [row["status"] for row in found["trials"]] == ["finished", "finished", "missing"]
+    assert found["best"]["value"] == 0.01 and results.content_of_file(ID) is None
+    run = spec.in_folder(spec.run_of(mine, found["trials"][1]["point"]), f"{path.stem}/001")
+    staged.scheduler.carry_out(staged.planning.plan([run]), jobs=1)
+    kept = staged.existing(run)["metrics"]["best"]["valid"]["rmse"]
+    assert store.old_journal(mine)["trials"][1]["value"] == kept != 0.01
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "{", *lines[2:]]) + "\n")
+    with pytest.raises(DataError, match=r"\.journal:2: damaged"):
+        store.old_journal(mine)
+
+
+def test_results_of_earlier_versions_have_the_present_form():
+    """Without stages, and in stages; what is no file of a search is refused."""
+    rows = [
+        {
+            "trial": i,
+            "point": {"a": i},
+            "value": value,
+            "status": "finished" if value else "diverged",
+            "identity": "x",
+        }
+        for i, value in enumerate([0.5, 0.25, None])
+    ]
+    plain = {"search": TINY | {"experiment": LSTM}, "trials": rows}
+    made = results.converted(plain)
+    assert made["best"] == {"trial": 1, "point": {"a": 1}, "value": 0.25, "sd": None, "values": [0.25]}
+    assert (made["design"], made["scored"], made["sampler_seed"], made["final"]) == ("random", 2, 1000, None)
+    assert made["rounds"] == [{"trials": 3, "space": TINY["space"], "best": 1, "bounds": []}]
+    assert [row["means"] for row in made["trials"]] == [[0.5], [0.25], [None]]
+    assert made["search"]["stages"] == [{"keep": None, "set": {}, "seeds": [], "splits": [0]}]
+    assert results.converted(made) == made
+    for wrong in ({}, {"search": {}}, plain | {"trials": []}, plain | {"search": {"trials": 3}}, []):
+        with pytest.raises((KeyError, TypeError, IndexError)):
+            results.converted(wrong)

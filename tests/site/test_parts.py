@@ -128,15 +128,7 @@ def test_an_equation_that_cannot_be_read_is_code():
     assert prose.mathml(r"\frac{", "block") == r"<code>\frac{</code>"
 
 
-def test_outcomes_have_a_sign_and_a_kind():
-    for state, sign, kind in (
-        (State("agrees"), "✓", "good"),
-        (State("not reached by our search (16 trials)"), "▽", "open"),
-        (State("not decidable", "x" * 50), "?", "even"),
-        (State("quoted", "a"), "–", "none"),
-        (State("differs: worse"), "▼", "bad"),
-    ):
-        assert (words.sign(state.word), words.kind(state.word)) == (sign, kind)
+def test_a_long_reason_stands_on_the_page_of_its_cell_alone():
     assert words.short(State("not decidable", "x" * 50)) == "not decidable"
     assert words.short(State("blocked", "no data")) == "blocked: no data"
 

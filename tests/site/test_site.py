@@ -84,6 +84,11 @@ def test_numbers_of_a_page_are_those_of_the_csv(site, few):
         assert float(ours[1]) == pytest.approx(mean, rel=1e-11)
         assert ours[2].startswith(f"{mean:.3f}")
         assert re.search(r'data-label="outcome">.*?</span>(.*?)</span>', row)[1] in official[label]["state"]
+    head = page.partition("<details")[0]
+    assert "LEM comes near its printed error" in head and "core-hours" in head
+    assert (
+        '<a href="../../cell/lem-4/lem/official/index.html" class="even">≈ cannot be told apart</a>' in head
+    )
     cells = json.loads((site / "table" / "lem-4" / "lem-4.json").read_text())["cells"]
     assert cells == lines(few.tables["lem-4"].document)
 
@@ -135,8 +140,9 @@ def test_a_build_that_fails_leaves_the_old_site(site, few, monkeypatch):
 def test_one_table_stands_alone_and_foreign_text_is_escaped():
     spec = load_table(find_table("lem-4"))
     row = dataclasses.replace(spec.rows[0], label="<script>alert(1)</script>")
-    claim = dataclasses.replace(spec.claim, order=())
-    made = dataclasses.replace(spec, rows=(row, *spec.rows[1:]), claim=claim, reasons=(), notes=("<b>x</b>",))
+    claim = dataclasses.replace(spec.claim, order=(), amounts=())
+    bare = dataclasses.replace(spec, claim=claim, reasons=(), notes=("<b>x</b>",), finding=None)
+    made = dataclasses.replace(bare, rows=(row, *spec.rows[1:]))
     page = build.one_table(results_of(made))
     assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "<b>x" not in page
     assert "<style>" in page and 'href="../' not in page and "<nav" not in page
@@ -146,7 +152,8 @@ def test_a_reason_stands_in_its_cells_alone(few):
     reason = table_spec.Reason("Its rate was searched.", rows=("LSTM",), columns=("official",))
     spec = dataclasses.replace(load_table(find_table("lem-4")), reasons=(reason,))
     results = results_of(spec)
-    assert "LSTM; RMSE, last 128 test sequences: Its rate was searched." in results.document.facts
+    (reasons,) = (block for block in results.document.long if block.heading.startswith("Reasons"))
+    assert reasons.lines == ("LSTM; RMSE, last 128 test sequences: Its rate was searched.",)
     from physml.site.table_pages import Pictures, cell_context
 
     of = {
@@ -160,7 +167,7 @@ def test_a_reason_stands_in_its_cells_alone(few):
 
 def test_seeds_that_are_paired_with_splits_have_a_command_each():
     spec = load_table(find_table("own-heterophily"))
-    results = results_of(dataclasses.replace(spec, rows=spec.rows[:1], ranks=(), reasons=()))
+    results = results_of(dataclasses.replace(spec, rows=spec.rows[:1], ranks=(), reasons=(), finding=None))
     from physml.site.table_pages import Pictures, cell_context
 
     *runs, table = cell_context(results, results.cells[0], Pictures())["commands"]

@@ -89,6 +89,20 @@ def test_the_metrics_of_the_disturbances_are_declared(task: Beats) -> None:
     assert set(reference) == set(task.better)
 
 
+def test_the_talk_has_two_classes_normal_and_abnormal(store: Store) -> None:
+    kinds, two = (
+        Beats(perturb=None, protocol="paper"),
+        Beats(perturb=None, protocol="paper", target="abnormal"),
+    )
+    for one in (kinds, two):
+        one.load(store, 0)
+    assert (kinds.d_out, two.d_out) == (5, 2)
+    for part in ("train", "valid", "test"):
+        of_kinds, of_two = everything(kinds, part), everything(two, part)
+        assert torch.equal(of_two.input, of_kinds.input)
+        assert torch.equal(of_two.target, (of_kinds.target > 0).long()), "label 1 of the archive is normal"
+
+
 def test_without_disturbances_nothing_more_is_scored(store: Store) -> None:
     plain = Beats(perturb=None, protocol="paper")
     plain.load(store, 0)
@@ -99,6 +113,7 @@ def test_without_disturbances_nothing_more_is_scored(store: Store) -> None:
     ("given", "says"),
     [
         ({"protocol": "official"}, "protocol must be one of 'paper'"),
+        ({"target": "normal"}, "target must be one of 'abnormal'"),
         ({"perturb": "robust"}, "perturb must be one of 'robustness'"),
     ],
 )

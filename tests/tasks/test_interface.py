@@ -62,6 +62,7 @@ REAL: dict[str, Callable[[], Task]] = {
     "har2": lambda: from_config("har2"),
     "har2-windows": lambda: from_config("har2", held_out="windows", tested="windows", scaling="once"),
     "ecg5000": lambda: from_config("ecg5000", perturb=None),
+    "ecg5000_abnormal": lambda: from_config("ecg5000_abnormal", perturb=None),
     "eigenworms": lambda: from_config("eigenworms"),
     "eigenworms-clean": lambda: from_config("eigenworms", split_of="stratified", protocol="clean"),
     "heart_rate": lambda: from_config("heart_rate"),
@@ -433,3 +434,26 @@ def test_carried_state_is_cut_from_the_graph(store):
         task.loss(readout(y), batch).backward()  # would raise at the second window if the graph went on
         state = each_tensor(state, torch.Tensor.detach)
     assert state.shape == (1, 20, 8)
+
+
+def defining_line(cls: type) -> str:
+    """The paragraph `Defined in:` of a task or of its base; empty where there is none."""
+    for one in cls.__mro__:
+        text = (one.__doc__ or "").partition("Defined in:")[2]
+        if one.__module__.startswith("tasks.") and text:
+            return text.partition("\n\n")[0]
+    return ""
+
+
+def test_every_task_says_where_its_target_its_metric_and_its_split_are_defined() -> None:
+    files = [path for path in (ROOT / "tasks").glob("*.py") if path.stem != "__init__"]
+    modules = [importlib.import_module(f"tasks.{path.stem}") for path in files]
+    classes = [
+        cls
+        for module in modules
+        for name, cls in inspect.getmembers(module, inspect.isclass)
+        if cls.__module__ == module.__name__ and issubclass(cls, Task) and not name.startswith("_")
+    ]
+    assert {cls.__module__ for cls in classes} == {f"tasks.{path.stem}" for path in files}
+    lines = {cls.__name__: defining_line(cls) for cls in classes}
+    assert [n for n, line in lines.items() if not all(w in line for w in ("target", "metric", "split"))] == []

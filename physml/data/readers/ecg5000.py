@@ -3,6 +3,7 @@
 Axes: N beats, T = 140 steps, D = 1.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,13 @@ def _read(files: Files) -> Arrays:
     return arrays
 
 
+def _items(arrays: Arrays) -> Iterable[bytes]:
+    """Each beat with its part and label: beats may come in any order."""
+    for part in SIZES:
+        for x, y in zip(arrays[f"x_{part}"], arrays[f"y_{part}"].tolist(), strict=True):
+            yield f"{part} {y} ".encode() + x.astype("<f4").tobytes()
+
+
 def _fixture(root: Path) -> None:
     """All 5000 beats, with 12 steps: a dip whose place tells the class; most are of the first class."""
     rng = np.random.RandomState(0)
@@ -40,4 +48,4 @@ def _fixture(root: Path) -> None:
         write_ts(root / name(part), "ECG5000", x[:, :, None], y + 1, LABELS)
 
 
-ECG5000 = DataSet("ecg5000", 1, _read, _fixture)
+ECG5000 = DataSet("ecg5000", 1, _read, _fixture, _items)

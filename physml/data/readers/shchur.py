@@ -1,5 +1,6 @@
 """Amazon Computers and Photo of Shchur et al. as sparse matrices. No torch here. Axes: N nodes, F words."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,12 @@ def edges_of(adjacency: Any) -> np.ndarray:
     return np.stack([found.row, found.col]).astype(np.int64)
 
 
+def _items(arrays: Arrays) -> Iterable[bytes]:
+    """Each array with its name and its kind of numbers: the order of nodes and edges is part of a graph."""
+    for name, array in arrays.items():
+        yield f"{name} {array.dtype.str} {array.shape} ".encode() + array.tobytes()
+
+
 def write(path: Path, adjacency: Any, x: Any, y: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = {
@@ -110,7 +117,7 @@ def _fixture(root: Path, graph: str) -> None:
 
 def _dataset(graph: str) -> DataSet:
     return DataSet(
-        f"shchur_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph)
+        f"shchur_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph), _items
     )
 
 

@@ -19,8 +19,10 @@ class CGNN(nn.Module):
     Runge-Kutta method up to T. For T to infinity it tends to :math:`(I - A)^{-1} X^0`.
 
     Source: Xhonneux et al., ICML 2020, https://arxiv.org/abs/1912.00967, section 4.
-    Choices: P has loops, as our other layers; alpha is the sigmoid of one number for all nodes, which starts
-    at 0; fixed steps, where the paper's are adaptive.
+    Choices: the flow is that of the text; its code has :math:`\tfrac{\alpha}{2} (P - I) X` with an alpha for
+    each node, a start that passes no gradient, and a ReLU after it. P has loops, as our other layers; alpha
+    is the sigmoid of one number for all nodes, which starts at 0; fixed steps, where the paper's are
+    adaptive.
     Args:
         d_in: H.
         T: end of time.

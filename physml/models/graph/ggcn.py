@@ -77,10 +77,10 @@ class GGCN(nn.Module):
 
     .. math::
         X^0 = \mathrm{ELU}(V X + v), \qquad X^1 = X^0 + \mathrm{ELU}(F_1(X)), \qquad
-        X^n = X^{n-1} + \log(\eta / n^k + 1)\, \mathrm{ELU}(F_n(X^{n-1}))
+        X^n = X^{n-1} + \log(\eta / (n + 1)^k + 1)\, \mathrm{ELU}(F_n(X^{n-1}))
 
     with F of `SignedConvolution`. The paper's last layer is one more, without activation: the net's
-    decoder=layer.
+    decoder=layer. The code decays by n + 1, the paper by n.
 
     Source: Yan et al., ICDM 2022, https://arxiv.org/abs/2102.06462, section 4, and its code.
     Args:
@@ -94,7 +94,7 @@ class GGCN(nn.Module):
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     takes_rows: ClassVar[bool] = True
 
     def __init__(
@@ -129,6 +129,6 @@ class GGCN(nn.Module):
         total = elu(linear(x, self.own.weight, self.own.bias))
         for n, layer in enumerate(self.layers, 1):
             new = dropout(elu(layer(given, edge_index)), self.dropout, self.training)
-            share = 1.0 if n == 1 else math.log(self.decay / n**self.exponent + 1)
+            share = 1.0 if n == 1 else math.log(self.decay / (n + 1) ** self.exponent + 1)
             given = total = total + share * new
         return total

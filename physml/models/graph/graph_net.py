@@ -97,7 +97,8 @@ class GraphNet(GraphModel):
         output_activation: after the decoder.
         pool: over the nodes of a graph, for tasks with readout "graph".
         init: "default", torch's; "official-heterophilic", every weight, but not the biases, uniform on
-            [-k, k] with k = H^(-1/2) for all, whatever it multiplies.
+            [-k, k] with k = H^(-1/2) for all, whatever it multiplies; "official-fagcn", the weights of linear
+            encoder and decoder Glorot normal, widened by 1.414.
     """
 
     def __init__(
@@ -115,13 +116,13 @@ class GraphNet(GraphModel):
         dropout: float = 0.0,
         output_activation: str = "identity",
         pool: Pool | None = None,
-        init: Literal["default", "official-heterophilic"] = "default",
+        init: Literal["default", "official-heterophilic", "official-fagcn"] = "default",
     ) -> None:
         count("d_in", d_in)
         count("d_out", d_out)
         one_of("readout", readout, ("node", "graph"))
         one_of("decoder", decoder, ("linear", "perceptron", "layer"))
-        one_of("init", init, ("default", "official-heterophilic"))
+        one_of("init", init, ("default", "official-heterophilic", "official-fagcn"))
         within("input_dropout", input_dropout, 0.0, 1.0)
         within("dropout", dropout, 0.0, 1.0)
         for name, activation in {
@@ -176,6 +177,9 @@ class GraphNet(GraphModel):
             for name, p in self.named_parameters():
                 if "weight" in name:
                     nn.init.uniform_(p, -k, k)
+        for part in (encoder, last) if init == "official-fagcn" else ():
+            if isinstance(part, nn.Linear):
+                nn.init.xavier_normal_(part.weight, gain=1.414)
 
     def forward(
         self,

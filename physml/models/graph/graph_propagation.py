@@ -152,6 +152,27 @@ def mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
     return cached("mean", edge_index, (n, dtype), make)
 
 
+def looped_mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
+    r""":math:`D^{-1} (A + I)`, each pair of A once: a mean over the senders and the node, as a product.
+
+    A stored loop stays beside that of I and weighs 2. Made once per graph; pass a clone of `edge_index` after
+    a change through NumPy or `.data`.
+    """
+    n, dtype = len(x), x.dtype
+
+    def make() -> Spread:
+        simple = simple_edges(edge_index, n)
+        every = torch.arange(n, device=edge_index.device)
+        edges = Edges(torch.cat([simple.sender, every]), torch.cat([simple.receiver, every]), n)
+        stored = torch.zeros(n, dtype=dtype, device=edge_index.device)
+        stored[edge_index[0, edge_index[0] == edge_index[1]]] = 1
+        weight = torch.cat([torch.ones_like(simple.sender, dtype=dtype), 1 + stored])
+        total = torch.zeros_like(stored).index_add(0, edges.receiver, weight)
+        return Spread(edges, weight / gather(total, edges.receiver))
+
+    return cached("looped mean", edge_index, (n, dtype), make)
+
+
 def softmax_over(score: Tensor, node: Tensor, n: int) -> Tensor:
     """Softmax of scores (E, heads) among the edges of the same node."""
     index = node[:, None].expand_as(score)

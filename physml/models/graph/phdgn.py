@@ -41,11 +41,12 @@ class PHDGN(nn.Module):
     :math:`\mathrm{ReLU}(\sum_{j \in N_i} C q_j)`. Force F: "graph",
     :math:`\tanh(\sum_{j \in N_i} U [q_j, t])`.
 
-    Source: Heilig et al., ICLR 2025, https://arxiv.org/abs/2405.17163; order of the steps, start and forms of
-    D and F as in its official code.
+    Source: Heilig et al., ICLR 2025, https://arxiv.org/abs/2405.17163; order of the steps and forms of D and
+    F as in its official code.
     Choices: p^0 = q^0 = X. The gradient has S^T, so that it is one on directed graphs too; the code has S,
     the same where edges go both ways. The code's perceptrons for D and F are left out.
-    Init: W, b, d and V, C, U uniform on [-k, k] with k = H^(-1/2).
+    Init: W, b, d and V, C, U uniform on [-k, k] with k = H^(-1/2). "official": V and C Glorot uniform, d
+    normal of variance 2 / H, as in its code, which leaves U as memory has it.
     Args:
         d_in: H.
         n_layers: number of steps.
@@ -57,6 +58,7 @@ class PHDGN(nn.Module):
         force: F; None: none.
         beta: strength of F.
         state: what is given back, "p", "q" or "pq", side by side.
+        init: None or "official", see above.
     Shapes: x (N, H), edge_index (2, E) -> (N, H), or (N, 2 H) with state "pq".
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
 
@@ -81,6 +83,7 @@ class PHDGN(nn.Module):
         force: Literal["graph"] | None = None,
         beta: float = 1.0,
         state: State = "pq",
+        init: Literal["official"] | None = None,
     ) -> None:
         super().__init__()
         count("d_in", d_in)
@@ -94,9 +97,11 @@ class PHDGN(nn.Module):
             one_of("damping", damping, ("channels", "graph"))
         if force is not None:
             one_of("force", force, ("graph",))
+        if init is not None:
+            one_of("init", init, ("official",))
         self.d_in, self.d_out = d_in, 2 * d_in if state == "pq" else d_in
         self.n_layers, self.epsilon, self.alpha, self.beta = n_layers, epsilon, alpha, beta
-        self.damping, self.force, self.state = damping, force, state
+        self.damping, self.force, self.state, self.init = damping, force, state, init
         self.energy_p, self.energy_q = Energy(d_in, aggregate_p), Energy(d_in, aggregate_q)
         self.d = nn.Parameter(torch.empty(d_in)) if damping == "channels" else None
         self.C = nn.Parameter(torch.empty(d_in, d_in)) if damping == "graph" else None
@@ -107,6 +112,12 @@ class PHDGN(nn.Module):
         for p in (self.d, self.C, self.U):
             if p is not None:
                 nn.init.uniform_(p, -(self.d_in**-0.5), self.d_in**-0.5)
+        if self.init == "official":
+            for p in (self.energy_p.V, self.energy_q.V, self.C):
+                if p is not None:
+                    nn.init.xavier_uniform_(p)
+            if self.d is not None:
+                nn.init.normal_(self.d, std=(2 / self.d_in) ** 0.5)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         p, q = last(self.steps(x, edge_index))

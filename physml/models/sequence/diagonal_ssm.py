@@ -2,13 +2,16 @@
 
 import math
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from physml.base.check import one_of
 from physml.base.errors import InputError
 from physml.models.sequence.state_space import StateSpace, StateSpaceStack, complex_diagonal, parts, real_part
+from physml.models.start import truncated_normal
 
 
 def hold(eigenvalues: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,10 +39,18 @@ def hippo_normal(size: int) -> tuple[Tensor, Tensor]:
     return torch.complex(torch.full((size,), -0.5, dtype=torch.float64), values[size:]), vectors[:, size:]
 
 
+def _cut_normal(*shape: int, fan: int) -> Tensor:
+    weight = torch.empty(shape, dtype=torch.float64)
+    truncated_normal(weight, fan)
+    return weight
+
+
 class _MIMO(StateSpace):
     """S5: one system with H inputs and outputs."""
 
-    def __init__(self, d_hidden: int, d_state: int, dt_min: float, dt_max: float) -> None:
+    def __init__(
+        self, d_hidden: int, d_state: int, init: Literal["official"] | None, dt_min: float, dt_max: float
+    ) -> None:
         super().__init__()
         self.d_hidden, self.widths = d_hidden, (d_state, d_state)
         self.log_re = nn.Parameter(torch.empty(d_state))
@@ -48,8 +59,12 @@ class _MIMO(StateSpace):
         self.B = nn.Parameter(torch.empty(2, d_state, d_hidden))
         self.C = nn.Parameter(torch.empty(2, d_hidden, d_state))
         self.D = nn.Parameter(torch.randn(d_hidden))
-        B = torch.randn(2 * d_state, d_hidden, dtype=torch.float64) * d_hidden**-0.5
-        C = torch.randn(d_hidden, 2 * d_state, dtype=torch.float64) * (2 * d_state) ** -0.5
+        if init == "official":
+            B = _cut_normal(2 * d_state, d_hidden, fan=2 * d_state)
+            C = torch.complex(*(_cut_normal(d_hidden, 2 * d_state, fan=2 * d_state) for _ in range(2)))
+        else:
+            B = torch.randn(2 * d_state, d_hidden, dtype=torch.float64) * d_hidden**-0.5
+            C = torch.randn(d_hidden, 2 * d_state, dtype=torch.float64) * (2 * d_state) ** -0.5
         if self.B.is_meta:
             return
         values, vectors = hippo_normal(d_state)
@@ -134,7 +149,8 @@ class S5(StateSpaceStack):
     Source: Smith et al., ICLR 2023, https://arxiv.org/abs/2208.04933.
     Choices: real parts by an exponential; one block of the HiPPO matrix.
     Init: Lambda the eigenvalues of the normal part of HiPPO-LegS of size 2P; B and C normal with variances
-    1/H and 1/(2P), in its eigenvectors; D normal; step sizes log-uniform on [dt_min, dt_max].
+    1/H and 1/(2P), in its eigenvectors; with init "official", as in the code, both cut at two deviations, of
+    variance 1/(2P), and C with an imaginary part; D normal; step sizes log-uniform on [dt_min, dt_max].
 
     Args:
         d_in: D.
@@ -142,6 +158,7 @@ class S5(StateSpaceStack):
         d_state: P, the number of conjugate pairs.
         n_layers: number of blocks.
         dropout: behind GELU and GLU.
+        init: "official", see Init, or null.
         dt_min: see Init.
         dt_max: see Init.
     Shapes: u (B, T, D) -> (B, T, H). The state has the real and imaginary part of x of each block, (B, P).
@@ -159,10 +176,13 @@ class S5(StateSpaceStack):
         d_state: int,
         n_layers: int,
         dropout: float = 0.0,
+        init: Literal["official"] | None = None,
         dt_min: float = 0.001,
         dt_max: float = 0.1,
     ) -> None:
-        make = partial(_MIMO, dt_min=dt_min, dt_max=dt_max)
+        if init is not None:
+            one_of("init", init, ("official",))
+        make = partial(_MIMO, init=init, dt_min=dt_min, dt_max=dt_max)
         super().__init__(make, d_in, d_hidden, d_state=d_state, n_layers=n_layers, dropout=dropout)
 
 

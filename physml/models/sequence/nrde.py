@@ -2,12 +2,12 @@
 C channels of the path, L entries of a log-signature, N windows.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import positive
+from physml.base.check import one_of, positive
 from physml.base.errors import InputError
 from physml.models.sequence.log_signature import DEPTHS, log_signature, lyndon_words
 from physml.ops.sequence import no_autocast, sequence
@@ -35,7 +35,8 @@ class NeuralRDE(nn.Module):
     things of the code are not here: from its third layer on f uses one matrix for all inner layers; the last
     window acts twice in a solve over a whole sequence, whose time is one unit too long; and the last lines,
     where they fill no window, are dropped; here they are a shorter window. NCDE has straight lines here,
-    cubic splines in its paper.
+    cubic splines in its paper. With solver "torchcde" a line is one step of the 3/8 rule, whose first slope
+    is taken with the line before, as torchcde does at a knot; the first line has none before it.
     Init: torch's, uniform on [-k, k], k = n^(-1/2) for n inputs of a product.
 
     Nothing can be carried from one piece of a sequence to the next: windows are counted from the first input.
@@ -49,6 +50,7 @@ class NeuralRDE(nn.Module):
         window: s, in steps.
         d_field: the width of the layers of f.
         n_layers: m, hidden layers of f.
+        solver: "torchcde", see Choices, of depth 1 and windows of one line; or null.
         time: whether X has a further channel, the time, from 0 to 1 over the sequence.
     Shapes: u (B, T, D) -> z (B, T, H). The state handed back is the last z, (B, H).
 
@@ -71,6 +73,7 @@ class NeuralRDE(nn.Module):
         d_field: int = 64,
         n_layers: int = 1,
         time: bool = False,
+        solver: Literal["torchcde"] | None = None,
     ) -> None:
         super().__init__()
         for name, value in {
@@ -83,7 +86,14 @@ class NeuralRDE(nn.Module):
             positive(name, value)
         if depth not in DEPTHS:
             raise InputError(f"depth must be 1, 2 or 3; got {depth}.")
-        self.d_in, self.d_out, self.time = d_in, d_hidden, time
+        if solver is not None:
+            one_of("solver", solver, ("torchcde",))
+            if (depth, window) != (1, 1):
+                raise InputError(
+                    f"solver=torchcde is for depth 1 and windows of one line; got depth={depth} and "
+                    f"window={window}. Set both to 1, or solver to null."
+                )
+        self.d_in, self.d_out, self.time, self.solver = d_in, d_hidden, time, solver
         self.depth, self.window = depth, window
         n_channels = d_in + time
         self.d_log = len(lyndon_words(n_channels, depth))
@@ -104,8 +114,9 @@ class NeuralRDE(nn.Module):
             path = self._path(u)
             z = self.start(path[:, 0])
             states = [z]
-            for log in self.log_signatures(path).unbind(1) if path.shape[1] > 1 else ():
-                z = self._moved(z, log)
+            logs = self.log_signatures(path).unbind(1) if path.shape[1] > 1 else ()
+            for before, log in zip((*logs[:1], *logs), logs, strict=False):
+                z = self._moved(z, log) if self.solver is None else self._moved_as_torchcde(z, before, log)
                 states.append(z)
             return self._held(torch.stack(states, 1), u.shape[1]), (z,)
 
@@ -133,6 +144,14 @@ class NeuralRDE(nn.Module):
         k3 = self._slope(z + k2 / 2, log)
         k4 = self._slope(z + k3, log)
         return z + (k1 + 2 * k2 + 2 * k3 + k4) / 6
+
+    def _moved_as_torchcde(self, z: Tensor, before: Tensor, log: Tensor) -> Tensor:
+        """One step of the 3/8 rule; the slope at its start is with the line before."""
+        k1 = self._slope(z, before)
+        k2 = self._slope(z + k1 / 3, log)
+        k3 = self._slope(z + k2 - k1 / 3, log)
+        k4 = self._slope(z + k1 - k2 + k3, log)
+        return z + (k1 + 3 * (k2 + k3) + k4) / 8
 
     def _slope(self, z: Tensor, log: Tensor) -> Tensor:
         return torch.bmm(self.field(z).unflatten(1, (self.d_out, self.d_log)), log.unsqueeze(2)).squeeze(2)

@@ -17,6 +17,10 @@ class SequenceModel(nn.Module):
 
     .. math:: o = R\, y^L_{T} + r \quad\text{("last")}, \qquad o_n = R\, y^L_n + r \quad\text{("every")}
 
+    With pool "mean", the read-out of one answer per sequence takes the mean of :math:`y^L` over all steps, as
+    the codes of LinOSS, LRU, S5 and S4 do for classes; over the true steps of a padded sequence with
+    `lengths`.
+
     Dropout acts on the output of every layer, so between layers and before the read-out. Kind "step" draws
     each entry anew, "variational" draws one mask per sequence, the same at all steps. `embedding_dropout`
     removes whole words, the same in all sequences of a batch. `input_dropout` acts on each entry of what
@@ -49,6 +53,7 @@ class SequenceModel(nn.Module):
         embedding_trained: false keeps the table as it starts.
         padding: the id whose vector is zero at the start and is never trained.
         tied: true for the tied softmax.
+        pool: "mean", see above; null: the last step.
         bare: true leaves the read-out away: what the last layer hands on is the answer, and is d_out wide.
     Shapes: input (B, T, D), or ids (B, T); lengths (B,) -> output (B, O) or (B, T, O), and the states of all
     layers, a tuple. None as state is rest.
@@ -87,6 +92,7 @@ class SequenceModel(nn.Module):
         padding: int | None = None,
         tied: bool | None = None,
         bare: bool | None = None,
+        pool: Literal["mean"] | None = None,
     ) -> None:
         super().__init__()
         for name, size in {"d_in": d_in, "d_out": d_out, "n_layers": n_layers}.items():
@@ -119,7 +125,13 @@ class SequenceModel(nn.Module):
         self.d_in, self.d_out, self.readout_at, self.tokens = d_in, d_out, readout, tokens
         self.dropout, self.dropout_kind = dropout, dropout_kind
         self.embedding_dropout, self.input_dropout = embedding_dropout, input_dropout
-        self.lengths = lengths
+        self.lengths, self.pool = lengths, pool
+        if pool is not None:
+            one_of("pool", pool, ("mean",))
+            if readout != "last":
+                raise InputError(
+                    "pool=mean is for one answer per sequence; this task wants one per step. Set null."
+                )
 
         width = d_in
         self.embedding: nn.Embedding | None = None
@@ -181,7 +193,9 @@ class SequenceModel(nn.Module):
             outputs, carried = layer(y, None if state is None else state[i])
             y = self._drop(outputs)
             states.append(carried)
-        if self.readout_at == "last":
+        if self.pool == "mean":
+            y = _mean(y, lengths if self.lengths else None)
+        elif self.readout_at == "last":
             if lengths is not None and self.lengths:
                 y = y[torch.arange(y.shape[0], device=y.device), lengths.to(y.device) - 1]
             elif y is outputs:  # nothing was dropped
@@ -199,6 +213,10 @@ class SequenceModel(nn.Module):
         Returns: the output (B, O), and the states of all layers.
         Errors: InputError if a layer has no `step`, as torch's own.
         """
+        if self.pool:
+            raise InputError(
+                "pool=mean answers for whole sequences. Call the model with one, or set pool to null."
+            )
         for layer in self.layers:
             if not hasattr(layer, "step"):
                 raise InputError(
@@ -243,6 +261,15 @@ class SequenceModel(nn.Module):
         if self.dropout_kind == "step":
             return F.dropout(y, self.dropout)
         return y * F.dropout(y.new_ones(y.shape[0], 1, y.shape[2]), self.dropout)
+
+
+def _mean(y: Tensor, lengths: Tensor | None) -> Tensor:
+    """The mean (B, H) of outputs (B, T, H) over their steps, or over the first `lengths` of them."""
+    if lengths is None:
+        return y.mean(1)
+    n = lengths.to(y.device).unsqueeze(1)
+    true = torch.arange(y.shape[1], device=y.device) < n
+    return torch.where(true.unsqueeze(2), y, 0).sum(1) / n
 
 
 def _last_output(layer: nn.Module, outputs: Tensor, state: Any) -> Tensor:

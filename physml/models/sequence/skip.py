@@ -51,8 +51,9 @@ class SkipLSTM(nn.Module):
 
     The gradient takes the rounding for the identity (straight-through).
 
-    Source: Campos et al., ICLR 2018, https://arxiv.org/abs/1708.06834, and its code, which takes W_p's input
-    from c alone.
+    Source: Campos et al., ICLR 2018, https://arxiv.org/abs/1708.06834; its code, for W_p's input, c alone.
+    Gradients are the paper's: the code takes min(Delta_n, 1 - g~_n) otherwise, so that its gradient of W_p
+    differs.
     Choices: no term in the loss for the number of updates, the paper's lambda = 0. One bias per gate. In
     place of the gate's :math:`\tilde g` the state holds wait = 1 - g~, which is 0 at rest.
     Init: V and W Glorot uniform, together as one matrix; b zero, that of the forget gate 1; W_p Glorot

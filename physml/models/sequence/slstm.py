@@ -11,6 +11,8 @@ from physml.base.errors import InputError
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, one_step, sequence
 
+LOWEST = -1e30  # stands for the logarithm of 0, whose differences would be NaN
+
 
 class SLSTM(nn.Module):
     r"""An LSTM with an exponential input gate and a normaliser, in several heads.
@@ -24,14 +26,16 @@ class SLSTM(nn.Module):
         h_n = o \circ c_n / q_n
 
     with f the sigmoid of :math:`\tilde f`. q is the paper's normaliser n; m keeps the exponentials small,
-    and h does not depend on it. R is block diagonal, with one block per gate and head: memories mix within a
+    and h does not depend on it. It is :math:`-\infty` at rest, where q = 0, so that a first input gate of any
+    size writes. R is block diagonal, with one block per gate and head: memories mix within a
     head.
 
     Source: Beck et al., NeurIPS 2024, https://arxiv.org/abs/2405.04517, Section 2.2; the layer alone, without
     the paper's residual block.
     Choices: forget gate with a sigmoid, one of the two that the paper allows.
-    Init (ours; the text has none): W uniform on [-k, k], k = D^(-1/2); R zero; b zero, that of f uniform on
-    [3, 6], a memory of twenty to four hundred steps.
+    Init (ours; the text has none, the code a power law of b_f over a block and a small W): W uniform on
+    [-k, k], k = D^(-1/2); R zero; b zero, that of f uniform on [3, 6], a memory of twenty to four hundred
+    steps.
 
     Args:
         d_in: D.
@@ -75,7 +79,8 @@ class SLSTM(nn.Module):
         self, u: Tensor, state: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.W)
-        before = initial_state(state, ("h", "c", "q", "m"), u, self.d_out)
+        h, c, q, m = initial_state(state, ("h", "c", "q", "m"), u, self.d_out)
+        before = (h, c, q, torch.where(q > 0, m, LOWEST))
         with no_autocast(u):
             R = torch.cat([torch.block_diag(*blocks) for blocks in self.R])
 

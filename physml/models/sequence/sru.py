@@ -1,13 +1,13 @@
 """The simple recurrent unit. Axes: B batch, T time, D features, H hidden units."""
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import one_of, positive
 from physml.ops.cell import recurrent
 
 
@@ -25,13 +25,16 @@ class SRU(nn.Module):
     :math:`\alpha = (1 + 2 e^{b})^{1/2}`, b the start of b_r, keeps the variance of h that of x.
 
     Source: Lei et al., EMNLP 2018, https://arxiv.org/abs/1709.02755.
-    Choices: v_f and v_r start at zero.
-    Init: matrices uniform on [-k, k], k = (3 / D)^(1/2); b_f zero; b_r = highway_bias.
+    Choices: v_f and v_r start at zero. The code has :math:`\alpha` in the start of W_x, not before its
+    product.
+    Init: matrices uniform on [-k, k], k = (3 / D)^(1/2); b_f zero; b_r = highway_bias. With init "official",
+    as in the code, W_f and W_r times 0.5^(1/2), and v_f and v_r uniform on [-1.5^(1/2), 1.5^(1/2)].
 
     Args:
         d_in: D.
         d_hidden: H.
         highway_bias: b, see above.
+        init: "official", see Init, or null.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (c,), (B, H).
 
     Example:
@@ -41,11 +44,20 @@ class SRU(nn.Module):
 
     version: ClassVar[int] = 1
 
-    def __init__(self, d_in: int, d_hidden: int, *, highway_bias: float = 0.0) -> None:
+    def __init__(
+        self,
+        d_in: int,
+        d_hidden: int,
+        *,
+        highway_bias: float = 0.0,
+        init: Literal["official"] | None = None,
+    ) -> None:
         super().__init__()
         positive("d_in", d_in)
         positive("d_hidden", d_hidden)
-        self.d_in, self.d_out, self.highway_bias = d_in, d_hidden, float(highway_bias)
+        if init is not None:
+            one_of("init", init, ("official",))
+        self.d_in, self.d_out, self.highway_bias, self.init = d_in, d_hidden, float(highway_bias), init
         self.alpha = math.sqrt(1 + 2 * math.exp(highway_bias))
         n_products = 3 if d_in == d_hidden else 4
         self.W = nn.Parameter(torch.empty(n_products * d_hidden, d_in))  # c, f, r, and x
@@ -61,6 +73,11 @@ class SRU(nn.Module):
         for p in (self.vf, self.vr, self.bf):
             nn.init.zeros_(p)
         nn.init.constant_(self.br, self.highway_bias)
+        if self.init == "official":
+            gates = self.W[self.d_out : 3 * self.d_out]
+            nn.init.uniform_(gates, -((k**2 / 2) ** 0.5), (k**2 / 2) ** 0.5)
+            for p in (self.vf, self.vr):
+                nn.init.uniform_(p, -(1.5**0.5), 1.5**0.5)
 
     def symbols(self) -> dict[str, Tensor]:
         """Wx is there where D and H differ."""

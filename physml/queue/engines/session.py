@@ -7,10 +7,9 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 from physml.base.errors import ConfigError, Preempted
-from physml.queue import planning
 from physml.queue.engines.job import Engine, Job, Submission, job_of
 from physml.queue.planning import Planned
-from physml.queue.scheduler import Batch, Outcome, Source, made_by, progress
+from physml.queue.scheduler import Batch, Outcome, made_by, progress
 from physml.run import history
 from physml.run.progress import many
 from physml.run.spec import RunSpec
@@ -72,16 +71,11 @@ class Session:
         if self.submission is None or not self.submission.alive():
             if self.submission:
                 self.submission.close()
-            todo = batch.todo
-            if batch.source is not None:
-                todo = planning.plan([batch.source.first]) * batch.source.left()
-            self.submission = self.engine.submit(self._job(todo))
+            self.submission = self.engine.submit(self._job(batch.todo))
             print(self.submission.text, flush=True)
         if self.detach:
             raise Detached("submitted; physml status shows how far the runs are.")
         try:
-            if batch.source is not None:
-                return self._watched_source(batch.source, self.submission)
             return self._watched([one.spec for one in batch.todo], self.submission, batch.ended)
         except KeyboardInterrupt as error:
             if self.submission.attached:
@@ -118,20 +112,6 @@ class Session:
             view.close()
         outcome.left = list(left)
         return outcome
-
-    def _watched_source(self, source: Source, submission: Submission) -> Outcome:
-        view, total = many(source.left()), source.left()
-        try:
-            while left := source.left():
-                alive = submission.alive()
-                running = {spec.label: progress(spec) for spec in source.running()}
-                view.show(running, total - left)
-                if not alive:
-                    break
-                time.sleep(LOOK)
-        finally:
-            view.close()
-        return Outcome()
 
 
 class Detached(Preempted):

@@ -18,7 +18,7 @@ from physml.report.stats.claims import ALPHA
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT, Spread
 from physml.report.table.numbers import gain_text
 from physml.report.table.spec import Cell, Column
-from physml.report.text.document import NONE, Document, Grid, Section
+from physml.report.text.document import NONE, Document, Grid, Lines, blocks
 
 LONGEST = 30  # runs that are listed one by one
 FEWEST_SIGNS = 6  # pairs: with fewer, no p-value of Wilcoxon's test can be below 5 %
@@ -102,19 +102,20 @@ def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
 
 
 def document(rows: Rows) -> Document:
+    """Sentences and a line for each column; the single runs below."""
     first, second = rows.names
-    title = f"{first} (A) against {second} (B)"
-    lines = tuple(_line(one) for one in rows.found)
     return Document(
         id=rows.id,
-        title=title,
-        heads=HEADS,
-        grids=(Grid(lines),),
-        facts=(*rows.facts, *_rule(rows)),
+        title=f"{first} (A) against {second} (B)",
+        first=blocks(
+            Lines(tuple(_sentences(rows)), look="strong"),
+            Grid(HEADS, tuple(map(_line, rows.found)), folded=FOLDED),
+            Lines(rows.facts),
+        ),
+        long=tuple(map(_runs, rows.found)),
+        rules=(Lines(tuple(_rule(rows)), look="items"),),
+        more="More: --long (the runs, pair by pair), --rules",
         values=(CSV_HEADS, *_values(rows)),
-        folded=FOLDED,
-        claim=("What follows:", *_sentences(rows)),
-        sections=tuple(_runs(one) for one in rows.found),
     )
 
 
@@ -261,7 +262,7 @@ def _line(one: RowComparison) -> tuple[str, ...]:
     )
 
 
-def _runs(one: RowComparison) -> Section:
+def _runs(one: RowComparison) -> Grid:
     """The runs, side by side; of more than 30, how their differences lie."""
     places = _places(one)
     column = one.column
@@ -273,7 +274,7 @@ def _runs(one: RowComparison) -> Section:
         points = (values[0], *statistics.quantiles(values, n=4), values[-1])
         heads = ("runs", "A better", "equal", "B better", "least", "quartile", "median", "quartile", "most")
         line = (str(len(values)), *map(str, counts), *(gain_text(v, None, None, places) for v in points))
-        return Section(heading, heads, (line,))
+        return Grid(heads, (line,), heading)
     lines = tuple(
         (
             str(pair.split),
@@ -284,7 +285,7 @@ def _runs(one: RowComparison) -> Section:
         )
         for pair in one.pairs
     )
-    return Section(heading, ("split", "seed", "A", "B", "difference"), lines)
+    return Grid(("split", "seed", "A", "B", "difference"), lines, heading)
 
 
 def _rule(rows: Rows) -> Iterator[str]:

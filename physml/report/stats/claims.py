@@ -104,6 +104,43 @@ def gain(
     return dataclasses.replace(made, new_low=found.mean - half, new_high=found.mean + half)
 
 
+def log_ratio(
+    first: Values, second: Values, better: Better, spread: Spread = "runs", test_to_train: float | None = None
+) -> Gain | None:
+    """The paired difference of the logarithms of two rows: how many times `first` is better, as `gain`.
+
+    None where a value is not positive.
+
+    Example:
+        >>> found = log_ratio({(0, 0): 1.0, (0, 1): 2.0}, {(0, 0): 3.0, (0, 1): 6.0}, "lower")
+        >>> round(math.exp(found.mean), 6)
+        3.0
+    """
+    if any(value <= 0 for row in (first, second) for value in row.values()):
+        return None
+    return gain(_logs(first), _logs(second), better, spread, test_to_train)
+
+
+def _logs(row: Values) -> Values:
+    return {at: math.log(value) for at, value in row.items()}
+
+
+def less(found: Gain, amount: float) -> Gain:
+    """A gain less an amount that is claimed: positive where the gain is more."""
+
+    def shifted(end: float | None) -> float | None:
+        return None if end is None else end - amount
+
+    return dataclasses.replace(
+        found,
+        mean=found.mean - amount,
+        low=shifted(found.low),
+        high=shifted(found.high),
+        new_low=shifted(found.new_low),
+        new_high=shifted(found.new_high),
+    )
+
+
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     """p-values adjusted for being several: reject at alpha where the adjusted one is below (Holm 1979).
 

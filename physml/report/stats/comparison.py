@@ -20,6 +20,7 @@ from typing import Literal
 
 from physml.base.check import non_negative
 from physml.base.errors import InputError
+from physml.records.searches import SearchSpread
 from physml.report.stats.summary import N_FOR_VERDICT, Better, Published, Summary, t_quantile
 
 Outcome = Literal["agrees", "better", "worse", "cannot be told apart", "not decidable"]
@@ -86,7 +87,9 @@ class Comparison:
         return found.pop() if len(found) == 1 else "not decidable"
 
 
-def compare(ours: Summary, published: Published, margin: float, better: Better) -> Comparison | None:
+def compare(
+    ours: Summary, published: Published, margin: float, better: Better, search: SearchSpread | None = None
+) -> Comparison | None:
     """Ours against a printed number, by every reading of it. None below three runs.
 
     Args:
@@ -94,6 +97,8 @@ def compare(ours: Summary, published: Published, margin: float, better: Better) 
         published: As printed.
         margin: Equivalence margin, in the unit of the column; 0 if none is declared, then nothing agrees.
         better: The direction of the metric.
+        search: Final scores, in the column's unit, of repeats of the search that found our settings. Their
+            spread widens each interval: another search would have found other settings.
 
     Example:
         >>> ours = Summary(n=5, mean=92.0, sd=0.5, low=91.4, high=92.6, best=92.8)
@@ -108,11 +113,16 @@ def compare(ours: Summary, published: Published, margin: float, better: Better) 
     rounding = 0.0 if published.digits is None else 0.5 * 10.0**-published.digits
     found = []
     for assumption, offsets in _readings(ours, published):
-        outer, inner = map(offsets, LEVELS)
+        outer, inner = (_widened(offsets(level), search, level) for level in LEVELS)
         low, high = delta + outer[0] - rounding, delta + outer[1] + rounding
         agreed = _inside(delta + inner[0], delta + inner[1], margin + rounding if margin else 0.0)
         found.append(Reading(assumption, low, high, "agrees" if agreed else _outcome(low, high)))
     return Comparison(delta, tuple(found))
+
+
+def _widened(ends: tuple[float, float], search: SearchSpread | None, level: float) -> tuple[float, float]:
+    half = t_quantile(len(search.values) - 1, level) * search.sd if search else 0.0
+    return ends[0] - half, ends[1] + half
 
 
 def _inside(low: float, high: float, margin: float) -> bool:

@@ -19,6 +19,7 @@ KINDS: dict[str, Kind] = {
 SETTLED: dict[Outcome, str] = {"better": "differs: better", "worse": "differs: worse"}
 OURS: dict[Outcome, str] = {"agrees": "reached", "better": "exceeded"}
 CONTEXT: dict[Outcome, str] = {"agrees": "alike", "better": "ours better", "worse": "theirs better"}
+UNTRAINED = "did not train with our settings"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Settings:
 
 
 def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
-    """The settings as a record states them; searches of older records give their trials in the note.
+    """The settings as a record states them; older records give the trials of a search in its note.
 
     Example:
         >>> str(settings_of({"kind": "searched-here", "note": "Random search: 24 trials (22 finished)."}))
@@ -57,8 +58,10 @@ def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
     """
     given = provenance or {}
     kind = KINDS.get(str(given.get("kind")), "own")
-    trials, drawn = given.get("trials"), None
-    if match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note"))):
+    trials, drawn = given.get("trials"), given.get("drawn")
+    if drawn is None and (
+        match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note")))
+    ):
         drawn = int(match[1])
         trials = int(match[2] or match[1]) if trials is None else trials
     if kind != "searched here":
@@ -84,13 +87,22 @@ def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bo
     return not searched and (kinds == {"own"} or "own" not in kinds)
 
 
-def verdict(found: Comparison, settings: Settings, quoted: bool) -> State:
+def verdict(found: Comparison, settings: Settings, quoted: bool, chance: str | None = None) -> State:
     """A comparison in words, which accuse no more strongly than the settings permit.
 
     A number that the paper quotes from other work is context only. Where its readings disagree, the reason
-    says what each gives.
+    says what each gives. With settings of ours, worse and no better than a constant is not a comparison of
+    models: the network has not trained.
+
+    Args:
+        found: The comparison.
+        settings: Whose settings ours had.
+        quoted: The paper takes its number from other work.
+        chance: The trivial reference without input that ours does not beat; None if it beats all of them.
     """
     outcome = found.outcome
+    if chance is not None and outcome == "worse" and not settings.settled:
+        return State(UNTRAINED, f"no better than {chance}")
     reason = None
     if outcome == "not decidable":
         reason = "; ".join(f"{reading.assumption}: {reading.outcome}" for reading in found.readings)

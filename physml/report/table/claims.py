@@ -1,5 +1,6 @@
 """The claim of a table, judged from the runs of its rows."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from physml.report.stats.claims import (
     all_verdict,
     gain,
     holm,
+    less,
+    log_ratio,
     order_verdict,
     tie_verdict,
 )
@@ -19,18 +22,27 @@ from physml.report.table.spec import Claim, Column, Row, TableSpec
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """One comparison of a claim. p: adjusted for all comparisons of the table (Holm)."""
+    """One comparison of a claim.
+
+    p: adjusted for all comparisons of the table (Holm). ratio: the gain is one of logarithms, so its
+    exponential says how many times the first row is better.
+    """
 
     text: str
     column: str
     gain: Gain | None
     p: float | None
     verdict: ClaimVerdict | None
+    ratio: bool = False
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two rows that a claim compares. margin: that of a tie; None where the first is to be better."""
+    """Two rows that a claim compares.
+
+    margin: that of a tie; None where the first is to be better. least: by how much at least; with `ratio` of
+    logarithms.
+    """
 
     text: str
     column: Column
@@ -38,6 +50,8 @@ class _Pair:
     second: Runs | None
     margin: float | None
     searched: bool  # a verdict needs both rows searched with equally many trials
+    least: float = 0.0
+    ratio: bool = False
 
     def gain(self, spec: TableSpec) -> Gain | None:
         if self.first is None or self.second is None:
@@ -45,7 +59,8 @@ class _Pair:
         ours, theirs = self.first.values(self.column), self.second.values(self.column)
         if not ours.keys() & theirs.keys():
             return None
-        return gain(ours, theirs, self.column.better, spec.spread, self.first.test_to_train)
+        difference = log_ratio if self.ratio else gain
+        return difference(ours, theirs, self.column.better, spec.spread, self.first.test_to_train)
 
     def verdict(self, found: Gain, p: float | None) -> ClaimVerdict | None:
         settings = [runs.settings for runs in (self.first, self.second) if runs is not None]
@@ -53,7 +68,7 @@ class _Pair:
             return "rows not tuned alike"
         settled = all(one.settled for one in settings)
         if self.margin is None:
-            return order_verdict(found, p, settled)
+            return order_verdict(less(found, self.least), p, settled)
         return tie_verdict(found, p, self.margin, settled)
 
 
@@ -69,14 +84,14 @@ def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
     raw = {
         str(k): p
         for k, (pair, found) in enumerate(zip(pairs, gains, strict=True))
-        if found is not None and (p := found.p_value(pair.margin)) is not None
+        if found is not None and (p := less(found, pair.least).p_value(pair.margin)) is not None
     }
     adjusted = holm(raw)
     parts = []
     for k, (pair, found) in enumerate(zip(pairs, gains, strict=True)):
         p = adjusted.get(str(k))
         word = None if found is None else pair.verdict(found, p)
-        parts.append(ClaimPart(pair.text, pair.column.key, found, p, word))
+        parts.append(ClaimPart(pair.text, pair.column.key, found, p, word, pair.ratio))
     return tuple(parts), all_verdict([part.verdict for part in parts])
 
 
@@ -100,3 +115,13 @@ def _pairs(spec: TableSpec, claim: Claim, of: Mapping[str, Runs]) -> Iterator[_P
         text = f"{tie.rows[0]} and {tie.rows[1]} alike within ±{tie.margin:g}{unit}"
         first, second = (runs(rows[label], column) for label in tie.rows)
         yield _Pair(text, column, first, second, tie.margin, claim.searched)
+    for amount in claim.amounts:
+        column = columns[amount.column or claim.column or ""]
+        first, second = runs(rows[amount.better], column), runs(rows[amount.than], column)
+        if amount.times is not None:
+            text = f"{amount.better} at least {amount.times:g} times better than {amount.than}"
+            yield _Pair(text, column, first, second, None, claim.searched, math.log(amount.times), ratio=True)
+        else:
+            unit = f" {column.unit}" if column.unit else ""
+            text = f"{amount.better} better than {amount.than} by at least {amount.points:g}{unit}"
+            yield _Pair(text, column, first, second, None, claim.searched, amount.points or 0.0)

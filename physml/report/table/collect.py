@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from physml.records.schema import Record
 from physml.report.state import State
 from physml.report.stats import summary as stats
-from physml.report.stats.claims import ClaimVerdict, Gain, gain
+from physml.report.stats.claims import ClaimVerdict, Gain
 from physml.report.stats.comparison import Comparison, compare
 from physml.report.stats.summary import Bounds, Published, Summary, Values
 from physml.report.stats.verdict import Settings, settings_of, verdict
@@ -23,6 +23,8 @@ from physml.report.table.facts import Facts, facts_of
 from physml.report.table.ranks import Ranking, ranked
 from physml.report.table.runs import Runs, incomparable, number
 from physml.report.table.spec import Cell, Column, Row, Run, TableSpec, experiments_of
+
+OF_A_MACHINE = ("missing", "stale", "blocked", "running")  # states that are `not run` in a file
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class CellResult:
     summary: Summary | None = None
     done: int = 0
     wanted: int = 0
+    solved: int | None = None  # how many of the done runs reach the column's threshold; None: it has none
     settings: Settings | None = None
     comparison: Comparison | None = None
     within: Bounds | None = None  # interval of the mean on these very splits
@@ -116,6 +119,21 @@ def collect(
     return Table(spec, tuple(cells), _references(spec, of), facts_of(counted), claim, claim_verdict, ranking)
 
 
+def recorded(
+    spec: TableSpec, identities: Mapping[str, str | None], records: Iterable[Record], *, ranks: bool = True
+) -> Table:
+    """A table as its records alone give it, the same on every machine: for files and pages.
+
+    What is missing is `not run` there, whether or not this machine has the data for it, or works on it.
+    """
+    table = collect(spec, identities, records, ranks=ranks)
+    cells = (
+        dataclasses.replace(cell, state=State("not run")) if cell.state.word in OF_A_MACHINE else cell
+        for cell in table.cells
+    )
+    return dataclasses.replace(table, cells=tuple(cells))
+
+
 def _cell(
     spec: TableSpec,
     row: Row,
@@ -143,12 +161,14 @@ def _cell(
     settings = settings_of(some[0].get("provenance")) if some else None
     comparison = None
     if summary is not None and cell.published is not None:
-        comparison = compare(summary, cell.published, column.margin.of(cell.published), column.better)
+        margin, search = column.margin.of(cell.published), runs.search_spread(column)
+        comparison = compare(summary, cell.published, margin, column.better, search)
     return dataclasses.replace(
         empty,
         summary=summary,
         done=len(values),
         wanted=len(spec.places_of(runs.experiment)),
+        solved=_solved(values, column),
         state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
         settings=settings,
         comparison=comparison,
@@ -160,6 +180,13 @@ def _cell(
         peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
         yours=tuple(_yours(record, column, runs) for record in yours),
     )
+
+
+def _solved(values: Values, column: Column) -> int | None:
+    if column.solved is None:
+        return None
+    sign = 1.0 if column.better == "higher" else -1.0
+    return sum(sign * value >= sign * column.solved for value in values.values())
 
 
 def _never_run(published: Published | None) -> State:
@@ -195,7 +222,10 @@ def _state(
         return State("not published")
     if comparison is None or settings is None:
         return State(few or "no verdict")
-    return verdict(comparison, settings, cell.published.quoted is not None)
+    chance = runs.chance(column, spec.spread)
+    state = verdict(comparison, settings, cell.published.quoted is not None, chance)
+    reasons = [reason for reason in (runs.doubt, state.reason) if reason]
+    return dataclasses.replace(state, reason="; ".join(reasons) or None)
 
 
 def _yours(record: Record, column: Column, runs: Runs) -> Yours:
@@ -246,14 +276,9 @@ def _agree(first: Values, second: Values) -> bool:
 
 
 def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:
-    """The gain over the best trivial prediction on the same data."""
-    values = runs.values(column)
-    gains = [
-        (name, gain(values, scores, column.better, spec.spread))
-        for name, scores in runs.references(column).items()
-        if values.keys() & scores.keys()
-    ]
-    return min(gains, key=lambda named: named[1].mean) if gains else None
+    """The gain over the best trivial prediction."""
+    gains = runs.gains(column, spec.spread)
+    return min(gains.items(), key=lambda named: named[1].mean) if gains else None
 
 
 def outcomes(table: Table) -> Counter[str]:

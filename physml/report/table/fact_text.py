@@ -5,6 +5,7 @@ from itertools import groupby
 
 from physml.report.stats.comparison import BEST_OF, LEVELS, Margin
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT
+from physml.report.table import ranks_text
 from physml.report.table.collect import Table
 from physml.report.table.facts import Facts
 from physml.report.table.numbers import decimals
@@ -30,7 +31,7 @@ CLAIM_RULE = (
     "trials than the other, or not at all and the other was."
 )
 UNPROVEN = {
-    "content": "content-verified, with other bytes than published and the same content",
+    "content": "compared by their content, not by a checksum of their bytes",
     "first seen": "without a published checksum, pinned when first seen",
     "off": "unverified",
     "own file": "of a task's own, by their content part of the setting",
@@ -62,15 +63,7 @@ def fact_lines(table: Table) -> list[str]:
     splits += ", each with one of the seeds" if spec.paired else ""
     over_splits = spec.spread == "splits" and not spec.paired
     spread = "sd over splits of the mean over seeds" if over_splits else "sd over runs"
-    lines = [f"Source: {spec.source}", f"Runs: seeds {seeds}{splits}; {spread}"]
-    lines.append(OURS if table.own else f"Verdicts: {RULE}")
-    if table.claim:
-        lines.append(CLAIM_RULE)
-    lines += [
-        f"Margin ({column.key}): {margin_text(column.margin, column.unit)}"
-        for column in spec.columns
-        if any(cell.published is not None for cell in table.column(column.key))
-    ]
+    lines = [f"Runs: seeds {seeds}{splits}; {spread}"]
     if spec.spread == "splits" and any(cell.published for cell in table.cells):
         lines.append(
             "The paper's splits are the same as ours: the intervals here take both sides as independent, and "
@@ -99,6 +92,17 @@ def fact_lines(table: Table) -> list[str]:
     lines += [f"Short budget: {short}" for short in facts.shorts]
     lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
     return lines
+
+
+def rule_lines(table: Table) -> Iterator[str]:
+    """How the numbers and verdicts of a table are made."""
+    yield OURS if table.own else f"Verdicts: {RULE}"
+    if table.claim:
+        yield CLAIM_RULE
+    for column in table.spec.columns:
+        if any(cell.published is not None for cell in table.column(column.key)):
+            yield f"Margin ({column.key}): {margin_text(column.margin, column.unit)}"
+    yield from ranks_text.rule_lines(table.ranking)
 
 
 def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:

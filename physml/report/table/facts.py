@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from physml.data import proof
 from physml.records.costs import core_hours
 from physml.records.schema import Record
 
@@ -61,7 +62,11 @@ def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """Data files whose bytes were not compared with a published checksum, by what was done instead."""
     found: dict[str, set[str]] = {}
     for record in records:
-        for file in record.get("data", {}).get("files", ()):
-            if (how := file.get("verified")) not in (None, "bytes", "fixture"):
+        data = record.get("data") or {}
+        for file in data.get("files", ()):
+            how = file.get("verified")
+            if how == "first seen" and proof.doubt({**data, "files": [file]}) is None:
+                continue  # its checksum was found later
+            if how not in (None, "bytes", "fixture"):
                 found.setdefault(how, set()).add(file["name"])
     return {how: tuple(sorted(names)) for how, names in sorted(found.items())}

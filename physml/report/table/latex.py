@@ -5,28 +5,16 @@ from collections.abc import Callable, Sequence
 
 from physml.base.errors import ConfigError, suggest
 from physml.base.text import tex
-from physml.report.stats.summary import Published
 from physml.report.table.collect import CellResult, Table
-from physml.report.table.numbers import decimals, difference_text, interval_text, mean_text
+from physml.report.table.numbers import decimals, difference_text, interval_text, mean_text, printed_text
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
 
 Form = Callable[[CellResult, Column, int], str]
 
 
-def _published(published: Published | None) -> str:
-    """The printed number with its spread alone."""
-    if published is None:
-        return NONE
-    digits = published.digits
-    value = f"{published.value:g}" if digits is None else f"{published.value:.{digits}f}"
-    if published.sd is None:
-        return value
-    return f"{value} ± {published.sd:g}" if digits is None else f"{value} ± {published.sd:.{digits}f}"
-
-
 FORMS: dict[str, Form] = {
-    "published": lambda cell, column, places: _published(cell.published),
+    "published": lambda cell, column, places: printed_text(cell.published),
     "ours": lambda cell, column, places: mean_text(cell.summary, places),
     "interval": lambda cell, column, places: interval_text(cell.summary, places),
     "best": lambda cell, column, places: f"{cell.summary.best:.{places}f}" if cell.summary else NONE,

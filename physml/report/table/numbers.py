@@ -3,10 +3,13 @@
 import math
 from collections.abc import Iterable
 
+from physml.report.stats.claims import Gain
 from physml.report.stats.summary import Published, Summary
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
+
+NO_PRINT = "none printed"
 
 
 def decimals(table: Table, column: Column) -> int:
@@ -30,14 +33,20 @@ def decimals(table: Table, column: Column) -> int:
     return least + 2 if meant is None else min(least + 2, max(least, meant))
 
 
+def printed_text(published: Published | None) -> str:
+    """The printed number with its spread alone: `92.3 ± 1.8`."""
+    if published is None:
+        return NONE
+    form = "g" if published.digits is None else f".{published.digits}f"
+    value = f"{published.value:{form}}"
+    return value if published.sd is None else f"{value} ± {published.sd:{form}}"
+
+
 def published_text(published: Published | None) -> str:
     """The printed number with what is known of it: `1.2 (mean or best?)`, `92.3 ± 1.8 (mean of 5)`."""
     if published is None:
-        return "none printed"
-    digits = published.digits
-    value = f"{published.value:g}" if digits is None else f"{published.value:.{digits}f}"
-    if published.sd is not None:
-        value += f" ± {published.sd:g}" if digits is None else f" ± {published.sd:.{digits}f}"
+        return NO_PRINT
+    value = printed_text(published)
     if published.quoted:
         return f"{value} (quoted: {published.quoted})"
     if published.statistic == "unknown":
@@ -50,6 +59,14 @@ def mean_text(summary: Summary | None, places: int) -> str:
         return NONE
     mean = f"{summary.mean:.{places}f}"
     return mean if summary.sd is None else f"{mean} ± {summary.sd:.{places}f}"
+
+
+def solved_text(cell: CellResult, column: Column) -> str:
+    """`, solved 3 of 5 (at most 1)`, where some runs solve the task and some do not; else nothing."""
+    if not cell.solved or cell.solved == cell.done:
+        return ""
+    bound = "at least" if column.better == "higher" else "at most"
+    return f", solved {cell.solved} of {cell.done} ({bound} {column.solved:g})"
 
 
 def interval_text(summary: Summary | None, places: int) -> str:
@@ -74,6 +91,19 @@ def gain_text(mean: float, low: float | None, high: float | None, places: int) -
     if low is None or high is None:
         return text
     return f"{text} [{signed(low, f'.{places}f')}, {signed(high, f'.{places}f')}]"
+
+
+def ratio_text(found: Gain) -> str:
+    """How many times better, of a gain of logarithms.
+
+    Example:
+        >>> ratio_text(Gain(5, math.log(2), 0.1, math.log(1.5), math.log(2.67)))
+        '2.00 [1.50, 2.67]'
+    """
+    text = f"{math.exp(found.mean):.2f}"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{math.exp(found.low):.2f}, {math.exp(found.high):.2f}]"
 
 
 def signed(value: float, form: str) -> str:

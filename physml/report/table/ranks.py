@@ -1,17 +1,16 @@
 """The rows of a table ranked over its columns, from the runs of those that are complete in all of them."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from physml.report.stats.across import Middle, Ranks, interquartile_mean, mean_ranks
+from physml.report.stats.across import Middle, Ranks, interquartile_mean, mean_ranks, rank_gaps
 from physml.report.stats.summary import Spread, by_split, summarise_runs
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Column, Row, TableSpec
 
 FEWEST_ROWS = 3
-SAME_CONTENT = (
-    "content-verified"  # a doubt beside a paper's number; between rows that read the same it is none
-)
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,10 @@ class Ranking:
         middle: Row -> interquartile mean, in the unit of the columns; empty where they have several units.
         left_out: Row -> why it has no rank. Rows that are run in no column are not named.
         spread: What the interquartile means are over: runs, or means over the starts of a split.
+        behind: Row -> by how much its mean rank is behind the first, with an interval over runs.
+        untrained: Row -> titles of the columns in which it is no better than a constant; such rows share the
+            last rank there.
+        improving: Title of a column -> how many of the ranked rows still improved when their training ended.
     """
 
     columns: tuple[Column, ...]
@@ -33,6 +36,9 @@ class Ranking:
     middle: dict[str, Middle]
     left_out: dict[str, str]
     spread: Spread = "runs"
+    behind: dict[str, Middle] = field(default_factory=dict)
+    untrained: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    improving: dict[str, int] = field(default_factory=dict)
 
 
 def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
@@ -49,6 +55,9 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
     scores: dict[str, list[float]] = {}
     middle: dict[str, Middle] = {}
     left_out: dict[str, str] = {}
+    untrained: dict[str, tuple[str, ...]] = {}
+    samples: dict[str, list[list[float] | None]] = {}
+    improving: Counter[str] = Counter()
     for row in spec.rows:
         if not any(spec.cell(row, column).experiment for column in columns):
             continue
@@ -61,12 +70,24 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
             summarise_runs(found, column.better, spec.spread).mean
             for found, column in zip(values, columns, strict=True)
         ]
-        samples = [by_split(v) if spec.spread == "splits" else list(v.values()) for v in values]
-        if alike and all(len(sample) > 1 for sample in samples):
-            middle[row.label] = interquartile_mean(samples)
+        found = [by_split(v) if spec.spread == "splits" else [v[at] for at in sorted(v)] for v in values]
+        if alike and all(len(sample) > 1 for sample in found):
+            middle[row.label] = interquartile_mean(found)
+        learned = [one.chance(column, spec.spread) is None for one, column in zip(runs, columns, strict=True)]
+        samples[row.label] = [sample if it else None for sample, it in zip(found, learned, strict=True)]
+        improving.update(c.title for c, one in zip(columns, runs, strict=True) if one.improving)
+        if not all(learned):
+            untrained[row.label] = tuple(c.title for c, it in zip(columns, learned, strict=True) if not it)
     directions = [column.better for column in columns]
-    ranks = mean_ranks(scores, directions) if len(scores) >= FEWEST_ROWS else None
-    return Ranking(columns, scores, ranks, middle, left_out, spread=spec.spread)
+    if len(scores) < FEWEST_ROWS:
+        return Ranking(columns, scores, None, middle, left_out, spread=spec.spread)
+    judged = {
+        row: [math.nan if samples[row][k] is None else mean for k, mean in enumerate(means)]
+        for row, means in scores.items()
+    }
+    ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
+    still = {c.title: improving[c.title] for c in columns if improving[c.title]}
+    return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still)
 
 
 def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:
@@ -80,7 +101,7 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
         reason = None
         if done < wanted:
             reason = f"{done}/{wanted} runs on" if done else "not run on"
-        elif runs is not None and (why := incomparable(column, cell, runs)) not in (None, SAME_CONTENT):
+        elif runs is not None and (why := incomparable(column, cell, runs)):
             reason = f"{why} on"
         if reason:
             reasons.setdefault(reason, []).append(column.title)

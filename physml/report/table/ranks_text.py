@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from physml.report.stats.across import Middle, Ranks
 from physml.report.stats.summary import LEVEL
 from physml.report.table.ranks import FEWEST_ROWS, Ranking
-from physml.report.text.document import NONE, Section, letters
+from physml.report.text.document import NONE, Block, Grid, Lines, letters
 
 MEAN_RANK = "mean rank"  # the state of a row's line in the CSV file
 TOO_FEW = f"None: fewer than {FEWEST_ROWS} rows have all comparable runs in all of these columns"
@@ -16,34 +16,52 @@ RULE = (
 )
 
 
-def sections(ranking: Ranking | None) -> tuple[Section, ...]:
-    """The section below a table; none where its config names no columns."""
+BEHIND = (
+    f"Behind the first: the difference of mean ranks with its {100 * LEVEL:.0f} % interval, which draws runs "
+    "anew within each column, the same for all rows, so it speaks of these columns alone."
+)
+
+
+def blocks_of(ranking: Ranking | None) -> tuple[Block, ...]:
+    """Ranks with their groups below a table; none where its config names no columns."""
     if ranking is None:
         return ()
     titles = ", ".join(column.title for column in ranking.columns)
     heading = f"Mean ranks over {len(ranking.columns)} columns: {titles}"
     ranks = ranking.ranks
     if ranks is None:
-        return (Section(heading, (), (), (TOO_FEW, *_left_out(ranking))),)
+        return (Lines((TOO_FEW, *_left_out(ranking)), heading, "items"),)
     groups = ranks.groups()
     unit = ranking.columns[0].unit
     heads: tuple[str, ...] = ("model", MEAN_RANK, "groups")
     if ranking.middle:
         heads = (*heads, f"interquartile mean{f' [{unit}]' if unit else ''}", f"{_percent(LEVEL)} interval")
+    if ranking.behind:
+        heads = (*heads, "behind the first")
     places = _places(ranking.middle.values())
     found = []
     for row, rank in ranks.mean.items():
         within = [letters(i) for i, group in enumerate(groups) if row in group]
-        line = (row, f"{rank:.2f}", " ".join(within) or NONE)
-        found.append((*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line)
-    below = [tests_text(ranks), RULE]
+        line: tuple[str, ...] = (row, f"{rank:.2f}", " ".join(within) or NONE)
+        line = (*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line
+        found.append((*line, _gap(ranking.behind.get(row))) if ranking.behind else line)
+    below = Lines((tests_text(ranks), *_budget(ranking), *_left_out(ranking)), look="items")
+    return Grid(heads, tuple(found), heading), below
+
+
+def rule_lines(ranking: Ranking | None) -> Iterator[str]:
+    """How rows are ranked."""
+    if ranking is None or ranking.ranks is None:
+        return
+    yield RULE
     if ranking.middle:
         starts = ", each split averaged over its starts" if ranking.spread == "splits" else ""
-        below.append(
+        yield (
             f"Interquartile mean: the middle half of all runs of these columns{starts}; its interval draws "
             "runs anew within each column (Agarwal et al. 2021)."
         )
-    return (Section(heading, heads, tuple(found), (*below, *_left_out(ranking))),)
+    if ranking.behind:
+        yield BEHIND
 
 
 def tests_text(ranks: Ranks) -> str:
@@ -75,6 +93,22 @@ def _middle(found: Middle | None, places: int) -> tuple[str, str]:
     if found is None:
         return NONE, NONE
     return f"{found.mean:.{places}f}", f"[{found.low:.{places}f}, {found.high:.{places}f}]"
+
+
+def _gap(found: Middle | None) -> str:
+    return NONE if found is None else f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def _budget(ranking: Ranking) -> Iterator[str]:
+    if ranking.untrained:
+        rows = "; ".join(f"{row} ({', '.join(titles)})" for row, titles in ranking.untrained.items())
+        yield f"No better than a constant, and so last of a column together: {rows}"
+    if ranking.improving:
+        columns = ", ".join(f"{title} {n} of {len(ranking.rows)}" for title, n in ranking.improving.items())
+        yield (
+            "Rows whose runs are mostly best in the last tenth of their training, so that more may move "
+            f"ranks: {columns}"
+        )
 
 
 def _left_out(ranking: Ranking) -> Iterator[str]:

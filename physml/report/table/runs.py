@@ -3,13 +3,24 @@
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from physml.data import proof
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
+from physml.records.searches import SearchSpread, spread_of_search
 from physml.report.state import State
-from physml.report.stats.summary import Values
+from physml.report.stats.claims import Gain, gain
+from physml.report.stats.summary import Spread, Values
 from physml.report.stats.verdict import Settings, settings_of
 from physml.report.table.spec import Cell, Column
+
+LAST_PART = 0.9  # of the steps of a run
+# Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
+CONSTANTS = frozenset({
+    *("constant", "majority class", "mean of train", "median of train"),
+    *("uniform", "unigram", "every function", "share of each function"),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,15 @@ class Runs:
     def settings(self) -> Settings:
         return settings_of(next((record.get("provenance") for record in self.finished.values()), None))
 
+    def search_spread(self, column: Column) -> SearchSpread | None:
+        """Final scores of repeats of the search that found the settings, in the column's unit."""
+        about = next((record.get("provenance") or {} for record in self.finished.values()), {})
+        if about.get("kind") != "searched-here" or not about.get("search"):
+            return None
+        spread = spread_of_search(Path(about["search"]).stem)
+        alike = spread and column.metric == f"test/{spread.metric}"
+        return spread.scaled(column.scale) if spread and alike else None
+
     @property
     def test_to_train(self) -> float | None:
         """How many samples or nodes are for test, over those for training."""
@@ -72,6 +92,35 @@ class Runs:
                         found.setdefault(reference, {})[at] = value * column.scale
         return found
 
+    def gains(self, column: Column, spread: Spread) -> dict[str, Gain]:
+        """Trivial prediction -> the gain over it on the same data."""
+        values = self.values(column)
+        return {
+            name: gain(values, scores, column.better, spread)
+            for name, scores in self.references(column).items()
+            if values.keys() & scores.keys()
+        }
+
+    def chance(self, column: Column, spread: Spread) -> str | None:
+        """The constant prediction that the runs do not beat: the interval of their gain holds 0 or less."""
+        gains = self.gains(column, spread)
+        unbeaten = [
+            name
+            for name, found in gains.items()
+            if name in CONSTANTS and found.low is not None and found.low <= 0
+        ]
+        return min(unbeaten, key=lambda name: gains[name].mean, default=None)
+
+    @property
+    def improving(self) -> bool:
+        """True if most runs are best in the last tenth of their training: more of it may help."""
+        late = [
+            selected["step"] >= LAST_PART * steps
+            for record in self.finished.values()
+            if (selected := record.get("selected")) and (steps := record.get("n_steps"))
+        ]
+        return sum(late) > len(late) / 2
+
     def unfinished(self, wanted: int, blocked: str | None = None, few: str | None = None) -> State:
         """The state of an experiment of which not all wanted runs have a result, and none is running."""
         for record in self.ended.values():
@@ -82,16 +131,21 @@ class Runs:
                 return State("blocked", reason)
             if status != "preempted":  # that one goes on where it stopped
                 return State("failed", reason)
-        if blocked is not None:
-            return State("blocked", blocked)
         if self.finished:
             return State("partial", few, len(self.finished), wanted)
+        if blocked is not None:
+            return State("blocked", blocked)
         if self.identity is None:
             return State("blocked", "the experiment can't be composed")
         return State("stale" if self.stale else "missing")
 
     def owns(self, record: Record) -> bool:
         return record["experiment"] == self.experiment or record["identity"] == self.identity
+
+    @property
+    def doubt(self) -> str | None:
+        """The doubt about the data of the finished runs; None where they are proved."""
+        return proof.worst(proof.doubt(record.get("data") or {}) for record in self.finished.values())
 
     def values(self, column: Column) -> Values:
         """The column's number of every finished run that has it, in the column's unit."""
@@ -115,7 +169,6 @@ def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
             return "short budget"
         if (kind := data.get("kind")) in (
             "substitute data",
-            "content-verified",
             "undeclared data",
             UNVERIFIED,
         ):

@@ -1,35 +1,42 @@
 """A table of settings in words."""
 
+from physml.report.outcome import DIFFERS, NO_VERDICT, outcome_of
 from physml.report.table.settings import SettingResult, SettingsTable
-from physml.report.text.document import NONE, Document, Grid
+from physml.report.text.document import NONE, Document, Grid, Lines, blocks
 
 RULE = (
     "`same`: ours is the printed one; `rounded`: it is so to the printed digits. `inside`, `outside`: a "
-    "number beside a printed range. `differs` says why. Ours are read from the experiments and searches "
-    "themselves."
+    "number beside a printed range. `differs` says why."
 )
 CODE = "`code`: what the official code has, where it differs or the paper's cell cannot be read."
 CSV_HEADS = ("table", "row", "column", "printed", "code", "ours", "state", "where")
 
 
 def document(table: SettingsTable) -> Document:
+    """First the settings that differ, or that say nothing of a printed one; all of them below."""
     spec = table.spec
     code = any(cell.code is not None for cell in table.cells)
     heads = ("row", "setting", "printed", *(("code",) if code else ()), "ours", "state", "read from")
-    lines = (_line(heads, cell) for cell in table.cells)
+    cells = [(cell, outcome_of(cell.state)) for cell in table.cells]
+    lines = tuple(_line(heads, cell) for cell, _ in cells)
+    odd = tuple(line for line, (_, found) in zip(lines, cells, strict=True) if found in (DIFFERS, NO_VERDICT))
+    short = Grid(heads, odd, f"{len(odd)} of {len(cells)} settings differ").without([len(heads) - 1])
+    facts = [*([CODE] if code else []), *([f"Claim: {spec.claim}"] if spec.claim else [])]
     return Document(
         id=spec.id,
         title=spec.title,
-        heads=heads,
-        grids=(Grid(tuple(lines), tuple(cell.state for cell in table.cells)),),
-        facts=(
-            f"Source: {spec.source}",
-            f"State: {table.state}",
-            f"Verdicts: {RULE}",
-            *([CODE] if code else []),
-            *([f"Claim: {spec.claim}"] if spec.claim else []),
-            *(f"Note: {note}" for note in spec.notes),
+        first=blocks(
+            Lines((spec.source,), look="soft"),
+            Lines((f"{table.state}.",), look="strong"),
+            *([short] if len(odd) < len(cells) else []),
+            Lines(("Ours are read from the experiments and searches themselves.",)),
         ),
+        long=blocks(
+            Grid(heads, lines, "All settings", tuple(found for _, found in cells)),
+            Lines((*facts, *(f"Note: {note}" for note in spec.notes)), look="items"),
+        ),
+        rules=(Lines((RULE,), look="items"),),
+        more="More: --long (all settings, notes), --rules",
         values=(CSV_HEADS, *(_values(spec.id, cell) for cell in table.cells)),
     )
 

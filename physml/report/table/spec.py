@@ -18,6 +18,7 @@ from physml.config.load import coerce, content_of, load
 from physml.report.stats.across import FEWEST_COLUMNS
 from physml.report.stats.comparison import Margin
 from physml.report.stats.summary import Bounds, Published
+from physml.report.table.placeholders import filled
 
 Run = tuple[str, int, int]  # experiment, split, seed
 Kind = Literal["runs", "settings"]
@@ -29,7 +30,9 @@ class Column:
     """One number of a run: metric `test/rmse` is metrics.best.test.rmse of its record, times `scale`.
 
     margin: how far apart two results may be and still be alike. decimals: how many are shown; by default two
-    digits of the spread, and at most two more than the paper prints.
+    digits of the spread, and at most two more than the paper prints. short: a label for narrow tables.
+    solved: what a run must reach to have solved the task, where runs either do or stay far off; in the unit
+    of the column.
     """
 
     key: str
@@ -37,10 +40,12 @@ class Column:
     better: Literal["lower", "higher"]
     protocol: Literal["official", "paper", "clean"]
     label: str | None = None
+    short: str | None = None
     scale: float = 1.0
     unit: str = ""
     margin: Margin = field(default_factory=Margin)
     decimals: int | None = None
+    solved: float | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(test|valid)/\w+", self.metric):
@@ -103,6 +108,31 @@ class Tie:
 
 
 @dataclass(frozen=True)
+class Amount:
+    """The row `better` beats the row `than` by at least so much, in one column.
+
+    Args:
+        better: Label of a row.
+        than: Label of another.
+        times: Ratio of the metrics, at least 1 where the claim is true.
+        points: Difference, in the unit of the column. One of the two.
+        column: Key; by default that of the claim.
+    """
+
+    better: str
+    than: str
+    times: float | None = None
+    points: float | None = None
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.times is None) == (self.points is None):
+            raise ConfigError("an amount of a claim needs one of times and points.")
+        if self.times is not None and not self.times > 0:
+            raise ConfigError(f"times must be positive; got {self.times}.")
+
+
+@dataclass(frozen=True)
 class Claim:
     """The conclusion of the paper from the table, in words and as comparisons of rows.
 
@@ -115,6 +145,7 @@ class Claim:
     column: str | None = None  # for orders and ties that name none
     order: tuple[Order, ...] = ()
     ties: tuple[Tie, ...] = ()
+    amounts: tuple[Amount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +167,20 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """The finding of a table, in one to three sentences.
+
+    Args:
+        text: With numbers by their names: `{LEM}`, `{LEM|official|printed}` (`placeholders.filled`).
+        outcomes: The outcomes that it was written for, as `1 reproduced, 5 not run`; without printed numbers
+            the best rows. With others a sentence is shown that is made from them.
+    """
+
+    text: str
+    outcomes: str = ""
+
+
+@dataclass(frozen=True)
 class TableSpec:
     id: str
     title: str
@@ -151,6 +196,7 @@ class TableSpec:
     notes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()  # columns of different data, over which rows are ranked
+    finding: Finding | None = None
 
     def __post_init__(self) -> None:
         keys, labels = [c.key for c in self.columns], [r.label for r in self.rows]
@@ -168,6 +214,12 @@ class TableSpec:
                 "paired wants as many seeds as splits, and no seeds of rows; "
                 f"got {len(self.seeds)} seeds and {len(self.splits)} splits."
             )
+        self._check_names(labels, keys)
+        if self.finding:
+            filled(self.finding.text, labels, keys, lambda *_: "")
+
+    def _check_names(self, labels: list[str], keys: list[str]) -> None:
+        """ConfigError where a part names a row or column that is not there."""
         for row in self.rows:
             for key in row.cells:
                 if key not in keys:
@@ -238,6 +290,8 @@ def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
         named += [(label, order.column or claim.column or "") for label in (order.better, *order.than)]
     for tie in claim.ties:
         named += [(label, tie.column or claim.column or "") for label in tie.rows]
+    for amount in claim.amounts:
+        named += [(label, amount.column or claim.column or "") for label in (amount.better, amount.than)]
     return named
 
 
@@ -373,4 +427,4 @@ def only_ranked(spec: TableSpec) -> TableSpec:
         for row in spec.rows
         if all(spec.cell(row, column).experiment for column in columns)
     )
-    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None, reasons=())
+    return dataclasses.replace(spec, columns=columns, rows=tuple(rows), claim=None, reasons=(), finding=None)

@@ -14,7 +14,7 @@ CSV_HEADS = (
     "gain", "gain_low", "gain_high", "margin", "readings", "state",
     "reference", "over", "over_low", "over_high",
     "parameters", "parameters_printed", "train_s", "ms_per_step",
-    "peak_memory_mib",
+    "peak_memory_mib", "solved",
 )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def _values(table: Table) -> Iterator[tuple[object, ...]]:
                 state=cell.state, reference=over and over[0], over=over and over[1].mean,
                 over_low=over and over[1].low, over_high=over and over[1].high, parameters=cell.params_ours,
                 parameters_printed=cell.params_paper, train_s=cell.train_s, ms_per_step=cell.ms_per_step,
-                peak_memory_mib=cell.peak_memory_mib,
+                peak_memory_mib=cell.peak_memory_mib, solved=cell.solved,
             )  # fmt: skip
             for mine in cell.yours:
                 label = f"{cell.row}: your run (seed {mine.seed})"

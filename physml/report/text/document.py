@@ -1,47 +1,88 @@
-"""A table in words, and its forms as files: Markdown and CSV. `screen` has that for the terminal.
+"""A table, a comparison or a list in words: one document, with writers for Markdown and CSV.
 
-Tables of results and tables of settings both become a `Document`; the writers know nothing else of them.
+`screen` writes it to a terminal, the site's templates as HTML. The writers know nothing of what it is about.
 """
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from physml.base import files
 from physml.base.text import csv_cell, plain
+from physml.report.outcome import Outcome
 from physml.report.state import State
 
 NONE = "–"  # nothing can stand here
 LONG = 32  # characters of a reason that a cell has room for
+LONG_TITLE = "All columns, comparisons, references, reasons and notes"
+RULES_TITLE = "Rules"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text with its looks. at: row and column of a table, where it has a page of its own."""
+
+    text: str
+    outcome: Outcome | None = None
+    bold: bool = False
+    quoted: bool = False  # context: grey
+    at: tuple[str, str] | None = None
+
+
+Text = str | Cell
+
+
+def text_of(text: Text) -> str:
+    return text.text if isinstance(text, Cell) else text
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Lines of equal length. On a terminal each has the colour of its state."""
+    """A table of lines of equal length.
 
-    lines: tuple[tuple[str, ...], ...]
-    states: tuple[State | None, ...] = ()  # of each line; None: the reader's own run
-    heading: str = ""
+    Args:
+        heads: Heads of the columns.
+        lines: Texts; one that is a `Cell` has looks of its own.
+        heading: Above it.
+        outcomes: Outcome of each line, which has its colour on a terminal.
+        folded: Columns that are stacked where the lines do not fit; empty: none.
+        narrow: The same in less width.
+    """
 
-
-@dataclass(frozen=True)
-class References:
-    """Scores of trivial predictions on the same data: lines of a name and a score for each column."""
-
-    columns: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A further table, with a heading and heads of its own, and lines of text below it."""
-
-    heading: str
     heads: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    below: tuple[str, ...] = ()
+    lines: tuple[tuple[Text, ...], ...]
+    heading: str = ""
+    outcomes: tuple[Outcome | None, ...] = ()
+    folded: tuple[tuple[int, ...], ...] = ()
+    narrow: "Grid | None" = None
+
+    def without(self, dropped: Iterable[int]) -> "Grid":
+        """The same without these columns."""
+        gone = set(dropped)
+        kept = [i for i in range(len(self.heads)) if i not in gone]
+        new = {old: i for i, old in enumerate(kept)}
+        stacks = [tuple(new[i] for i in stack if i in new) for stack in self.folded]
+        return replace(
+            self,
+            heads=tuple(self.heads[i] for i in kept),
+            lines=tuple(tuple(line[i] for i in kept) for line in self.lines),
+            folded=tuple(stack for stack in stacks if stack),
+        )
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of text. look: `strong`, `soft`, or a list with `items`."""
+
+    lines: tuple[str, ...]
+    heading: str = ""
+    look: str = ""
+
+
+Block = Grid | Lines
 
 
 @dataclass(frozen=True)
@@ -49,43 +90,25 @@ class Document:
     """The text of a table, ready for each output format.
 
     Args:
-        heads: column heads of each grid.
-        facts: lines printed below the table.
-        values: heads and lines of the CSV file; None in a cell without a value.
-        folded: pairs of columns that are stacked in narrow output; empty: none.
-        by_width: columns by their importance on a terminal, which shows as many as it is wide; empty: all.
-        reasons: reasons that are too long for a cell.
-        claim: the text of the claim, then each comparison.
-        sections: further tables of another form, below the claim and the references.
+        first: What is shown at first sight.
+        long: The rest: all columns, comparisons, references, notes.
+        rules: How verdicts are made.
+        more: Where the rest is found, on a terminal.
+        values: Heads and lines of the CSV file; None in a cell without a value.
     """
 
     id: str
     title: str
-    heads: tuple[str, ...]
-    grids: tuple[Grid, ...]
-    facts: tuple[str, ...]
-    values: tuple[tuple[object, ...], ...]
-    folded: tuple[tuple[int, ...], ...] = ()
-    by_width: tuple[int, ...] = ()
-    reasons: tuple[str, ...] = ()
-    claim: tuple[str, ...] = ()
-    references: References | None = None
-    sections: tuple[Section, ...] = ()
+    first: tuple[Block, ...]
+    long: tuple[Block, ...] = ()
+    rules: tuple[Block, ...] = ()
+    more: str = ""
+    values: tuple[tuple[object, ...], ...] = field(default=(), repr=False)
 
-    def without(self, *heads: str) -> "Document":
-        """The same without these columns; the CSV file keeps them."""
-        kept = [i for i, head in enumerate(self.heads) if head not in heads]
-        new = {old: i for i, old in enumerate(kept)}
-        grids = [
-            replace(g, lines=tuple(tuple(line[i] for i in kept) for line in g.lines)) for g in self.grids
-        ]
-        return replace(
-            self,
-            heads=tuple(self.heads[i] for i in kept),
-            grids=tuple(grids),
-            folded=tuple(tuple(new[i] for i in stack if i in new) for stack in self.folded),
-            by_width=tuple(new[i] for i in self.by_width if i in new),
-        )
+
+def blocks(*found: Block) -> tuple[Block, ...]:
+    """Those that have lines."""
+    return tuple(one for one in found if one.lines)
 
 
 class Reasons:
@@ -123,34 +146,44 @@ def letters(i: int) -> str:
 
 
 def markdown(document: Document) -> str:
-    out = [f"# {document.id}: {md(document.title)}", ""]
-    for grid in document.grids:
-        out += [f"## {md(grid.heading)}", ""] if grid.heading else []
-        out += [*md_table(document.heads, grid.lines), ""]
-    if document.reasons:
-        out += [*(f"- {md(line)}" for line in document.reasons), ""]
-    if document.claim:
-        text, *comparisons = document.claim
-        out += [md(text), "", *(f"- {md(line)}" for line in comparisons), ""]
-    if document.references:
-        table = md_table(("reference", *document.references.columns), document.references.lines)
-        out += ["## Trivial references, on the same test data", ""]
-        out += [*(table if document.references.lines else ["None recorded yet."]), ""]
-    for section in document.sections:
-        out += [f"## {md(section.heading)}", ""]
-        out += [*md_table(section.heads, section.lines), ""] if section.lines else []
-        out += [*(f"- {md(line)}" for line in section.below), ""] if section.below else []
-    out += [f"- {md(fact)}" for fact in document.facts]
-    return "\n".join(out) + "\n"
+    """The first sight, and the rest in parts that open."""
+    out = [f"# {document.id}: {md(document.title)}", "", *_blocks(document.first, "*{}*")]
+    for title, found in ((LONG_TITLE, document.long), (RULES_TITLE, document.rules)):
+        if found:
+            out += ["<details>", f"<summary>{title}</summary>", "", *_blocks(found), "</details>", ""]
+    return "\n".join(out[:-1]) + "\n"
 
 
-def md_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    rows = [map(md, heads), ["---"] * len(heads), *(map(md, line) for line in lines)]
+def _blocks(found: Iterable[Block], heading: str = "## {}") -> list[str]:
+    out: list[str] = []
+    for block in found:
+        out += [heading.format(md(block.heading)), ""] if block.heading else []
+        if isinstance(block, Grid):
+            out += [*md_table(block.heads, block.lines), ""]
+        elif block.look == "items":
+            out += [*(f"- {md(line)}" for line in block.lines), ""]
+        else:
+            for line in block.lines:
+                out += [md(line), ""]
+    return out
+
+
+def md_table(heads: Sequence[str], lines: Iterable[Sequence[Text]]) -> list[str]:
+    rows = [map(md, heads), ["---"] * len(heads), *(map(_md_cell, line) for line in lines)]
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
+def _md_cell(text: Text) -> str:
+    """The best of a column is bold, but not its sign."""
+    if isinstance(text, Cell) and text.bold:
+        number, space, sign = re.fullmatch(r"(.*?)( ?)([^\d%)]?)", md(text.text)).groups()  # type: ignore[union-attr]
+        return f"**{number}**{space}{sign}"
+    return md(text_of(text)) or " "
+
+
 def md(text: str) -> str:
-    return " ".join(plain(text).split()).replace("|", "\\|")
+    """In one line, without control characters, bars of a table and elements of HTML."""
+    return re.sub(r"<(?=[A-Za-z/!?])", r"\<", " ".join(plain(text).split())).replace("|", "\\|")
 
 
 # --- CSV

@@ -1,133 +1,105 @@
-"""A table for the terminal, by rich: a line a row, with as many columns as the terminal is wide.
+"""A document for the terminal, by rich: the first sight, and the rest where it is asked for."""
 
-What is no terminal, such as a pipe or a file, gets all columns, stacked where they do not fit side by side.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len
 
 from physml.base.text import plain
-from physml.report.state import State
-from physml.report.text.document import Document
-from physml.report.text.narrow import fitted, folded_rows
+from physml.report.text.document import Block, Cell, Document, Grid, Text, text_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-    from rich.text import Text
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.text import Text as Rich
 
-WIDEST_LABEL = 30  # characters; longer names of rows are wrapped
-COLOURS = {
-    "green": {"agrees", "reached", "exceeded", "differs: better", "same", "rounded", "inside"},
-    "red": {"differs: worse", "failed", "diverged"},
-    "dim": {
-        *("not published", "not run here", "quoted", "no printed number, not run"),
-        *("no printed value at hand", "no experiment", "no search"),
-    },
-}
-
-
-def _colour(state: State | None) -> str:
-    if state is None:
-        return "cyan"
-    return next((colour for colour, words in COLOURS.items() if state.word in words), "yellow")
+LABEL = (16, 40)  # characters of a row's name: at least, and before it is cut or wrapped
+COMFORT = 24  # characters of a row's name that are worth a wider gap between columns
+GAP = 2  # between columns, or 1 where it is narrow
+LOOKS = {"strong": "bold", "soft": "dim"}
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A document for rich's `Console().print(...)`. all_rows: quoted rows too, each on a line."""
+    """A document for rich's `Console().print(...)`."""
 
     document: Document
-    all_rows: bool = False
+    long: bool = False
+    rules: bool = False
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        if console.is_terminal and self.document.by_width:
-            yield self._by_width(options.max_width)
-            return
-        from rich.table import Table
-
-        wide = self._group(False)
-        grids = [part for part in wide.renderables if isinstance(part, Table)]
-        needed = max(console.measure(grid, options=options.update(width=10_000)).maximum for grid in grids)
-        fits = not self.document.folded or needed <= options.max_width
-        yield wide if fits else self._group(True)
-
-    def _group(self, folded: bool) -> "Group":
-        """Everything, in the order of the files."""
-        from rich.console import Group
-
         document = self.document
-        fold = document.folded if folded else ()
-        parts: list[RenderableType] = [_text(f"{document.id}: {document.title}", style="bold"), _text()]
-        for grid in document.grids:
-            parts += [_text(grid.heading, style="italic")] if grid.heading else []
-            parts += [_table(document.heads, grid.lines, [_colour(s) for s in grid.states], fold), _text()]
-        return Group(*parts, *self._reasons(), *self._references(), *self._claim(0), *self._below())
-
-    def _by_width(self, width: int) -> "Group":
-        """The claim first; each row on a line, those that were not run here in one line for all of them."""
-        from rich.console import Group
-
-        document = self.document
-        parts: list[RenderableType] = [_text(f"{document.id}: {document.title}", style="bold")]
-        parts += [*map(_text, document.claim[:1]), _text()]
-        kept = [(grid, "") if self.all_rows else folded_rows(grid) for grid in document.grids]
-        made = fitted(document, [grid for grid, _ in kept], width)
-        for (grid, note), lines in zip(kept, made.grids, strict=True):
-            parts += [_text(grid.heading, style="italic")] if grid.heading else []
-            parts += [_table(made.heads, lines, [_colour(state) for state in grid.states], label=made.label)]
-            parts += [_text(note, style="dim")] if note else []
-            parts.append(_text())
-        parts += [*(_text(note, style="dim") for note in made.notes), *([_text()] if made.notes else [])]
-        return Group(*parts, *self._reasons(), *self._references(), *self._claim(1), *self._below())
-
-    def _reasons(self) -> "list[RenderableType]":
-        return [*map(_text, self.document.reasons), _text()] if self.document.reasons else []
-
-    def _references(self) -> "list[RenderableType]":
-        found = self.document.references
-        if found is None or not found.lines:
-            return []
-        return [_table(("trivial reference", *found.columns), found.lines), _text()]
-
-    def _claim(self, first: int) -> "list[RenderableType]":
-        """The claim and its comparisons, or those alone."""
-        claim = self.document.claim
-        lines = [_text(f"  {line}") if i else _text(line, style="bold") for i, line in enumerate(claim)]
-        return [*lines[first:]]
-
-    def _below(self) -> "list[RenderableType]":
-        document, parts = self.document, list["RenderableType"]()
-        for section in document.sections:
-            parts += [_text(), _text(section.heading, style="italic")]
-            parts += [_table(section.heads, section.lines)] if section.lines else []
-            parts += map(_text, section.below)
-        parts += [_text()] if document.sections else []
-        return parts + [_text(fact, style="dim") for fact in document.facts]
+        yield _rich(f"{document.id}: {document.title}", "bold")
+        shown = [*document.first]
+        shown += document.long if self.long else ()
+        shown += document.rules if self.rules else ()
+        for block in shown:
+            yield from _block(block, options.max_width)
+        if document.more and not (self.long and self.rules):
+            yield _rich(document.more, "dim")
 
 
-def _text(text: str = "", style: str = "") -> "Text":
-    from rich.text import Text
+def _block(block: Block, width: int) -> "Iterator[RenderableType]":
+    if isinstance(block, Grid):
+        block = fitted(block, width)
+    if block.heading:
+        yield _rich(f"\n{block.heading}", "italic")
+    if isinstance(block, Grid):
+        yield from (() if block.heading else (_rich(""),))
+        yield from (_table(block, width), _rich(""))
+        return
+    for line in block.lines:
+        yield _rich(f"- {line}" if block.look == "items" else line, LOOKS.get(block.look, ""))
 
-    return Text(plain(text), style=style)
+
+def _width(grid: Grid, label: int, gap: int) -> int:
+    """Characters of a line when the first column has no more than `label`."""
+    widths = [max(map(_columns, column)) for column in zip(grid.heads, *grid.lines, strict=True)]
+    return min(widths[0], label) + sum(widths[1:]) + gap * (len(widths) - 1)
 
 
-def _table(
-    heads: Sequence[str],
-    lines: Iterable[Sequence[str]],
-    styles: Sequence[str] = (),
-    folded: Sequence[Sequence[int]] = (),
-    label: int = WIDEST_LABEL,
-) -> "RenderableType":
+def _columns(text: Text) -> int:
+    return max((cell_len(line) for line in plain(text_of(text)).split("\n")), default=0)
+
+
+def fitted(grid: Grid, width: int) -> Grid:
+    """The widest form of a grid that fits, else the narrowest, stacked where it can be."""
+    while _width(grid, LABEL[0], GAP) > width and grid.narrow is not None:
+        grid = grid.narrow
+    if _width(grid, LABEL[0], GAP) <= width or not grid.folded:
+        return grid
+    fold = grid.folded
+    heads = tuple("\n".join(grid.heads[i] for i in stack) for stack in fold)
+    lines = tuple(tuple("\n".join(text_of(line[i]) for i in stack) for stack in fold) for line in grid.lines)
+    return Grid(heads, lines, grid.heading, grid.outcomes)
+
+
+def _table(grid: Grid, width: int) -> "RenderableType":
+    """Long names of rows are cut where they still differ then, else wrapped."""
     from rich import box
     from rich.table import Table
 
-    def fold(line: Sequence[str]) -> Sequence[str]:
-        return ["\n".join(line[k] for k in stacked) for stacked in folded] or line
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for i, head in enumerate(fold(heads)):
-        table.add_column(_text(head), overflow="fold", max_width=label if i == 0 else None)
-    for i, line in enumerate(lines):
-        table.add_row(*map(_text, fold(line)), style=styles[i] if styles else "")
+    gap = GAP if _width(grid, COMFORT, GAP) <= width else 1
+    label = max(LABEL[0], min(LABEL[1], width - _width(grid, 0, gap)))
+    names = {plain(text_of(line[0])) for line in grid.lines}
+    cut = len({name[: label - 1] for name in names}) == len(names) and "\n" not in "".join(names)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap - 1, 0, 0), show_edge=False)
+    for i, head in enumerate(grid.heads):
+        look: Any = {"max_width": label, "no_wrap": cut, "overflow": "ellipsis" if cut else "fold"}
+        table.add_column(_rich(head), **(look if i == 0 else {"overflow": "fold"}))
+    for i, line in enumerate(grid.lines):
+        outcome = grid.outcomes[i] if i < len(grid.outcomes) else None
+        table.add_row(*map(_rich, line), style=outcome.colour if outcome else "")
     return table
+
+
+def _rich(text: Text, style: str = "") -> "Rich":
+    from rich.text import Text as Rich
+
+    if not isinstance(text, Cell):
+        return Rich(plain(text), style=style)
+    looks: Sequence[str] = (
+        *(["bold"] if text.bold else []),
+        *(["dim"] if text.quoted else [text.outcome.colour] if text.outcome else []),
+    )
+    return Rich(plain(text.text), style=" ".join(looks))

@@ -1,6 +1,7 @@
 """Copies of finished runs, from their records and curves. What a tracker has already is not sent again."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,8 @@ class Upload:
         return work_root() / "tracked" / self.keys["kind"] / self.keys["project"] / f"{run.id}.json"
 
     def _mark(self, made: Record) -> dict[str, Any]:
-        digest = hashlib.sha256(Path(made["path"]).read_bytes()).hexdigest()
+        content = json.dumps({**made, "path": None}, sort_keys=True)
+        digest = hashlib.sha256(content.encode()).hexdigest()
         return {"address": self.service.address(), "record": digest}
 
 

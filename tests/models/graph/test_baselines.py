@@ -60,10 +60,23 @@ MADE = {
     "appnp": lambda: APPNP(H, K=3, alpha=0.2),
     "gprgnn": lambda: GPRGNN(H, K=3, alpha=0.2),
     "fagcn": lambda: FAGCN(H, 2, epsilon=0.3),
+    "fagcn-official": lambda: FAGCN(H, 2, epsilon=0.3, bias="official"),
     "mixhop": lambda: MixHop(H, 3, 2, powers=(0, 1, 3), activation="tanh"),
     "linkx": lambda: LINKX(H, N, d_hidden=3, n_layers=2),
     "ggcn": lambda: GGCN(H, 3, 2, decay=0.7, exponent=2.0),
     "glognn": lambda: GloGNN(H, N, d_hidden=3, n_layers=2, alpha=0.3, beta=0.7, gamma=0.4, delta=0.2),
+    "glognn-official": lambda: GloGNN(
+        H,
+        N,
+        d_hidden=3,
+        n_layers=2,
+        alpha=0.3,
+        beta=0.7,
+        gamma=0.4,
+        delta=0.2,
+        matrix="official",
+        n_classes=2,
+    ),
     "sum": lambda: SumConvolution(H, 3),
     "gin": lambda: IsomorphismConvolution(H, 3),
     "gated": lambda: GatedConvolution(H, 3),
@@ -78,7 +91,7 @@ MADE = {
 }
 
 
-KNOW_NODES = ("linkx", "glognn")  # which have weights for each node
+KNOW_NODES = ("linkx", "glognn", "glognn-official")  # which have weights for each node
 
 
 def make(name: str) -> nn.Module:
@@ -180,8 +193,9 @@ def test_spreading_before_the_decoder_is_spreading_predictions(name: str):
     torch.testing.assert_close(net(x, ODD), spread(predicted, ODD) + net.decoder.bias)
 
 
-def test_fagcn_against_a_loop():
-    net, x, A = make("fagcn"), draw(N, H), adjacency(ODD)
+@pytest.mark.parametrize("name", ["fagcn", "fagcn-official"])
+def test_fagcn_against_a_loop(name: str):
+    net, x, A = make(name), draw(N, H), adjacency(ODD)
     w, start = weights(net), x.numpy()
     before = start
     for n in (1, 2):
@@ -189,7 +203,8 @@ def test_fagcn_against_a_loop():
         for i in range(N):
             for j in range(N):
                 if A[i, j]:
-                    gate = math.tanh(w[f"g_r^{n}"] @ before[i] + w[f"g_s^{n}"] @ before[j])
+                    bias = w["c"][n - 1] if "c" in w else 0.0
+                    gate = math.tanh(w[f"g_r^{n}"] @ before[i] + w[f"g_s^{n}"] @ before[j] + bias)
                     after[i] = after[i] + gate * before[j] / math.sqrt(A[i].sum() * A[:, j].sum())
         before = after
     close(net(x, ODD), before)
@@ -255,18 +270,27 @@ def test_signed_convolutions_against_a_loop():
 def test_ggcn_adds_its_layers_with_decay():
     net, x = make("ggcn"), draw(N, H)
     first = nn.functional.elu(net.own(x)) + nn.functional.elu(net.layers[0](x, ODD))
-    second = first + math.log(0.7 / 4 + 1) * nn.functional.elu(net.layers[1](first, ODD))
+    second = first + math.log(0.7 / 3**2 + 1) * nn.functional.elu(net.layers[1](first, ODD))
     torch.testing.assert_close(net(x, ODD), second)
     assert isinstance(net.head(5), SignedConvolution) and net.head(5).d_out == 5
     fresh = SignedConvolution(H, 3)
     assert (fresh.a.tolist(), fresh.s.tolist(), fresh.c.tolist()) == ([0, 0, 0], [2], [0.5, 0])
 
 
-def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says():
+@pytest.mark.parametrize("name", ["glognn", "glognn-official"])
+def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says(name: str):
     """Against the minimiser with dense matrices, which has a vanishing slope and no smaller neighbour."""
-    net, x, A, P = make("glognn"), draw(N, H), torch.from_numpy(adjacency(ODD)), torch.from_numpy(looped(ODD))
+    net, x, A, P = make(name), draw(N, H), torch.from_numpy(adjacency(ODD)), torch.from_numpy(looped(ODD))
+    if name == "glognn-official":
+        own = torch.zeros(N, dtype=torch.double)
+        own[[j for j, i in ODD.T.tolist() if j == i]] = 1
+        A = A + torch.eye(N) + torch.diag(own)
+        A = P = A / A.sum(1, keepdim=True)
     h_A, h_X = A @ net.of_links.weight.T + net.of_links.bias, net.of_features(x)
     X = start = torch.relu(0.2 * h_X + 0.8 * h_A).detach()
+    if net.scores is not None:
+        X = start = net.scores(start).detach()
+        assert net.head(2)(start, ODD) is start
     S = (net.lam[0] * P + net.lam[1] * P @ P).detach()
 
     def cost(Z: Tensor, X: Tensor) -> Tensor:
@@ -283,6 +307,10 @@ def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says():
     torch.testing.assert_close(net(x, ODD), X)
     with pytest.raises(InputError, match="knows one graph, of 6 nodes; got one of 7"):
         net(draw(7, H), ODD)
+    with pytest.raises(InputError, match=r"Set model\.n_classes=5"):
+        net.head(5)
+    with pytest.raises(InputError, match=r"alpha \+ beta must be positive"):
+        GloGNN(H, N, d_hidden=3, alpha=0.0, beta=0.0)
 
 
 # ------------------------------------------------------------------------------------------------ layers

@@ -18,6 +18,7 @@ from physml.config.schema import checked
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
 from physml.models.graph.diffusion import Diffusion, LateDiffusion
+from physml.models.graph.fagcn import FAGCN
 from physml.models.graph.g2 import GradientGating
 from physml.models.graph.gcnii import GCNII
 from physml.models.graph.ggcn import GGCN
@@ -446,6 +447,18 @@ def test_the_start_of_the_official_heterophilic_code():
             assert p.std().item() == pytest.approx(k / math.sqrt(3), rel=0.1)
     assert net.encoder.bias.abs().max() <= 1703**-0.5
     assert (net.stack.forces[0].coupling.bias == 0).all()
+
+
+def test_the_start_of_the_code_of_fagcn():
+    torch.manual_seed(0)
+    net = GraphNet(lambda d: FAGCN(d, 1, bias="official"), 900, 90, "node", hidden=64, init="official-fagcn")
+    for part in (net.encoder, net.decoder):
+        assert part.weight.std().item() == pytest.approx(
+            1.414 * (2 / sum(part.weight.shape)) ** 0.5, rel=0.05
+        )
+        assert part.weight.abs().max() > 2.5 * part.weight.std()  # normal, not uniform
+    assert net.encoder.bias.abs().max() <= 900**-0.5
+    assert 0 < net.stack.c.abs().max() <= 128**-0.5
 
 
 @pytest.mark.parametrize(

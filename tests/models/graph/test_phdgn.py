@@ -182,3 +182,19 @@ def test_wrong_settings(wrong: dict[str, Any], words: str) -> None:
         PHDGN(H, 2, **wrong)
     with pytest.raises(InputError, match="channels"):
         PHDGN(H, 2)(torch.zeros(2, H + 1), ODD[:, :1])
+
+
+def test_the_start_of_its_code() -> None:
+    torch.manual_seed(0)
+    d = 64
+    damped = PHDGN(d, 1, damping="graph", init="official")
+    assert damped.C is not None
+    for p in (damped.energy_p.V, damped.energy_q.V, damped.C):
+        assert 0.95 * (3 / d) ** 0.5 < p.abs().max() <= (3 / d) ** 0.5
+    assert damped.energy_p.W.abs().max() <= d**-0.5
+    starts = [PHDGN(d, 1, damping="channels", init="official").d for _ in range(20)]
+    values = torch.cat([p for p in starts if p is not None])
+    assert values.std().item() == pytest.approx((2 / d) ** 0.5, rel=0.05)
+    assert values.abs().max() > 2 * (2 / d) ** 0.5  # normal, not uniform
+    with pytest.raises(InputError, match="init"):
+        PHDGN(d, 1, init="default")  # type: ignore[arg-type]

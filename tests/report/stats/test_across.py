@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from physml.base.errors import InputError
-from physml.report.stats.across import Ranks, interquartile_mean, mean_ranks
+from physml.report.stats.across import Ranks, interquartile_mean, mean_ranks, rank_gaps
 
 
 def test_critical_differences_are_those_of_demsar() -> None:
@@ -22,6 +22,47 @@ def test_ranks_follow_the_direction_and_share_ties() -> None:
         {"a": [1, 1, 1, 1, 9.0], "b": [2, 2, 2, 2, 5.0], "c": [3, 3, 3, 3, 1.0]}, ["lower"] * 4 + ["higher"]
     )
     assert mixed.mean == {"a": 1.0, "b": 2.0, "c": 3.0}
+
+
+def test_means_of_the_same_values_in_another_order_are_tied() -> None:
+    values = [0.1, 0.2, 0.3]
+    first, second = sum(values) / 3, sum(reversed(values)) / 3
+    assert first != second
+    scores = {"a": [first] * 5, "b": [second] * 5, "c": [1.0] * 5}
+    assert mean_ranks(scores, ["lower"] * 5).mean == {"a": 1.5, "b": 1.5, "c": 3.0}
+
+
+def test_what_is_not_a_number_is_last_together() -> None:
+    nan = float("nan")
+    scores = {"a": [1.0] * 4 + [nan], "b": [2.0] * 4 + [nan], "c": [3.0] * 5}
+    for better in ("lower", "higher"):
+        found = mean_ranks(scores, ["lower"] * 4 + [better]).mean
+        assert found == pytest.approx({"a": (4 + 2.5) / 5, "b": (8 + 2.5) / 5, "c": (12 + 1) / 5})
+
+
+def test_gaps_of_ranks_speak_of_the_runs() -> None:
+    rng = np.random.default_rng(3)
+    rows = {
+        "near": [list(rng.normal(0.1, 1, size=5)) for _ in range(6)],
+        "first": [list(rng.normal(0, 1, size=5)) for _ in range(6)],
+        "far": [list(rng.normal(9, 1, size=5)) for _ in range(6)],
+        "untrained": [None, *(list(rng.normal(20, 1, size=5)) for _ in range(5))],
+    }
+    found = rank_gaps(rows, ["lower"] * 6)
+    means = {
+        row: [20.0 if runs is None else float(np.mean(runs)) for runs in all_] for row, all_ in rows.items()
+    }
+    ranks = mean_ranks(means, ["lower"] * 6).mean
+    best = next(iter(ranks))
+    assert set(found) == set(rows) - {best}
+    for row, gap in found.items():
+        assert gap.mean == pytest.approx(ranks[row] - ranks[best]) and gap.low <= gap.mean <= gap.high
+    assert found["far"].low > 0.5 and found["untrained"].low > 1.5
+    turned = {
+        row: [None if runs is None else [-v for v in runs] for runs in all_] for row, all_ in rows.items()
+    }
+    assert rank_gaps(turned, ["higher"] * 6) == found
+    assert rank_gaps({**rows, "far": [[9.0]] * 6}, ["lower"] * 6) == {}  # other numbers of runs
 
 
 def test_equal_rows_are_one_group_and_far_ones_are_not() -> None:

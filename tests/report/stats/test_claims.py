@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from physml.base.errors import InputError
-from physml.report.stats.claims import ClaimVerdict, Gain, all_verdict, gain, holm, order_verdict, tie_verdict
+from physml.report.stats.claims import (
+    ClaimVerdict,
+    Gain,
+    all_verdict,
+    gain,
+    holm,
+    less,
+    log_ratio,
+    order_verdict,
+    tie_verdict,
+)
 from physml.report.stats.verdict import Settings, tuned_alike
 
 
@@ -38,6 +48,23 @@ def test_p_values_are_those_of_scipy() -> None:
 
 def enumerate_runs(values: np.ndarray) -> list[tuple[tuple[int, int], float]]:
     return [((0, k), float(v)) for k, v in enumerate(values)]
+
+
+def test_a_ratio_is_that_of_geometric_means_and_is_held_against_a_factor() -> None:
+    first = {(0, seed): value for seed, value in enumerate([0.20, 0.25, 0.16, 0.22])}
+    second = {(0, seed): value for seed, value in enumerate([0.61, 0.72, 0.50, 0.63])}
+    found = log_ratio(first, second, "lower")
+    assert found is not None
+    logs = np.log([*second.values()]) - np.log([*first.values()])
+    assert found.mean == pytest.approx(logs.mean()) and math.exp(found.mean) == pytest.approx(2.97, abs=0.01)
+    same = math.exp(found.mean)
+    for factor, word in ((2.0, "holds"), (6.0, "contradicted"), (same, "cannot be told apart")):
+        shifted = less(found, math.log(factor))
+        expected = scipy.stats.ttest_1samp(logs, math.log(factor)).pvalue
+        assert shifted.p_value() == pytest.approx(expected, abs=1e-9)
+        assert order_verdict(shifted, shifted.p_value(), settled=True) == word
+    assert less(found, 1.0).low == pytest.approx(found.low - 1.0)
+    assert log_ratio(first | {(0, 0): 0.0}, second, "lower") is None
 
 
 def test_starts_are_averaged_before_splits_are_paired() -> None:

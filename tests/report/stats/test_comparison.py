@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from physml.base.errors import InputError
+from physml.records.searches import SearchSpread
 from physml.report.stats import summary as stats
 from physml.report.stats.comparison import Comparison, Margin, Outcome, Reading, best_quantile, compare
 from physml.report.stats.summary import Published
@@ -31,6 +32,24 @@ def test_without_an_sd_the_spread_is_ours() -> None:
     found = compare(stats.summarise(values, "higher"), Published(0.0, n=5, statistic="mean"), 0.0, "higher")
     half = scipy.stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * math.sqrt(1 / 3 + 1 / 5)
     assert found is not None and found.readings[0].high == pytest.approx(np.mean(values) + half)
+
+
+def test_repeated_searches_widen_the_interval() -> None:
+    """By the t-quantile of their number times the sd between them, at both levels."""
+    ours, printed = stats.summarise([1.0, 2.0, 4.0], "lower"), Published(9.0, n=5, statistic="mean")
+    narrow, spread = compare(ours, printed, 0.0, "lower"), SearchSpread("rmse", "lower", (1.0, 2.0, 3.0))
+    wide = compare(ours, printed, 0.0, "lower", spread)
+    assert (
+        narrow is not None and wide is not None and (narrow.outcome, wide.delta) == ("better", narrow.delta)
+    )
+    half = scipy.stats.t.ppf(0.975, 2) * 1.0
+    assert wide.readings[0].high - narrow.readings[0].high == pytest.approx(half)
+    assert narrow.readings[0].low - wide.readings[0].low == pytest.approx(half)
+    assert wide.outcome == "cannot be told apart"
+    agrees = compare(ours, Published(2.3, n=5, statistic="mean"), 4.0, "lower")
+    assert agrees is not None and agrees.outcome == "agrees"
+    unsure = compare(ours, Published(2.3, n=5, statistic="mean"), 4.0, "lower", spread)
+    assert unsure is not None and unsure.outcome == "cannot be told apart"
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 5), (5, 10), (10, 10)])

@@ -84,6 +84,30 @@ def test_equal_methods_agree_and_different_ones_differ() -> None:
     assert rates(case, 10, shift=-2.0)["worse"] >= 0.80
 
 
+def test_a_best_hides_what_is_worse_more_than_what_is_better() -> None:
+    """The rates that docs/verdicts.md has in words."""
+    for k in (5, 10):
+        case = Case(f"best of {k}", k, best=True)
+        for n in (3, 5):
+            assert 0.07 < rates(case, n, shift=-2.0, margin=0.0)["worse"] < 0.30
+            assert 0.55 < rates(case, n, shift=2.0, margin=0.0)["better"] < 0.82
+
+
+def test_failing_runs_raise_false_verdicts() -> None:
+    """One run in five of both sides ends five deviations below."""
+    rng = np.random.default_rng(0)
+
+    def runs(n: int) -> np.ndarray:
+        return rng.normal(0.0, 1.0, n) - 5.0 * (rng.random(n) < 0.2)
+
+    better = 0
+    for _ in range(REPEATS):
+        published = Published(float(runs(5).mean()), n=5, statistic="mean")
+        found = compare(summarise(list(runs(5)), "higher"), published, 0.0, "higher")
+        better += found is not None and found.outcome == "better"
+    assert 0.05 < better / REPEATS < 0.12
+
+
 def table() -> list[str]:
     """The lines of docs/verdicts.md: shares in per cent."""
     columns: list[tuple[str, Callable[[Case, int], float]]] = [

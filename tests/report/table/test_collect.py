@@ -26,9 +26,9 @@ from physml.report.table import values as table_values
 from physml.report.table.collect import Table, collect, table_state
 from physml.report.table.fact_text import fact_lines, searched_here
 from physml.report.table.spec import TableSpec
-from physml.report.table.text import HEADS, claim_lines, document
-from physml.report.text.document import FORMS, write
+from physml.report.text.document import FORMS, Grid, text_of, write
 from physml.report.text.screen import Screen
+from physml.report.view.text import claim_lines, document
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -135,7 +135,7 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "verified": (
         [record("t/verified", k, 0.01, data={"kind": "content-verified"}) for k in range(3)],
-        "not comparable: content-verified",
+        "agrees: content known from one copy",
     ),
     "other data": (
         [record("t/other data", k, 0.01, data={"fingerprint": "differs by 2.0e-01"}) for k in range(3)],
@@ -232,18 +232,19 @@ def synthetic() -> Table:
     )
 
 
-def console(table: Table, width: int) -> str:
+def console(table: Table, width: int, long: bool = False) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, legacy_windows=False).print(Screen(document(table)))
+    screen = Screen(document(table), long, long)
+    Console(file=out, width=width, color_system=None, legacy_windows=False).print(screen)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def renderings() -> dict[str, str]:
     table = synthetic()
     forms = {f"table.{suffix}": form(document(table)) for suffix, form in FORMS.items()}
-    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 260)}
+    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 260, long=True)}
 
 
 # --- states
@@ -253,6 +254,30 @@ def renderings() -> dict[str, str]:
 def test_every_state_is_reached(label: str) -> None:
     cell = next(c for c in synthetic().column("official") if c.row == label)
     assert str(cell.state) == STATES[label][1]
+
+
+@pytest.mark.parametrize(
+    ("rmse", "settings", "cell", "state"),
+    [
+        ([0.49, 0.50, 0.51], SEARCHED, {}, "did not train with our settings: no better than constant"),
+        (
+            [0.49, 0.50, 0.51],
+            SEARCHED,
+            {"quoted": "Somebody 2020"},
+            "did not train with our settings: no better than constant",
+        ),
+        ([0.49, 0.50, 0.51], {"kind": "paper"}, {}, "differs: worse"),  # with theirs it does not train either
+        ([0.39, 0.40, 0.41], SEARCHED, {}, "not reached by our search (24 trials)"),  # worse than persistence
+        ([0.505, 0.506, 0.507], SEARCHED, {"value": 50.5}, "reached"),  # the paper's does not train either
+    ],
+)
+def test_a_network_at_chance_did_not_train(
+    rmse: list[float], settings: dict[str, Any], cell: dict[str, Any], state: str
+) -> None:
+    row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": {**PUBLISHED, **cell}}}}
+    records = [record("t/a", seed, value, provenance=settings) for seed, value in enumerate(rmse)]
+    table = collect(spec(rows=[row], claim=None, notes=[]), ids("t/a"), records)
+    assert str(table.column("official")[0].state) == state
 
 
 def test_a_metric_may_have_another_protocol_than_its_run() -> None:
@@ -298,6 +323,30 @@ def test_a_claim_ignores_what_is_not_comparable() -> None:
     assert table.claim[0].p is not None and table.claim[1].p is None
     assert table.claim_verdict == "contradicted"
     assert "no comparable runs" in claim_lines(table)[2]
+
+
+def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
+    records = [
+        record(f"t/{name}", seed, value * (1 + 0.01 * seed))
+        for name, value in (("agrees", 0.01), ("worse", 0.03))
+        for seed in range(3)
+    ]
+
+    def lines(**amount: float) -> list[str]:
+        pair = {"better": "agrees", "than": "worse", "column": "clean", **amount}
+        made = spec(claim={"text": "a claim", "amounts": [pair]})
+        return claim_lines(collect(made, ids("t/agrees", "t/worse"), records))
+
+    told = lines(times=6)
+    assert told[0] == "Claim: a claim. Its ranking and amounts: contradicted."
+    assert "at least 6 times better than worse (clean): contradicted (ratio 3.00 [3.0" in told[1]
+    assert "times better than worse (clean): holds" in lines(times=2)[1]
+    assert "agrees better than worse by at least 3 1e-2 (clean): contradicted" in lines(points=3)[1]
+    assert "by at least 1 1e-2 (clean): holds (gain +2.0" in lines(points=1)[1]
+    with pytest.raises(ConfigError, match="needs one of times and points"):
+        lines(times=2, points=1)
+    with pytest.raises(ConfigError, match="times must be positive"):
+        lines(times=0)
 
 
 def test_splits_have_their_own_spread() -> None:
@@ -364,7 +413,7 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
     state = table_state(synthetic())
     wanted = len({row.experiment for row in spec().rows if row.experiment}) * 3
     assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{wanted} runs; ")
-    assert "1 differs: worse" in state and "2 agrees" in state and "2 not comparable: short budget" in state
+    assert "1 differs: worse" in state and "3 agrees" in state and "2 not comparable: short budget" in state
 
 
 # --- rendering
@@ -376,9 +425,11 @@ def test_rendering_is_golden(name: str) -> None:
 
 
 def test_no_cell_is_empty() -> None:
-    for grid in document(synthetic()).grids:
+    grids = [block for block in document(synthetic()).long if isinstance(block, Grid)]
+    assert len(grids) == 3
+    for grid in grids:
         for line in grid.lines:
-            assert len(line) == len(HEADS) and all(text.strip() for text in line)
+            assert len(line) == len(grid.heads) and all(text_of(text).strip() for text in line)
     for row in csv.reader(io.StringIO(FORMS["csv"](document(synthetic())))):
         assert all(row)
 
@@ -391,7 +442,8 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_console_line_fits_the_terminal() -> None:
     for width in (80, 100, 140, 240):
-        assert max(map(len, console(synthetic(), width).splitlines())) <= width
+        for long in (False, True):
+            assert max(map(len, console(synthetic(), width, long).splitlines())) <= width
 
 
 # --- configs
@@ -559,7 +611,7 @@ def test_an_extra_row_joins_the_table() -> None:
 
 def test_tables_import_neither_torch_nor_hydra() -> None:
     code = (
-        "import sys, physml.report.text.document, physml.report.table.text, physml.report.figure.collect;"
+        "import sys, physml.report.text.document, physml.report.view.text, physml.report.figure.collect;"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -589,7 +641,7 @@ def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
     lines = fact_lines(made)
     assert "Data without a published checksum, pinned when first seen: b.ts" in lines
-    assert any(line.startswith("Data content-verified") and line.endswith(": a.zip") for line in lines)
+    assert "Data compared by their content, not by a checksum of their bytes: a.zip" in lines
 
 
 def test_a_claim_of_rows_that_are_tuned_otherwise_gets_no_verdict() -> None:
@@ -666,5 +718,5 @@ def test_memory_is_the_median_over_the_runs_that_have_them() -> None:
     assert line["peak_memory_mib"] == 500.0
     (missing,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("worse", "clean"))
     assert missing["peak_memory_mib"] is None
-    grid = next(grid for grid in document(table).grids if "clean" in grid.heading)
+    grid = next(b for b in document(table).long if isinstance(b, Grid) and "clean" in b.heading)
     assert [one[-1] for one in grid.lines if one[0] == "agrees"] == ["500 MiB"]

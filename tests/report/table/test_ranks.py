@@ -22,11 +22,11 @@ from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
 from physml.report.stats.across import mean_ranks
 from physml.report.table.collect import Table, collect
 from physml.report.table.ranks import Ranking
-from physml.report.table.ranks_text import TOO_FEW
+from physml.report.table.ranks_text import TOO_FEW, blocks_of
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
-from physml.report.table.text import ALL_COLUMNS, document
-from physml.report.text.document import FORMS, NONE
+from physml.report.text.document import FORMS, NONE, Cell, Grid, Lines, text_of
 from physml.report.text.screen import Screen
+from physml.report.view.text import document
 
 KEYS = ("p", "q", "r", "s", "t", "u")
 ROWS = ("A", "B", "C", "D")
@@ -108,6 +108,31 @@ def test_rows_are_ranked_by_their_means() -> None:
     assert found.middle["A"].mean == pytest.approx(90, abs=0.2)
 
 
+def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
+    """In column p the constant has 0.85, which only A beats: B, C and D are last together."""
+    chance = {"references": {"majority class": {"accuracy": 0.85}, "linear": {"accuracy": 0.99}}}
+    found = ranking([r | chance if r["experiment"].endswith("-p") else r for r in records()])
+    assert found.ranks is not None
+    assert found.untrained == {"B": ("P",), "C": ("P",), "D": ("P",)}
+    assert found.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
+    assert list(found.behind) == ["B", "C", "D"]
+    assert found.behind["D"].mean == pytest.approx(2.8)
+    (line,) = [line for line in blocks_of(found)[1].lines if line.startswith("No better than a constant")]
+    assert line.endswith("B (P); C (P); D (P)")
+
+
+def test_rows_that_still_improve_are_counted() -> None:
+    late = {"selected": {"rule": "max valid/accuracy", "step": 95}, "n_steps": 100}
+    early = {"selected": {"rule": "max valid/accuracy", "step": 40}, "n_steps": 100}
+    found = [r | (late if r["experiment"] in ("t/A-q", "t/B-q", "t/C-s") else early) for r in records()]
+    found = [r | early if (r["experiment"], r["split"]) == ("t/B-q", 0) else r for r in found]  # not most
+    found = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in found]  # half
+    ranked = ranking(found)
+    assert ranked.improving == {"Q": 2}
+    (line,) = [line for line in blocks_of(ranked)[1].lines if line.endswith("ranks: Q 2 of 4")]
+    assert "last tenth" in line
+
+
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
     few = [r | {"short": "an hour"} if r["experiment"] == "t/B-r" else r for r in few]
@@ -128,8 +153,8 @@ def test_other_bytes_of_the_same_content_are_ranked_and_substitutes_are_not() ->
 
 def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
     few = [r for r in records() if r["experiment"] not in ("t/A-q", "t/C-q", "t/D-r")]
-    below = document(made(few)).sections
-    (line,) = [text for section in below for text in section.below if text.startswith("Without a rank")]
+    blocks = [block for block in document(made(few)).long if isinstance(block, Lines)]
+    (line,) = [text for block in blocks for text in block.lines if text.startswith("Without a rank")]
     assert line == "Without a rank: A, C (not run on Q); D (not run on R)"
 
 
@@ -152,35 +177,40 @@ def test_the_section_is_in_every_form() -> None:
     states = [line["state"] for line in lines]
     assert states.count("interquartile mean") == 4
     assert states[-2:] == ["critical difference", "Friedman's p"]
-    assert "interquartile mean" in console(table)
+    assert "interquartile mean" in console(table, long=True) and "interquartile" not in console(table)
+    assert "behind the" in console(table, long=True)
 
 
-def test_a_table_of_our_own_has_its_means_side_by_side_and_no_column_for_printed_numbers() -> None:
-    found = [r for r in records() if r["experiment"] != "t/D-t"]
-    shown = document(made(found))
-    section = shown.sections[0]
-    assert section.heading == ALL_COLUMNS and section.heads[1:] == tuple(f"{key.upper()} [%]" for key in KEYS)
-    lines = {row: means for row, *means in section.lines}
-    assert list(lines) == list(ROWS) and lines["D"][4] == NONE
-    want = [cell.summary.mean for cell in made(found).cells if cell.row == "A" and cell.summary]
-    assert [float(mean) for mean in lines["A"][:5]] == pytest.approx(want, abs=0.05)
-    assert not {"published", "difference"} & set(shown.heads)
-    assert [shown.heads[i] for i in shown.by_width[:4]] == ["model", "ours", "outcome", "runs"]
-    assert {len(line) for grid in shown.grids for line in grid.lines} == {len(shown.heads)}
+def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
+    found = [r for r in records(("D", "C", "B", "A")) if r["experiment"] != "t/D-t"]
+    table = made(found)
+    shown = document(table)
+    grid = shown.first[2]
+    assert isinstance(grid, Grid) and grid.narrow is not None
+    assert grid.heads == ("model", "mean rank", *(key.upper() for key in KEYS))
+    means = grid.narrow.lines
+    lines = {text_of(row): tuple(map(text_of, rest)) for row, *rest in means}
+    assert list(lines) == ["A", "B", "C", "D"] and lines["D"] == (NONE, *lines["D"][1:5], NONE, NONE)
+    want = [cell.summary.mean for cell in table.cells if cell.row == "A" and cell.summary]
+    assert [float(mean) for mean in lines["A"][1:6]] == pytest.approx(want, abs=0.05)
+    bold = {text_of(line[0]) for line in means for text in line if isinstance(text, Cell) and text.bold}
+    assert bold == {"A"}
+    heads = {head for block in shown.long if isinstance(block, Grid) for head in block.heads}
+    assert "ours" in heads and not {"published", "difference"} & heads
     assert "published" in shown.values[0]
 
 
-def console(table: Table) -> str:
+def console(table: Table, long: bool = False) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(Screen(document(table)))
+    Console(file=out, width=80, color_system=None).print(Screen(document(table), long))
     return out.getvalue()
 
 
 def test_too_few_rows_say_so() -> None:
     table = made(records(("A", "B")))
-    assert TOO_FEW in document(table).sections[-1].below
+    assert any(TOO_FEW in block.lines for block in document(table).long)
     assert TOO_FEW in FORMS["md"](document(table))
     assert "mean rank" not in FORMS["csv"](document(table))
 
@@ -188,7 +218,6 @@ def test_too_few_rows_say_so() -> None:
 def test_tables_without_ranks_have_no_section() -> None:
     table = made(records(), ranks=[])
     assert table.ranking is None
-    assert [section.heading for section in document(table).sections] == [ALL_COLUMNS]
     assert "rank" not in "".join(form(document(table)) for form in FORMS.values()).replace("Ranks", "")
 
 
@@ -257,20 +286,20 @@ def test_bars_join_rows_that_are_not_told_apart() -> None:
 
 def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     wanted = ranks_spec()
-    assert len(experiments_of(wanted)) == 100  # 20 rows, 5 graphs
-    assert len(wanted.runs) == 1000
+    assert len(experiments_of(wanted)) == 135  # 27 rows, 5 graphs
+    assert len(wanted.runs) == 1350
     assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
     identities = {e: identity(e) for e in experiments_of(wanted)}
     rng = np.random.default_rng(0)
     every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
     lines = state_lines(found)
-    assert len(lines) == 21 and all(": mean rank " in line for line in lines[:20])
+    assert len(lines) == 28 and all(": mean rank " in line for line in lines[:27])
     path, data = write_figure(found, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
-    assert len(ranked) == 20
+    assert len(ranked) == 27
     with Image.open(path) as image:
         assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])

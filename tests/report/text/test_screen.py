@@ -1,114 +1,83 @@
-"""A table on terminals of several widths: the claim first, as many columns as there is room for."""
+"""Documents on terminals of several widths, and in Markdown."""
 
 import io
 
 import pytest
 
-from physml.report.state import State
-from physml.report.text.document import Document, Grid
-from physml.report.text.narrow import fitted, folded_rows, short
-from physml.report.text.screen import Screen
+from physml.report.outcome import EVEN, REPRODUCED
+from physml.report.text.document import Cell, Document, Grid, Lines, blocks, markdown, text_of
+from physml.report.text.heads import short_heads
+from physml.report.text.screen import Screen, fitted
 
-HEADS = ("model", "published", "ours", "runs", "95 % interval", "best", "difference", "settings", "outcome")
-BY_WIDTH = (0, 1, 2, 8, 3, 6, 4, 7, 5)
-RUN = ("1.00 ± 0.10 (mean of 5)", "0.90 ± 0.12", "5/5", "[0.75, 1.05]", "0.80", "-0.10 [-0.30, +0.10]")
-
-
-def line(label: str, outcome: str = "cannot be told apart") -> tuple[str, ...]:
-    return (label, *RUN, "published", outcome)
-
-
-def quoted(label: str, number: str) -> tuple[str, ...]:
-    return (label, f"{number} ± 4.5 (quoted: others)", "–", "–", "–", "–", "–", "–", "quoted")
-
-
-def grid(*lines: tuple[str, ...]) -> Grid:
-    return Grid(
-        lines, tuple(State(one[-1].partition(" (")[0]) for one in lines), "accuracy [%]: test/accuracy"
-    )
-
-
-WHOLE = grid(
-    quoted("H2GCN", "84.86"),
-    line("GCN"),
-    quoted("MixHop", "77.84"),
-    line("A model with a name of several words", "not decidable (a)"),
-    line("GAT", "not reached by our search (16 trials)"),
+LABELS = ("GCN", "A model with a name of several words and more", "GAT", "GAT, another")
+WIDE = Grid(
+    ("model", *(f"column {k}" for k in range(5))),
+    tuple((Cell(label, at=(label, "x")), *["1.00 ± 0.10"] * 5) for label in LABELS),
+    "wide",
 )
+NARROW = Grid(WIDE.heads, tuple((line[0], *["1.00"] * 5) for line in WIDE.lines), "narrow")
+STACKED = Grid(("a", "b"), (("x" * 30, "y" * 30),), folded=((0, 1),))
 
 
 def document(*grids: Grid) -> Document:
     return Document(
-        id="own-1", title="Own", heads=HEADS, grids=grids,
-        facts=("Source: own",), values=(), folded=((0,), (1, 6)), by_width=BY_WIDTH,
-        claim=("Claim: GCN is best. Holds.", "GCN: holds"),
+        id="own-1", title="Own", first=blocks(Lines(("What came out.",), look="strong"), *grids, Lines(())),
+        long=(Lines(("A reason",), "Reasons", "items"),), rules=(Lines(("A rule",)),), more="More: --long",
     )  # fmt: skip
 
 
-def terminal(width: int, made: Document, *, all_rows: bool = False, pipe: bool = False) -> list[str]:
+def terminal(width: int, made: Document, *, long: bool = False, rules: bool = False) -> list[str]:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, force_terminal=not pipe, legacy_windows=False).print(
-        Screen(made, all_rows=all_rows)
-    )
+    Console(file=out, width=width, color_system=None).print(Screen(made, long, rules))
     return [text.rstrip() for text in out.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
-def test_the_claim_comes_first_and_every_line_fits(width: int) -> None:
-    lines = terminal(width, document(WHOLE))
-    assert lines[:2] == ["own-1: Own", "Claim: GCN is best. Holds."]
+def test_what_came_out_stands_first_and_every_line_fits(width: int) -> None:
+    lines = terminal(width, document(Grid(WIDE.heads, WIDE.lines, "wide", narrow=NARROW)))
+    assert lines[:2] == ["own-1: Own", "What came out."]
     assert max(map(len, lines)) <= width
-    assert lines.index("  GCN: holds") > next(i for i, text in enumerate(lines) if text.startswith("GCN "))
+    assert ("wide" in lines) == (width >= 120) and ("narrow" in lines) == (width < 120)
 
 
-def test_a_row_is_one_line_at_80_columns() -> None:
-    lines = terminal(80, document(WHOLE))
-    (gat,) = (text for text in lines if text.startswith("GAT "))
-    assert " ".join(gat.split()) == "GAT 1.00 ± 0.10 0.90 ± 0.12 5/5 not reached by our search"
-    assert "For 95 % interval, best, difference, settings a wider terminal is needed." in " ".join(lines)
-    assert "published: mean of 5" in lines
+def test_the_rest_and_the_rules_are_shown_where_they_are_asked_for() -> None:
+    short = terminal(80, document(NARROW))
+    assert short[-1] == "More: --long" and "- A reason" not in short
+    assert "- A reason" in terminal(80, document(NARROW), long=True)
+    assert terminal(80, document(NARROW), long=True, rules=True)[-1] == "A rule"
 
 
-def test_a_wider_terminal_has_more_columns_and_longer_forms() -> None:
-    heads = [len(fitted(document(WHOLE), [WHOLE], width).heads) for width in (50, 80, 120, 200)]
-    assert heads == sorted(heads) and heads[0] == 4 and heads[-1] == len(HEADS)
-    wide = fitted(document(WHOLE), [WHOLE], 200)
-    assert wide.grids == (WHOLE.lines,) and wide.notes == ()
+def test_a_long_name_is_cut_where_the_names_still_differ_and_wrapped_where_they_do_not() -> None:
+    lines = terminal(60, document(NARROW))
+    assert any(text.startswith("A model with") and "…" in text for text in lines)
+    alike = Grid(("model", "x"), tuple((f"{'long ' * 9}{k}", "1" * 30) for k in range(2)))
+    assert not any("…" in text for text in terminal(60, document(alike)))
 
 
-def test_all_grids_have_the_same_columns() -> None:
-    long = grid(line("GCN", "context: " + "far " * 9))
-    made = fitted(document(WHOLE, long), [WHOLE, long], 90)
-    assert [len(lines) for lines in made.grids] == [5, 1]
-    assert {len(row) for lines in made.grids for row in lines} == {len(made.heads)}
-    assert len(made.heads) < len(fitted(document(WHOLE), [WHOLE], 90).heads)
+def test_columns_that_fit_in_no_form_are_stacked() -> None:
+    assert [*map(text_of, fitted(STACKED, 40).lines[0])] == [f"{'x' * 30}\n{'y' * 30}"]
+    assert fitted(STACKED, 80) is STACKED
 
 
-def test_rows_that_were_not_run_share_a_line() -> None:
-    more = grid(*WHOLE.lines, ("extra", "none printed", *["–"] * 6, "no printed number, not run"))
-    kept, note = folded_rows(more)
-    assert [row[0][:3] for row in kept.lines] == ["GCN", "A m", "GAT"] and len(kept.states) == 3
-    assert note == (
-        "More rows (--all-rows): 2 quoted: 77.84 (MixHop) to 84.86 (H2GCN); "
-        "1 not run, without a printed number"
-    )
-    assert any(text.startswith("MixHop") for text in terminal(80, document(more), all_rows=True))
-    assert not any(text.startswith("MixHop") for text in terminal(80, document(more)))
+def test_heads_are_as_wide_as_their_column() -> None:
+    grid = short_heads(Grid(("model", "FitzHugh-Nagumo", "recall"), (("a", "1.00", "1"),)), 9)
+    assert grid.heads == ("model", "FitzHugh-\nNagumo", "recall")
 
 
-def test_a_single_quoted_row_or_nothing_else_is_not_folded() -> None:
-    for one in (grid(line("GCN"), quoted("H2GCN", "84.86")), grid(quoted("A", "1"), quoted("B", "2"))):
-        assert folded_rows(one) == (one, "")
+def test_markdown_has_the_rest_in_parts_that_open() -> None:
+    best = Grid(("model", "ours"), ((Cell("A | B"), Cell("1.0 ± 0.1 ✓", REPRODUCED, bold=True)),), "[%]")
+    text = markdown(document(best))
+    assert "*[%]*" in text and "| A \\| B | **1.0 ± 0.1** ✓ |" in text
+    assert text.index("What came out.") < text.index("<details>") < text.index("- A reason")
+    assert text.count("<details>") == text.count("</details>") == 2
 
 
-def test_a_pipe_gets_all_rows_and_columns_as_before() -> None:
-    lines = terminal(80, document(WHOLE), pipe=True)
-    assert lines[1] == "" and any(text.startswith("MixHop") for text in lines)
-    assert lines.index("Claim: GCN is best. Holds.") > 5
+def test_a_cell_has_the_colour_of_its_outcome_and_a_quoted_one_is_grey() -> None:
+    from rich.console import Console
 
-
-def test_short_forms_keep_the_letter_of_a_reason() -> None:
-    assert short("not comparable (b)") == "not comparable (b)"
-    assert short("1.2 (mean or best?)") == "1.2" and short("none printed") == "none printed"
+    grid = Grid(("model", "ours"), (("A", Cell("1 ≈", EVEN)), ("B", Cell("2 ≈", EVEN, quoted=True))))
+    out = io.StringIO()
+    Console(file=out, width=80, color_system="standard", force_terminal=True).print(Screen(document(grid)))
+    assert "\x1b[33m1 ≈" in out.getvalue() and "\x1b[2m2 ≈" in out.getvalue()

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 
-from physml.report.state import State
+from physml.report.outcome import Outcome, outcome_of
 from physml.report.stats.claims import Gain
 from physml.report.table import ranks_text
 from physml.report.table import values as table_values
 from physml.report.table.claims import ClaimPart
 from physml.report.table.collect import CellResult, Table, Yours
-from physml.report.table.fact_text import fact_lines, reason_lines
+from physml.report.table.fact_text import fact_lines, reason_lines, rule_lines
 from physml.report.table.numbers import (
+    NO_PRINT,
     decimals,
     difference_text,
     gain_text,
@@ -18,78 +19,73 @@ from physml.report.table.numbers import (
     memory_text,
     params_text,
     published_text,
+    ratio_text,
+    solved_text,
     time_text,
 )
 from physml.report.table.spec import Claim, Column
-from physml.report.text.document import NONE, Document, Grid, Reasons, References, Section
+from physml.report.text.document import NONE, Document, Grid, Lines, Reasons, blocks, text_of
+from physml.report.view.first_sight import MORE, first_sight
 
 HEADS = (
-    "model",
-    "published",
-    "ours",
-    "runs",
-    "95 % interval",
-    "best",
-    "difference",
-    "settings",
-    "outcome",
-    "parameters",
-    "time, per step",
-    "peak memory",
-)
+    "model", "published", "ours", "runs", "95 % interval", "best", "difference", "settings", "outcome",
+    "parameters", "time, per step", "peak memory",
+)  # fmt: skip
 FOLDED = ((0, 9, 11), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
-BY_WIDTH = (0, 1, 2, 8, 3, 6, 4, 7, 5, 9, 10, 11)  # columns on a terminal, the first four always
-ALL_COLUMNS = "All columns: means"  # the heading of a section
+PAPER = (1, 6)  # columns that a table of our own does not have
 
 
 def document(table: Table) -> Document:
-    spec = table.spec
+    """A table as it stands in a file, on a page and on a terminal."""
     reasons = Reasons()
-    grids = tuple(_grid(table, column, reasons) for column in spec.columns)
-    titles = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in spec.columns)
-    overview = (_overview(table, titles),) if table.own and len(titles) > 1 else ()
-    made = Document(
-        id=spec.id,
-        title=spec.title,
-        heads=HEADS,
-        grids=grids,
-        facts=(*fact_lines(table), *reason_lines(spec), *(f"Note: {note}" for note in spec.notes)),
-        values=tuple(table_values.values(table)),
-        folded=FOLDED,
-        by_width=BY_WIDTH,
-        reasons=reasons.lines(),
-        claim=tuple(claim_lines(table)),
-        references=References(titles, tuple(_reference_lines(table))),
-        sections=(*overview, *ranks_text.sections(table.ranking)),
+    grids, alike = _without_constants(
+        [_grid(table, column, reasons) for column in table.spec.columns], table.own
     )
-    return made.without("published", "difference") if table.own else made
+    titles = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in table.spec.columns)
+    claim = claim_lines(table)
+    references = tuple(_reference_lines(table))
+    return Document(
+        id=table.spec.id,
+        title=table.spec.title,
+        first=first_sight(table),
+        long=blocks(
+            *grids,
+            Lines((*alike, *reasons.lines()), look="items"),
+            Lines(tuple(claim[:1])),
+            Lines(tuple(claim[1:]), look="items"),
+            Grid(("reference", *titles), references, "Trivial references, on the same test data"),
+            *ranks_text.blocks_of(table.ranking),
+            Lines(tuple(fact_lines(table)), "How it was made", "items"),
+            Lines(tuple(reason_lines(table.spec)), "Reasons, as far as known", "items"),
+            Lines(table.spec.notes, "Notes", "items"),
+        ),
+        rules=blocks(Lines(tuple(rule_lines(table)), look="items")),
+        more=MORE,
+        values=tuple(table_values.values(table)),
+    )
 
 
-def _overview(table: Table, titles: tuple[str, ...]) -> Section:
-    """The means of all columns beside each other."""
-    columns = table.spec.columns
-    lines = []
-    for row in table.spec.rows:
-        cells = [next(cell for cell in table.column(c.key) if cell.row == row.label) for c in columns]
-        means = (
-            NONE if cell.summary is None else f"{cell.summary.mean:.{decimals(table, c)}f}"
-            for cell, c in zip(cells, columns, strict=True)
-        )
-        lines.append((row.label, *means))
-    return Section(ALL_COLUMNS, ("model", *titles), tuple(lines))
+def _without_constants(grids: list[Grid], own: bool) -> tuple[list[Grid], list[str]]:
+    """The grids without columns whose texts are all alike, which are said once."""
+    lines = [line for grid in grids for line in grid.lines]
+    texts = [{text_of(line[i]) for line in lines} for i in range(len(HEADS))]
+    gone = [i for i, found in enumerate(texts) if i and len(found) == 1 and len(lines) > 1]
+    alike = [f"{HEADS[i]}: {text}" for i in gone for text in texts[i] if text not in (NONE, NO_PRINT)]
+    dropped = {*gone, *(PAPER if own else ())}
+    return [grid.without(dropped) for grid in grids], [f"All rows: {'; '.join(alike)}"] if alike else []
 
 
 def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
     """One column of the paper's table, with a line for every row."""
     places = decimals(table, column)
     lines: list[tuple[str, ...]] = []
-    states: list[State | None] = []
+    outcomes: list[Outcome | None] = []
     for cell in table.column(column.key):
         lines.append(
             (
                 f"{cell.row} (not in the paper)" if cell.extra else cell.row,
                 published_text(cell.published),
-                mean_text(cell.summary, places),
+                mean_text(cell.summary, places) + solved_text(cell, column),
                 f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
                 interval_text(cell.summary, places),
                 NONE if cell.summary is None else f"{cell.summary.best:.{places}f}",
@@ -101,12 +97,12 @@ def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
                 memory_text(cell),
             )
         )
-        states.append(cell.state)
+        outcomes.append(outcome_of(cell.state))
         lines += [_yours_line(mine, places) for mine in cell.yours]
-        states += [None] * len(cell.yours)
+        outcomes += [None] * len(cell.yours)
     unit = f" [{column.unit}]" if column.unit else ""
     heading = f"{column.title}{unit}: {column.metric}, {column.better} is better, protocol {column.protocol}"
-    return Grid(tuple(lines), tuple(states), heading)
+    return Grid(HEADS, tuple(lines), heading, tuple(outcomes), FOLDED)
 
 
 def _yours_line(mine: Yours, places: int) -> tuple[str, ...]:
@@ -151,7 +147,8 @@ def claim_lines(table: Table) -> list[str]:
         return []
     if not isinstance(claim, Claim):
         return [f"Claim: {claim}. Not put into numbers."]
-    lines = [f"Claim: {claim.text}. Its ranking: {table.claim_verdict or 'no verdict yet'}."]
+    tested = "ranking and amounts" if claim.amounts else "ranking"
+    lines = [f"Claim: {claim.text}. Its {tested}: {table.claim_verdict or 'no verdict yet'}."]
     columns = {c.key: c for c in table.spec.columns}
     for part in table.claim:
         column = columns[part.column]
@@ -163,9 +160,12 @@ def claim_lines(table: Table) -> list[str]:
 def _part_text(part: ClaimPart, found: Gain, column: Column, table: Table) -> str:
     places = decimals(table, column)
     unit = f" in {column.unit}" if column.unit else ""
-    text = f"gain {gain_text(found.mean, found.low, found.high, places)}{unit}, n = {found.n}"
+    if part.ratio:
+        text = f"ratio {ratio_text(found)}, n = {found.n}"
+    else:
+        text = f"gain {gain_text(found.mean, found.low, found.high, places)}{unit}, n = {found.n}"
     if part.p is not None:
         text += f", p = {part.p:.2g}" if part.p >= 1e-4 else ", p < 0.0001"
-    if found.new_low is not None:
+    if found.new_low is not None and not part.ratio:
         text += f"; on new splits {gain_text(found.mean, found.new_low, found.new_high, places)}"
     return f"{part.verdict or 'no verdict'} ({text})"

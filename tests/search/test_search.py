@@ -1,4 +1,4 @@
-"""A search in stages: the best go on, bounds are widened twice at most, and a stop changes nothing."""
+"""A search: the best go on, bounds are widened twice at most, and a stop changes nothing."""
 
 import functools
 import json
@@ -9,26 +9,30 @@ import types
 
 import optuna
 import pytest
+import run_harness as h
 import yaml
 from each import each
 from search_conf import without_studies, write_study
 from variants import variants
 
-from physml.base.errors import ConfigError
+from physml.base.errors import ConfigError, RunFailed
+from physml.base.lock import held
 from physml.base.paths import CONF
 from physml.cli import main
 from physml.config import compose, studies
-from physml.queue import scheduler
+from physml.queue import pilot, scheduler
+from physml.records import record
+from physml.records import searches as search_results
+from physml.records.searches import state_text
 from physml.report.figure import spec as figure_spec
 from physml.report.stats.verdict import settings_of
-from physml.search import plain as search
 from physml.search import plan as search_plan
-from physml.search import results as search_results
 from physml.search import space as search_space
+from physml.search import spec as search
 from physml.search import staged as staged_search
-from physml.search import state as search_state
 from physml.search import trials as search_trials
-from physml.search.report import lines, note
+from physml.search.points import designed
+from physml.search.report import lines
 from physml.search.space import Bound, Range, bounds, widened
 
 LSTM, GRU = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-gru"
@@ -75,6 +79,7 @@ class Simulated:
         plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
         monkeypatch.setattr(staged_search, "scheduler", fake)
         monkeypatch.setattr(staged_search, "planning", plan)
+        monkeypatch.setattr(staged_search.TrialStore, "update", lambda *_: None)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
         for one in specs:
@@ -122,16 +127,13 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     assert made["best"]["value"] == pytest.approx(sum(made["best"]["values"]) / 2)
     found = searched(conf)["lstm"]
     assert found["set"] == best["point"] and (found["trials"], found["seeds"]) == (4, 2)
-    assert found["stages"] == [
-        "4 trials with trainer.epochs 1",
-        "2 trials at full length, seeds 1000, 1001",
-    ]
+    assert found["drawn"] == 4
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
-    assert provenance["kind"] == "searched-here" and provenance["stages"] == found["stages"]
+    assert provenance["kind"] == "searched-here" and provenance["search"] == found["search"]
     assert str(settings_of(provenance)) == "searched: 4 x 2"
     curves = (tmp_path / "results" / "search" / f"{ID}.curves.csv").read_text().splitlines()
     assert curves[0] == "trial,stage,split,seed,step,valid/rmse" and len(curves) > 8
-    assert not search_state.unfinished_path(ID).exists()
+    assert not search_results.unfinished_path(ID).exists()
     trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
     assert trials.best_trial.number == best["trial"]
     assert [t.state.name for t in trials.trials].count("PRUNED") == 2
@@ -142,7 +144,7 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
 GUIDED = {"trials": 14, "tpe": {"first": 10, "batch": 3}}
 
 
-@pytest.mark.parametrize("guided", [{}, GUIDED], ids=["random", "tpe"])
+@pytest.mark.parametrize("guided", [{}, GUIDED], ids=["sobol", "tpe"])
 @pytest.mark.parametrize("after", variants([4, 12], range(14)))
 def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, guided, conf, tmp_path, monkeypatch):
     """Both rounds, the first run and the last one of a stage or of a batch among them."""
@@ -159,8 +161,8 @@ def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, guided, c
     runs.most = after
     with pytest.raises(SystemExit):
         carried_out()
-    assert not search_state.results_path(ID).exists()
-    assert search_state.unfinished_path(ID).exists() == (after > 0)
+    assert not search_results.results_path(ID).exists()
+    assert search_results.unfinished_path(ID).exists() == (after > 0)
     runs.most = None
     assert carried_out() == 0
     assert results(tmp_path) == whole and searched(conf) == settings and len(runs.records) == total
@@ -188,7 +190,6 @@ def test_tpe_draws_where_the_first_stage_was_good(conf, tmp_path, monkeypatch):
     )
     assert later.count(None) < 2 <= first.count(None)
     assert all(1e-4 <= row["point"]["optim.lr"] <= 1 for row in made["trials"])
-    assert searched(conf)["lstm"]["note"].startswith("TPE search, 20 at random first, in stages: 60 trials")
     total = len(runs.records)
     assert carried_out() == 0 and len(runs.records) == total
 
@@ -206,7 +207,7 @@ def test_a_stop_leaves_checkpoints_and_the_settings(conf, tmp_path, forked, caps
     assert carried_out(max_hours=1e-9) == 75
     assert "4 of 4 runs lack a result (0 failed). The settings stay" in capsys.readouterr().err
     assert not (conf / "study" / "lem" / "fitzhugh_nagumo.searched.yaml").exists()
-    assert not search_state.results_path(ID).exists()
+    assert not search_results.results_path(ID).exists()
 
 
 def test_a_pruned_trial_never_wins(conf, tmp_path, monkeypatch):
@@ -220,9 +221,8 @@ def test_a_pruned_trial_never_wins(conf, tmp_path, monkeypatch):
         return None if config["seed"] == 1001 and rate < 2e-3 else 1.0 - rate
 
     space = {"optim.lr": [1.0e-3, 2.0e-3, 4.0e-3, 8.0e-3]}
-    write(
-        conf, trials=12, space=space, stages=[{"keep": 9, "set": {"trainer.epochs": 1}}, STAGED["stages"][1]]
-    )
+    stages = [{"keep": 3, "set": {"trainer.epochs": 1}}, STAGED["stages"][1]]
+    write(conf, space=space, stages=stages)
     Simulated(monkeypatch, value)
     assert carried_out() == 0
     made = results(tmp_path)
@@ -234,13 +234,13 @@ def test_a_pruned_trial_never_wins(conf, tmp_path, monkeypatch):
     assert made["best"]["point"]["optim.lr"] < 8.0e-3, "the highest rates are best, and were pruned"
 
 
-def test_splits_decide_together_and_are_named(conf, tmp_path, monkeypatch):
+def test_splits_decide_together_and_are_named(conf, tmp_path, monkeypatch, capsys):
     write(conf, stages=[{"keep": 2, "set": {"trainer.epochs": 1}}, {"splits": [0, 1, 2]}])
     Simulated(monkeypatch, by_rate)
     assert carried_out() == 0
     made = results(tmp_path)
     assert len(made["best"]["values"]) == 3 and searched(conf)["lstm"]["seeds"] == 3
-    assert "validation data of splits 0, 1, 2 decided" in searched(conf)["lstm"]["note"]
+    assert "The validation data of splits 0, 1, 2 decided" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------------- bounds and equal trials
@@ -261,7 +261,7 @@ def test_a_bound_moves_out_by_a_third_of_its_range_and_not_past_a_hard_one():
     assert widened(space, moved)["a"] == {"low": 0.0, "high": 1.33, "hard": [0.0, None]}
 
 
-def test_bounds_are_widened_twice_at_most(conf, tmp_path, monkeypatch):
+def test_bounds_are_widened_twice_at_most(conf, tmp_path, monkeypatch, capsys):
     write(
         conf,
         widen={"trials": 3, "times": 2},
@@ -270,11 +270,11 @@ def test_bounds_are_widened_twice_at_most(conf, tmp_path, monkeypatch):
     )
     Simulated(monkeypatch, lambda config: 1.0 - config["optim"]["lr"])  # the higher, the better, for ever
 
-    def drawn(space, number, seed):  # each round has a trial on the upper bound
+    def drawn(space, earlier, number, seed):  # each round has a trial on the upper bound
         high = space["optim.lr"]["high"]
         return [{"optim.lr": high * (1 - 0.002 * i)} for i in range(number)]
 
-    monkeypatch.setattr(staged_search, "random_points", drawn)
+    monkeypatch.setattr(staged_search, "designed", drawn)
     assert carried_out() == 0
     made = results(tmp_path)
     assert [one["trials"] for one in made["rounds"]] == [12, 3, 3] and made["wants"] == 2
@@ -282,7 +282,7 @@ def test_bounds_are_widened_twice_at_most(conf, tmp_path, monkeypatch):
     assert highs == [2.0e-3, 2.52e-3, 3.43e-3]
     (last,) = made["rounds"][-1]["bounds"]
     assert last["widened"] is None and last["reason"] == "bounds are moved 2 times at most"
-    text = searched(conf)["lstm"]["note"]
+    text = capsys.readouterr().out
     assert "18 trials" in text and "Widened: optim.lr" in text and "which stays: bounds are moved 2" in text
 
 
@@ -299,8 +299,8 @@ def test_a_bound_of_the_equation_is_not_passed(space, reason, conf, tmp_path, mo
     Simulated(monkeypatch, lambda config: 1.0 - config["net"]["dropout"])
     monkeypatch.setattr(
         staged_search,
-        "random_points",
-        lambda space, number, seed: [{"net.dropout": space["net.dropout"]["high"]}] * number,
+        "designed",
+        lambda space, earlier, number, seed: [{"net.dropout": space["net.dropout"]["high"]}] * number,
     )
     assert carried_out() == 0
     made = results(tmp_path)
@@ -313,21 +313,23 @@ def test_extra_trials_are_granted_to_every_search_of_the_group(conf, tmp_path, m
     group = {"widen": {"trials": 3}, "equal": [LSTM, GRU], "trials": 8}
     write(conf, **group)
 
+    monkeypatch.setattr(search_space, "NEAR", 0.35)
+
     def value(config):  # lstm is best inside its range; gru the higher the rate, the better
         rate = config["optim"]["lr"]
         return 1 - rate if config["experiment"] == GRU else abs(rate - 5e-3)
 
     Simulated(monkeypatch, value)
     assert carried_out(LSTM) == 0
-    assert len(results(tmp_path)["trials"]) == 8 and not search_results.behind(LSTM)
+    assert len(results(tmp_path)["trials"]) == 8 and not search.load_search(LSTM).behind
     assert carried_out(GRU) == 0
     wants = results(tmp_path, "lem-fitzhugh_nagumo-gru")["wants"]
-    assert wants >= 1 and search_results.behind(LSTM)
+    assert wants >= 1 and search.load_search(LSTM).behind
     out = capsys.readouterr().out
     assert f"equal trials: {LSTM} lacks extra trials" in out and f"physml search {LSTM}" in out
     assert carried_out(LSTM) == 0
     counts = {len(results(tmp_path, f"lem-fitzhugh_nagumo-{row}")["trials"]) for row in ("lstm", "gru")}
-    assert counts == {8 + 3 * wants} and not search_results.behind(LSTM)
+    assert counts == {8 + 3 * wants} and not search.load_search(LSTM).behind
     assert searched(conf)["lstm"]["trials"] == searched(conf)["gru"]["trials"]
     out = capsys.readouterr().out
     assert "granted to every search of the group" in out and "equal trials: " in out
@@ -344,27 +346,46 @@ def test_one_command_makes_a_group_with_equal_trials(conf, tmp_path, monkeypatch
     assert "lacks extra trials" not in capsys.readouterr().out
     assert main.main(["search", LSTM, "--plan"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].split() == ["stage", "runs", "done", "hours", LSTM] and len(out) == 3
-    assert out[1].split()[:3] == ["1", "10", "10"]
+    assert out[0].split() == ["runs", "done", "hours", LSTM] and len(out) == 4
+    assert out[1].split()[:2] == ["10", "10"] and out[-1].split()[:2] == ["14", "14"]
 
 
 # ---------------------------------------------------------------------------- repetitions, plans, reports
 
 
-def test_a_repetition_has_a_file_of_its_own_and_shows_the_spread(conf, tmp_path, monkeypatch, capsys):
+def test_repeats_have_files_of_their_own_and_show_the_spread(conf, tmp_path, monkeypatch, capsys):
+    """The final test scores of their winners decide, and the settings of the row stay."""
     write(conf)
-    Simulated(monkeypatch, by_rate)
-    with pytest.raises(ConfigError, match=r"has no results yet\. Make it without --sampler-seed"):
-        carried_out(sampler_seed=7)
+    runs = Simulated(monkeypatch, by_rate)
     assert carried_out() == 0
-    settings = searched(conf)
-    assert carried_out(sampler_seed=7) == 0
-    assert searched(conf) == settings
-    again = results(tmp_path, f"{ID}-sampler7")
-    assert [row["point"] for row in again["trials"]] != [row["point"] for row in results(tmp_path)["trials"]]
-    assert len(again["trials"]) == 4
-    out = capsys.readouterr().out
-    assert "sampler seeds: 7: " in out and "sd between searches" in out
+    settings, own = searched(conf), results(tmp_path)
+    assert search_results.spread_of_search(ID) is None
+    assert carried_out(repeats=3) == 0
+    assert searched(conf) == settings and results(tmp_path) == own and own["final"] is None
+    made = [results(tmp_path, f"{ID}-repeat{i}") for i in (1, 2, 3)]
+    points = [sorted(row["point"]["optim.lr"] for row in one["trials"]) for one in (own, *made)]
+    assert all(points.count(one) == 1 for one in points) and all(len(one) == 4 for one in points)
+    seeds = {seed for _, seed in search.final_runs(LSTM)}
+    for one in made:
+        rate = one["best"]["point"]["optim.lr"]
+        assert one["final"]["values"] == [abs(rate - 1e-2) + 1e-4 * (seed - 1000) for seed in sorted(seeds)]
+    finals = [label for label in runs.records if "/final" in label]
+    assert len(finals) == 3 * len(seeds)
+    spread = search_results.spread_of_search(ID)
+    means = [one["final"]["mean"] for one in made]
+    assert spread.values == tuple(means) and spread.best == min(means) and spread.worst == max(means)
+    assert spread.sd == pytest.approx(statistics.stdev(means))
+    assert str(spread) in capsys.readouterr().out
+    assert carried_out(repeats=3) == 0 and len([label for label in runs.records if "/final" in label]) == len(
+        finals
+    )
+
+
+def test_the_ratio_of_a_spread_is_the_worse_over_the_better():
+    lower = search_results.SearchSpread("rmse", "lower", (2.0, 3.0, 2.5))
+    higher = search_results.SearchSpread("accuracy", "higher", (0.8, 0.4))
+    assert (lower.best, lower.worst, lower.ratio, lower.sd) == (2.0, 3.0, 1.5, 0.5)
+    assert (higher.best, higher.worst, higher.ratio) == (0.8, 0.4, 2.0)
 
 
 def test_a_plan_has_stages_trials_and_hours(conf, tmp_path, monkeypatch):
@@ -382,6 +403,9 @@ def test_a_plan_has_stages_trials_and_hours(conf, tmp_path, monkeypatch):
     short, final, extra = search_plan.plan(LSTM)
     assert (short.runs, short.done, short.hours) == (4, 4, 0.0)
     assert short.hours_each == pytest.approx(4.6 / 3600) and final.done == 0
+    repeated = search_plan.plan(LSTM, repeats=2)
+    assert [one.runs for one in repeated] == 2 * [4, 4, extra.runs, len(search.final_runs(LSTM))]
+    assert repeated[0].text == "repeat 1: 4 trials with trainer.epochs 1"
 
 
 def test_a_report_is_made_from_facts():
@@ -418,16 +442,9 @@ def test_a_report_is_made_from_facts():
             {"trial": 1, "status": "finished", "value": 0.25, "point": {"optim.lr": 0.02}},
             {"trial": 2, "status": "diverged", "value": None, "point": {}},
         ],
-        "written": ["a.json"],
+        "final": None,
     }
-    assert note(content) == (
-        "Random search in stages: 3 trials (2 finished): 3 trials with trainer.epochs 5; "
-        "1 trial at full length, seeds 1000, 1001; sampler seed 1000; best mean valid/rmse 0.25, sd 0.05 "
-        "(trial 1). Widened: optim.lr 0.0976 at the high bound 0.1, moved to 0.464. "
-        "No best value is on a bound."
-    )
-    other = content | {"sampler_seed": 7, "best": content["best"] | {"value": 0.35}}
-    assert lines(content, [other, content]) == [
+    assert lines(content, written=["a.json"]) == [
         f"{LSTM}: 3 trials (1 finished, 1 pruned, 1 diverged), 3.50 CPU hours",
         "  stage 1: 3 trials with trainer.epochs 5: 3 runs, 1.00 CPU hours",
         "  stage 2: 1 trial at full length, seeds 1000, 1001: 2 runs, 2.50 CPU hours",
@@ -435,8 +452,6 @@ def test_a_report_is_made_from_facts():
         "  trial   1  0.25  {'optim.lr': 0.02}",
         "best: trial 1, mean valid/rmse 0.25, sd 0.05 over 2 runs",
         "Widened: optim.lr 0.0976 at the high bound 0.1, moved to 0.464. No best value is on a bound.",
-        "sampler seeds: 7: 0.35, 1000: 0.25; sd between searches 0.071, "
-        "between the runs of this best setting 0.05",
         "equal trials: 3 for each of 2 searches, as far as made",
         "written: a.json",
     ]
@@ -454,7 +469,24 @@ def test_a_report_is_made_from_facts():
         ({"stages": [{"keep": 0}, {}]}, "keep must be at least 1; got 0"),
         ({"stages": [{"kep": 2}, {}]}, "there is no key kep. Did you mean keep"),
         ({"stages": [{"keep": 2}, {"seeds": [1, 1]}]}, "seeds must be different numbers"),
-        ({"stages": None, "widen": {"trials": 3}}, "tpe, widen and equal need stages"),
+        ({"metric": "rmsee"}, rf"search {ID}: no metric rmsee\. Did you mean rmse"),
+        ({"better": "higher"}, f"search {ID}: lower rmse is better, says the task"),
+        ({"better": "best"}, "better must be lower or higher; got 'best'"),
+        ({"trials": 0, "stages": [{}]}, "a search needs at least one trial"),
+        ({"space": {"optim.lrr": [1.0e-3]}}, "there is no config key optim.lrr. Did you mean lr"),
+        ({"space": {"optim.lr": {"low": 1.0e-3}}}, "optim.lr: the key high is missing"),
+        ({"space": {"optim.lr": {"low": 2, "high": 1}}}, "low must not be above high; got 2.0 and 1.0"),
+        (
+            {"space": {"optim.lr": {"low": 0, "high": 1, "log": True}}},
+            "low must be positive for a logarithmic range",
+        ),
+        ({"space": {"optim.lr": []}}, "optim.lr: an empty list"),
+        ({"space": {"optim.lr": 3}}, "optim.lr must be a mapping; got 3"),
+        (
+            {"spaces": {}},
+            r"fitzhugh_nagumo\.yaml: searches\.tiny: there is no key spaces\. Did you mean space",
+        ),
+        ({"sampler": "cmaes"}, "there is no key sampler"),
         ({"tpe": {"first": 9, "batch": 3}}, "first must be at least 10 and batch at least 1; got 9 and 3"),
         ({"points": [{"optim.lr": 0.01, "net.dropout": 0.1}]}, "points must have the keys of space"),
         ({"points": [{"optim.lr": 0.01}] * 5}, "points must be at most trials, 4; got 5"),
@@ -486,8 +518,8 @@ def groups() -> dict[str, list[str]]:
     """Experiments that are searched alike, by the first of them."""
     found: dict[str, list[str]] = {}
     for experiment in studies.searches().values():
-        if (spec := search.load_search(experiment)).stages:
-            found.setdefault(min(spec.equal, default=experiment), []).append(experiment)
+        spec = search.load_search(experiment)
+        found.setdefault(min(spec.equal, default=experiment), []).append(experiment)
     return found
 
 
@@ -507,12 +539,12 @@ def some_groups() -> list[str]:
 @each("name", some_groups)
 def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name, figures):
     group = groups()[name]
-    made = staged_search.StagedSearch(search.load_search(group[0]))
-    made.check()
-    assert set(group) == set(made.spec.equal or group)
-    seeds = {seed for stage in made.stages for seed in made.seeds(stage)}
+    spec = search.load_search(group[0])
+    search.check(spec)
+    assert set(group) == set(spec.equal or group)
     drawn = {seed for experiment, _, seed in figures if experiment in group}
-    assert seeds and not seeds & drawn.union(*map(search_results.final_seeds, group))
+    final = {seed for experiment in group for _, seed in search.final_runs(experiment)}
+    assert search.seeds(spec) and not search.seeds(spec) & (drawn | final)
 
 
 def test_all_rows_of_the_heterophilic_graphs_are_searched_with_the_usual_settings():
@@ -522,8 +554,8 @@ def test_all_rows_of_the_heterophilic_graphs_are_searched_with_the_usual_setting
         usual = spec.points[0]
         assert (usual["optim.lr"], usual["optim.weight_decay"]) == (0.01, 5e-4)
         assert 0.5 in (usual.get("net.dropout"), usual.get("model.dropout"))
-        assert search.draw(spec)[: len(spec.points)] == spec.points
-        one = search.trial_spec(spec, 0, usual)
+        assert spec.given[: len(spec.points)] == spec.points
+        one = search.run_of(spec, usual)
         assert one.config["trainer"]["epochs"] == 1000
         assert one.config["trainer"]["stop"]["_target_"].endswith("Patience")
 
@@ -561,3 +593,158 @@ def test_a_study_makes_the_searches_of_another(conf, tmp_path, monkeypatch):
     own["searches"]["tiny"] = own["searches"]["rate"]
     other.write_text(yaml.safe_dump(content | own))
     assert search.load_search("lem/copy-lstm").space == rate, "its own comes before the other's"
+
+
+# ---------------------------------------------------------------------------- one stage, and many workers
+
+
+ONE = {"stages": [{}], "trials": 3, "trial": {"profile": "smoke", "trainer.epochs": 2}}
+
+
+def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, capsys):
+    """Its trials are runs whose test data are not scored, and the setting of the row is one of them."""
+    study = write(conf, **ONE)
+    before = study.read_bytes()
+    assert main.main(["search", "lem/fitzhugh_nagumo-ls*", "--missing", "--jobs", "2"]) == 0
+    made = results(tmp_path)
+    assert len(forked) == 3 and {row["status"] for row in made["trials"]} == {"finished"}
+    assert made["trials"][0]["point"] == {"optim.lr": 1e-3}
+    for row in made["trials"]:
+        folder = tmp_path / "results" / "runs" / "adhoc" / "search" / ID / f"{row['trial']:03d}"
+        (path,) = folder.glob(record.RUNS)
+        kept = record.read(path)
+        assert kept["seed"] == 1000 and kept["identity"] == row["identity"] and kept["wandb"] is None
+        assert row["value"] == kept["metrics"]["best"]["valid"]["rmse"] == row["means"][0]
+        assert kept["metrics"]["best"]["test"] == kept["metrics"]["last"]["test"] == {}
+    best = min(made["trials"], key=lambda row: row["value"])
+    assert study.read_bytes() == before and searched(conf)["lstm"]["set"] == best["point"]
+    assert compose.compose([f"experiment={LSTM}"]).config["optim"]["lr"] == best["point"]["optim.lr"]
+    provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
+    assert provenance["kind"] == "searched-here" and str(settings_of(provenance)) == "searched: 3 x 1"
+    assert compose.compose([f"experiment={GRU}"]).config["provenance"] == {"kind": "own", "source": "a paper"}
+    assert state_text(ID).startswith("done, trial ")
+    capsys.readouterr()
+    assert main.main(["search", "lem/fitzhugh_nagumo-ls*", "--missing"]) == 0
+    assert capsys.readouterr().out == "all searches are done\n"
+    assert main.main(["search", LSTM, "--picture"]) == 0
+    assert (tmp_path / "results" / "search" / f"{ID}.png").stat().st_size > 10_000
+    assert carried_out() == 0 and len(forked) == 3 and results(tmp_path) == made
+    assert main.main(["search", "lem/fitz?", "--missing"]) == 2
+    assert "no search fits lem/fitz?. `physml list searches` shows all." in capsys.readouterr().err
+
+
+def test_pilots_share_a_search(conf, tmp_path, forked, monkeypatch):
+    """One leaves what another one holds, and the next to come goes on."""
+    monkeypatch.setattr(pilot, "LOOK", 0.1)
+    write(conf, **ONE)
+    made = staged_search.StagedSearch(search.load_search(LSTM))
+    made._draw(made.spec.space, lambda *_: None)
+    command = ["search", LSTM, "--on", "pilot", "--jobs", "1"]
+    with held(made.specs(0, 1)[0].work_folder):
+        assert main.main([*command, "--no-wait"]) == 75
+    assert len(forked) == 2 and state_text(ID).startswith("2 of 3 trials, trial ")
+    assert main.main(command) == 0 and len(forked) == 3 and state_text(ID).startswith("done, trial ")
+
+
+def test_a_trial_that_diverges_is_kept_and_not_chosen(conf, tmp_path, monkeypatch):
+    write(conf, **ONE, space={"optim.lr": [1.0e-3, 1.0e30]})
+    Simulated(monkeypatch, lambda config: None if config["optim"]["lr"] > 1 else 0.5)
+    assert carried_out() == 0
+    rows = results(tmp_path)["trials"]
+    assert {row["status"]: row["value"] for row in rows} == {"finished": 0.5, "diverged": None}
+    assert searched(conf)["lstm"]["set"] == {"optim.lr": 1.0e-3}
+    write(conf, **ONE | {"space": {"optim.lr": [1.0e30]}})
+    with pytest.raises(RunFailed, match=f"no trial of {ID} gave a number"):
+        carried_out()
+
+
+def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(
+    conf, tmp_path, monkeypatch, capsys
+):
+    write(conf, **ONE)
+    runs = Simulated(monkeypatch, by_rate)
+    whole = runs.carry_out
+
+    def one_fails(specs, **options):
+        whole(specs, **options | {"ended": lambda _: None})
+        runs.records[specs[-1].label]["status"] = "failed"
+        return scheduler.Outcome({specs[-1].label: 1})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staged_search, "scheduler", types.SimpleNamespace(carry_out=one_fails))
+        assert carried_out() == 1
+    assert "1 of 3 runs lack a result (1 failed). The settings stay" in capsys.readouterr().err
+    assert not search_results.results_path(ID).exists()
+    assert carried_out() == 0 and len(results(tmp_path)["trials"]) == 3
+
+
+def test_other_rows_of_the_searched_file_stay(conf):
+    """Also those that an earlier version has written, with a note and stages."""
+    write(conf)
+    path = studies.searched_file("lem/fitzhugh_nagumo", conf)
+    old = {"trial": 2, "set": {"optim.lr": 0.01}, "note": "n", "search": "results/search/a.json"}
+    path.write_text(yaml.safe_dump({"gru": old | {"stages": ["4 trials"]}}))
+    spec = search.load_search(LSTM)
+    search.write_found(spec, studies.Found(1, "results/search/b.json", {"optim.lr": 0.02}, drawn=4))
+    assert searched(conf) == {
+        "gru": old | {"stages": ["4 trials"]},
+        "lstm": {"trial": 1, "search": "results/search/b.json", "drawn": 4, "set": {"optim.lr": 0.02}},
+    }
+    assert path.read_text().startswith(f"{search.WRITTEN}\n\ngru: {{trial: 2, ")
+
+
+@pytest.mark.slow
+def test_a_study_of_ones_own_is_searched_where_it_lies(tmp_path, forked, monkeypatch, capsys):
+    """An installed package refuses its own studies alone."""
+    monkeypatch.setattr(search, "INSTALLED", True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"physml search \./study\.yaml:ROW"):
+        carried_out("lem/fitzhugh_nagumo-lem-searched")
+    content = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "a paper"}}
+    content |= {"searches": {"tiny": STAGED | ONE}, "rows": {"lstm": {"model": "lstm", "search": "tiny"}}}
+    (tmp_path / "mystudy.yaml").write_text(yaml.safe_dump(content))
+    assert main.main(["search", "./mystudy.yaml:lstm", "--jobs", "2"]) == 0
+    assert len(forked) == 3 and "written: mystudy.searched.yaml" in capsys.readouterr().out
+    made = results(tmp_path, "adhoc-mystudy-lstm")
+    assert made["search"]["experiment"] == "./mystudy.yaml:lstm"
+    config = compose.compose(["experiment=./mystudy.yaml:lstm"]).config
+    assert config["optim"]["lr"] == made["best"]["point"]["optim.lr"]
+    (tmp_path / "moved").mkdir()
+    for path in tmp_path.glob("mystudy*.yaml"):
+        path.rename(tmp_path / "moved" / path.name)
+    assert main.main(["search", "./moved/mystudy.yaml:lstm", "--jobs", "2"]) == 0
+    assert len(forked) == 3, "no trial is made again"
+
+
+@pytest.mark.parametrize("name", ["lem/fitzhugh_nagumo-lsmt", "lem-fitzhugh_nagumo-lsmt"])
+def test_an_unknown_search_has_near_names(name, conf):
+    write(conf)
+    says = rf"there is no search {name}\. Did you mean lem.fitzhugh_nagumo-lstm"
+    with pytest.raises(ConfigError, match=says):
+        carried_out(name)
+
+
+def test_a_search_has_the_name_of_its_results_and_of_its_experiment():
+    for name in ("fitzhugh_nagumo-lem", "lem/fitzhugh_nagumo-lem-searched"):
+        spec = search.load_search(name)
+        assert (spec.id, spec.experiment) == ("fitzhugh_nagumo-lem", "lem/fitzhugh_nagumo-lem-searched")
+
+
+def test_rows_tasks_and_repeats_have_points_of_their_own():
+    """The same luck in all columns of a table would look like a difference between models."""
+    specs = [search.load_search(f"sequence/{name}") for name in ("recall-lstm", "recall-gru", "parity-lstm")]
+    seeds = [spec.sampler_seed(repeat) for spec in specs for repeat in range(5)]
+    assert len({*seeds}) == 15
+
+
+def test_all_searches_of_the_repository_are_sound():
+    """One of each study composes, names a metric of its task, and writes values that its experiment takes.
+
+    That all vary keys that are there is in tests/conf/test_conf.py.
+    """
+    for name in {name.partition("-")[0]: name for name in studies.searches()}.values():
+        spec = search.load_search(name)
+        search.check_metric(spec)
+        first, *_ = [*spec.given, *designed(spec.space, [], 1, 0)]
+        made = search.run_of(spec, first)
+        assert made.config["runtime"]["score_test"] is False and h.is_held(made) is False

@@ -1,0 +1,59 @@
+"""results/README.md: every table in a line, with what it asks, what was trained and what came out."""
+
+from collections.abc import Iterable
+
+from physml.report.outcome import ALL, outcome_of
+from physml.report.table.collect import Table
+from physml.report.table.fact_text import hours_text
+from physml.report.text.document import NONE, md_table
+from physml.report.view.coverage import Coverage
+
+HEADS = ("table", "what it asks", "trained (n ≥ 3)", *(f"{one.sign} {one.name}" for one in ALL), "cost")
+HEAD = """# Results
+
+Each table in a line, made by `physml table --all --write` from the records. Trained: how many of its printed
+numbers (of a table of our own: of its cells) have runs, in brackets how many have at least three. An outcome
+is that of a printed number: {meanings}. What a verdict means: [verdicts](../docs/verdicts.md).
+"""
+MEANINGS = (
+    "reproduced", "the same within the margin of the table, or better with settings that were searched here",
+    "cannot be told apart", "the runs, or the print, leave both open",
+    "not reached here", "worse with settings of ours, or than a number that the paper quotes",
+    "differs", "otherwise than printed with the settings of the paper or its code",
+    "not run", "no finished run",
+    "no verdict", "fewer than three runs, or runs that are not comparable",
+)  # fmt: skip
+
+
+def overview() -> str:
+    """The whole file."""
+    from physml.queue.requested import RequestedRuns, RunOptions
+    from physml.report.table.collect import recorded
+    from physml.report.table.spec import find_table, load_table, table_ids
+    from physml.run.progress import tracked
+
+    tables = []
+    for ident in tracked(table_ids(kind="runs"), "reading tables"):
+        spec = load_table(find_table(ident))
+        requested = RequestedRuns(spec.runs, RunOptions(), ident)
+        tables.append(recorded(spec, requested.identities, requested.wanted_records(), ranks=False))
+    return text(tables)
+
+
+def text(tables: Iterable[Table]) -> str:
+    pairs = zip(MEANINGS[::2], MEANINGS[1::2], strict=True)
+    meanings = "; ".join(f"*{name}*, {meaning}" for name, meaning in pairs)
+    return "\n".join([HEAD.format(meanings=meanings), *md_table(HEADS, map(line, tables))]) + "\n"
+
+
+def line(table: Table) -> tuple[str, ...]:
+    """The line of a table."""
+    spec, coverage = table.spec, Coverage(table)
+    printed = [outcome_of(cell.state) for cell in table.cells if cell.published is not None]
+    return (
+        f"[{spec.id}](tables/{spec.id}.md)",
+        spec.title,
+        f"{len(coverage.trained)} of {len(coverage.cells)} ({coverage.enough})",
+        *(str(printed.count(one) or NONE) for one in ALL),
+        hours_text(table.facts) if table.facts.hours else NONE,
+    )

@@ -1,0 +1,212 @@
+"""Results of searches: their files, in the form of every version, and what they say. Reads JSON alone.
+
+A search that goes on has a file beside it, which git ignores. Both are made from the records.
+"""
+
+import statistics
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from physml.base import opened
+from physml.base.errors import RecordError
+from physml.base.paths import display_path, results_root
+
+Content = dict[str, Any]
+
+
+def results_path(ident: str) -> Path:
+    return results_root() / "search" / f"{ident}.json"
+
+
+def unfinished_path(ident: str) -> Path:
+    """File of a search that has not ended; git ignores it."""
+    return results_root() / "search" / f"{ident}.unfinished.json"
+
+
+def recorded(ident: str) -> Content | None:
+    """The results of a search that has ended."""
+    path = results_path(ident)
+    return _read(path) if path.exists() else None
+
+
+def content_of_file(ident: str) -> Content | None:
+    """The results of a search, or what there is of one that goes on; None: it was not begun."""
+    path = unfinished_path(ident)
+    if path.exists():
+        return _read(path)
+    return recorded(ident)
+
+
+def _read(path: Path) -> Content:
+    try:
+        made = converted(opened.read_json(path, opened.LARGE))
+        for row in (*made["trials"], *filter(None, [made["best"]])):
+            numbers = [row["value"], *row.get("means", ())]
+            if not all(one is None or isinstance(one, int | float) for one in numbers):
+                raise ValueError(f"trial {row['trial']} has a value that is no number")
+        return made
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise RecordError(f"{display_path(path)} is not the file of a search. Move it away.") from error
+
+
+def converted(content: Content) -> Content:
+    """The file of any version in the form of the present one: a search without stages has one.
+
+    Raises:
+        KeyError, TypeError, IndexError: It is no file of a search.
+    """
+    search, rows = content["search"], content["trials"]
+    rows[0]["point"], search["trials"], search["metric"], search["better"], search["space"]
+    one: Content = {"keep": None, "set": {}, "seeds": [], "splits": [0]}
+    defaults: Content = {
+        "experiment": None,
+        "set": {},
+        "trial": {},
+        "points": [],
+        "stages": [one],
+        "tpe": None,
+    }
+    search = defaults | {"widen": None, "equal": []} | search
+    if "rounds" in content:
+        return {"design": "random", "final": None} | content | {"search": search}
+    rows = [{"stage": 1, "means": [row["value"]]} | row for row in rows]
+    ends = [row for row in rows if row["status"] == "finished" and row["value"] is not None]
+    best = None
+    if ends:
+        row = min(ends, key=lambda row: _sign(search) * row["value"])
+        best = {key: row[key] for key in ("trial", "point", "value")} | {"sd": None, "values": [row["value"]]}
+    number = {"trials": len(rows)}
+    stage = {"set": {}, "seeds": [search["seed"]], "splits": [0], "runs": len(rows), "cpu_hours": None}
+    drawn = {"space": search["space"], "best": best and best["trial"], "bounds": []}
+    return {
+        "search": search,
+        "design": "random",
+        "sampler_seed": search["seed"],
+        "scored": len(ends),
+        "wants": 0,
+        "best": best,
+        "stages": [number | stage],
+        "rounds": [number | drawn],
+        "trials": rows,
+        "final": None,
+    }
+
+
+# ---------------------------------------------------------------------------- what it says
+
+
+def is_done(ident: str) -> bool:
+    """True if a search has ended."""
+    return results_path(ident).exists() and not unfinished_path(ident).exists()
+
+
+def state_text(ident: str) -> str:
+    """How far a search is, and its best trial."""
+    content = content_of_file(ident)
+    if content is None:
+        return "not made"
+    trials, wanted = content["trials"], content["search"]["trials"]
+    best = best_trial(content)
+    ends = Counter(one["status"] for one in trials)
+    under_way = sum(ends[status] for status in ("missing", "waiting", "running"))
+    done = f"{len(trials) - under_way} of {max(wanted, len(trials))} trials" if under_way else "done"
+    metric = f"valid/{content['search']['metric']}"
+    return f"{done}, trial {best['trial']}: {metric} {best['value']:.4g}" if best else done
+
+
+def best_trial(content: Content) -> Content | None:
+    """The trial that won, or is ahead in the furthest stage, with the value that says so."""
+    if content["best"]:
+        return content["best"]
+    scored = [(row, value) for row in content["trials"] if (value := last_value(row)) is not None]
+    if not scored:
+        return None
+    sign = _sign(content["search"])
+    row, value = min(scored, key=lambda one: (-len(one[0]["means"]), sign * one[1]))
+    return row | {"value": value}
+
+
+def last_value(row: Content) -> float | None:
+    """Value of a trial in the last stage in which it has one."""
+    return next((value for value in reversed(row["means"]) if value is not None), None)
+
+
+def _sign(search: Content) -> int:
+    return 1 if search["better"] == "lower" else -1
+
+
+# ---------------------------------------------------------------------------- repeats
+
+
+@dataclass(frozen=True)
+class SearchSpread:
+    """Final test scores of one search repeated with other points: how much depends on luck.
+
+    Args:
+        metric: The metric of the search, on test data.
+        better: lower or higher.
+        values: The mean final score of each repeat.
+    """
+
+    metric: str
+    better: str
+    values: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        return (min if self.better == "lower" else max)(self.values)
+
+    @property
+    def worst(self) -> float:
+        return (max if self.better == "lower" else min)(self.values)
+
+    @property
+    def ratio(self) -> float:
+        """Worst over best, or best over worst where higher is better; 1 if all found settings as good."""
+        low, high = sorted((self.best, self.worst))
+        return high / low if low > 0 else float("nan")
+
+    @property
+    def sd(self) -> float:
+        return statistics.stdev(self.values)
+
+    def scaled(self, factor: float) -> "SearchSpread":
+        """In another unit, such as per cent."""
+        return replace(self, values=tuple(factor * value for value in self.values))
+
+    def __str__(self) -> str:
+        return (
+            f"test/{self.metric} of {len(self.values)} repeats: best {self.best:.4g}, "
+            f"worst {self.worst:.4g}, ratio {self.ratio:.3g}, sd {self.sd:.2g}"
+        )
+
+
+def repeat_id(ident: str, repeat: int) -> str:
+    """Id of a repeat of a search; 0 is the search itself."""
+    return f"{ident}-repeat{repeat}" if repeat else ident
+
+
+def repeats_of(ident: str) -> list[Content]:
+    """The results of all repeats of a search that have ended with their final runs, without its own."""
+    found = []
+    for repeat in range(1, 1000):
+        content = recorded(repeat_id(ident, repeat))
+        if content is None:
+            break
+        found += [content] if content["final"] else []
+    return found
+
+
+def spread_of_search(ident: str) -> SearchSpread | None:
+    """How much the final test score depends on the search's luck; None for fewer than two repeats.
+
+    ident: id of a search, which is the name of its file: `fitzhugh_nagumo-cornn`.
+    """
+    repeats = repeats_of(ident)
+    if len(repeats) < 2:
+        return None
+    search = repeats[0]["search"]
+    values = tuple(content["final"]["mean"] for content in repeats)
+    return SearchSpread(search["metric"], search["better"], values)

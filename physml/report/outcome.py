@@ -1,0 +1,86 @@
+"""Five outcomes for a reader, from the exact words of states: the one mapping for terminal, pages and lists.
+
+The exact words, which say whose settings were compared and why there is no verdict, stand in `--long`, on
+the page of a cell and in CSV files.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from physml.report.state import State
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An outcome with its sign. kind: its class on pages. colour: on a terminal."""
+
+    name: str
+    sign: str
+    kind: str
+    colour: str
+
+
+REPRODUCED = Outcome("reproduced", "✓", "good", "green")
+EVEN = Outcome("cannot be told apart", "≈", "even", "yellow")
+NOT_REACHED = Outcome("not reached here", "▽", "open", "yellow")
+DIFFERS = Outcome("differs", "✕", "bad", "red")
+NOT_RUN = Outcome("not run", "–", "none", "dim")
+FIVE = (REPRODUCED, EVEN, NOT_REACHED, DIFFERS, NOT_RUN)
+NO_VERDICT = Outcome("no verdict", "·", "wait", "dim")  # runs are there, but too few, or not comparable
+ALL = (*FIVE, NO_VERDICT)
+
+CONTEXT = "context: "  # before the words for a number that a paper quotes from other work
+STARTS = (
+    *((word, REPRODUCED) for word in ("agrees", "reached", "exceeded", "alike", "ours better")),
+    *((word, REPRODUCED) for word in ("same", "rounded", "inside")),  # of a setting
+    *((word, EVEN) for word in ("cannot be told apart", "not decidable")),
+    *((word, NOT_REACHED) for word in ("not reached", "did not train", "theirs better", "diverged")),
+    *((word, DIFFERS) for word in ("differs", "outside")),
+    *((word, NOT_RUN) for word in ("missing", "stale", "blocked", "failed", "quoted", "not run")),
+    *((word, NOT_RUN) for word in ("no printed", "no experiment", "no search")),
+)
+AS_THEY_ARE = ("differs: better", "differs: worse", "failed", "diverged", "running", "blocked")
+BETTER = "reproduced, better"
+SHORT_BUDGET = "short budget"  # the reason of a state that is not comparable
+
+
+def outcome_of(state: State) -> Outcome:
+    """The outcome of a state.
+
+    Example:
+        >>> outcome_of(State("exceeded")).name, outcome_of(State("context: theirs better")).name
+        ('reproduced', 'not reached here')
+    """
+    word = state.word.removeprefix(CONTEXT)
+    return next((found for start, found in STARTS if word.startswith(start)), NO_VERDICT)
+
+
+def words_of(state: State) -> str:
+    """A state in at most four words; empty where there is nothing to compare with.
+
+    Example:
+        >>> words_of(State("exceeded")), words_of(State("partial", done=3, wanted=5))
+        ('reproduced, better', '3 of 5 runs')
+    """
+    word = state.word.removeprefix(CONTEXT)
+    if word in ("exceeded", "ours better"):
+        return BETTER
+    if word == "not published":
+        return ""
+    if word == "partial":
+        return f"{state.done} of {state.wanted} runs"
+    found = outcome_of(state)
+    return word if word in AS_THEY_ARE or found is NO_VERDICT else found.name
+
+
+def signed(state: State) -> str:
+    """The words with their sign."""
+    words = words_of(state)
+    return f"{outcome_of(state).sign} {words}" if words else ""
+
+
+def counts(states: Iterable[State]) -> str:
+    """How many states have which outcome: `4 reproduced, 2 cannot be told apart`."""
+    found = Counter(outcome_of(state) for state in states)
+    return ", ".join(f"{found[one]} {one.name}" for one in ALL if found[one])

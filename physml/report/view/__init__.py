@@ -1,0 +1,1 @@
+"""Tables in words: what is seen first, and the rest."""

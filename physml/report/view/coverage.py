@@ -1,0 +1,48 @@
+"""How much of a table was trained."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from physml.report.outcome import SHORT_BUDGET
+from physml.report.stats.summary import N_FOR_VERDICT
+from physml.report.table.collect import CellResult, Table
+from physml.report.table.fact_text import hours_text
+from physml.report.view.finding import printed_cells
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many printed cells were trained, with how many runs; of a table of our own all of its cells."""
+
+    table: Table
+
+    @cached_property
+    def cells(self) -> list[CellResult]:
+        own = [cell for cell in self.table.cells if cell.wanted]
+        return own if self.table.own else printed_cells(self.table)
+
+    @cached_property
+    def trained(self) -> list[CellResult]:
+        """Cells with a number that is not of a short budget."""
+        return [cell for cell in self.cells if cell.summary and not is_short(cell)]
+
+    @property
+    def enough(self) -> int:
+        return sum(cell.summary.n >= N_FOR_VERDICT for cell in self.trained if cell.summary)
+
+    def text(self) -> str:
+        """`6 of 6 printed cells trained, n = 10; 1.4 core-hours`."""
+        kind = "cells" if self.table.own else "printed cells"
+        text = f"{len(self.trained)} of {len(self.cells)} {kind} trained"
+        found = {cell.summary.n for cell in self.trained if cell.summary}
+        if len(found) == 1:
+            text += f", n = {found.pop()}"
+        elif found:
+            text += f", n = {min(found)} to {max(found)}"
+            if self.enough < len(self.trained):
+                text += f" (at least {N_FOR_VERDICT} in {self.enough})"
+        return f"{text}; {hours_text(self.table.facts)}" if self.table.facts.hours else text
+
+
+def is_short(cell: CellResult) -> bool:
+    return cell.state.word == "not comparable" and cell.state.reason == SHORT_BUDGET

@@ -1,0 +1,142 @@
+"""The finding of a table, in one to three sentences: written in its config, or made from its verdicts."""
+
+import math
+from collections.abc import Sequence
+
+from physml.report.outcome import counts
+from physml.report.stats.summary import Published, Summary
+from physml.report.table.collect import CellResult, Table
+from physml.report.table.numbers import mean_text, printed_text
+from physml.report.table.placeholders import filled
+from physml.report.table.spec import Claim
+
+NOTHING = "Nothing of this table has been trained here yet."
+NAMED = 3  # rows or columns that a made sentence names
+
+
+class _Missing(Exception):
+    """A number of the sentence is not there."""
+
+
+def printed_cells(table: Table) -> list[CellResult]:
+    return [cell for cell in table.cells if cell.published is not None]
+
+
+def finding_text(table: Table) -> str:
+    """The sentences of the config with their numbers; made ones where a number or the outcomes differ."""
+    return written(table) or _made(table)
+
+
+def written(table: Table) -> str | None:
+    """The sentences of the config; None without any, or where they are no longer known to hold."""
+    spec = table.spec
+    if spec.finding is None or spec.finding.outcomes != outcomes(table):
+        return None
+    labels, keys = [row.label for row in spec.rows], [column.key for column in spec.columns]
+    of = {(cell.row, cell.column): cell for cell in table.cells}
+
+    def fill(label: str, key: str, part: str) -> str:
+        if part == "rank":
+            ranks = table.ranking and table.ranking.ranks
+            if not ranks or label not in ranks.mean:
+                raise _Missing
+            return f"{ranks.mean[label]:.1f}"
+        if part == "times":
+            first, second = (_summary(of[name, key]).mean for name in label.split("//"))
+            return f"{first / second:.2g}"
+        return _number(of[label, key], part)
+
+    try:
+        return filled(" ".join(spec.finding.text.split()), labels, keys, fill)
+    except _Missing:
+        return None
+
+
+def outcomes(table: Table) -> str:
+    """The outcomes that a sentence rests on: their counts; without printed numbers the best rows."""
+    return best_rows(table) if table.own else counts(cell.state for cell in printed_cells(table))
+
+
+def best_rows(table: Table) -> str:
+    """The first rows by mean rank, or the best one of each column."""
+    if table.ranking and table.ranking.ranks:
+        return ", ".join(list(table.ranking.ranks.mean)[:NAMED])
+    best = []
+    for column in table.spec.columns:
+        means = {cell.row: cell.summary.mean for cell in table.column(column.key) if cell.summary}
+        choose = min if column.better == "lower" else max
+        best += [choose(means, key=means.__getitem__)] if means else []
+    return "; ".join(best)
+
+
+def _summary(cell: CellResult) -> Summary:
+    if cell.summary is None:
+        raise _Missing
+    return cell.summary
+
+
+def _number(cell: CellResult, part: str) -> str:
+    if part == "printed":
+        if cell.published is None:
+            raise _Missing
+        return printed_text(cell.published)
+    summary = _summary(cell)
+    if part == "n":
+        return str(summary.n)
+    places = said_places(summary, cell.published)
+    if part == "ours":
+        return mean_text(summary, places)
+    value = {"mean": summary.mean, "sd": summary.sd, "best": summary.best}[part]
+    if value is None:
+        raise _Missing
+    return f"{value:.{places}f}"
+
+
+def said_places(summary: Summary, published: Published | None) -> int:
+    """Digits after the point in a sentence: one of the spread, two if it begins with 1, and as many as are
+    printed; of a number without spread four in all.
+
+    Example:
+        >>> said_places(Summary(10, 0.2903, 0.0569, 0.25, 0.33, 0.23), Published(0.2, digits=1))
+        2
+    """
+    printed = published.digits if published and published.digits is not None else 0
+    if not summary.sd:
+        size = math.floor(math.log10(abs(summary.mean))) if summary.mean else 0
+        return max(0, min(2, 3 - size))
+    size = math.floor(math.log10(summary.sd))
+    leads_with_one = summary.sd < 2 * 10.0**size
+    return min(6, max(0, printed, leads_with_one - size))
+
+
+def _made(table: Table) -> str:
+    if not any(cell.summary for cell in table.cells):
+        return NOTHING
+    if table.own:
+        return (
+            _best_ranks(table) or "Rows of our own, without printed numbers; the best of each column is bold."
+        )
+    cells = printed_cells(table)
+    text = f"{len(cells)} printed {'number' if len(cells) == 1 else 'numbers'}: {outcomes(table)}."
+    claim = table.spec.claim
+    if isinstance(claim, Claim):
+        text += (
+            f" The paper's claim: {claim.text}. Its ranking here: {table.claim_verdict or 'no verdict yet'}."
+        )
+    return text
+
+
+def _best_ranks(table: Table) -> str:
+    ranks = table.ranking and table.ranking.ranks
+    if not ranks:
+        return ""
+    named = listed([f"{row} ({rank:.1f})" for row, rank in list(ranks.mean.items())[:NAMED]])
+    return (
+        f"The best mean ranks over {ranks.n_columns} columns have {named}. Rows whose mean ranks differ by "
+        f"less than {ranks.critical:.1f} cannot be told apart."
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """`A, B and C`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""

@@ -1,0 +1,375 @@
+"""A table at first sight: what came out, a line for each model, and what was trained."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+
+from physml.report.outcome import FIVE, NO_VERDICT, NOT_RUN, Outcome, outcome_of, signed
+from physml.report.stats.summary import Summary
+from physml.report.table.collect import CellResult, Table
+from physml.report.table.numbers import decimals, mean_text, printed_text
+from physml.report.table.spec import Column, Row
+from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, text_of
+from physml.report.text.heads import short_heads
+from physml.report.view.coverage import Coverage, is_short
+from physml.report.view.finding import finding_text, printed_cells
+
+MORE = "More: --long (all columns, comparisons, reasons, notes), --rules (verdicts)"
+OWN = "own"  # the source of a table that no paper has
+QUOTED = "†"
+HEADS = (7, 12)  # characters of a head in a narrow table, at least
+NUMBER = 5  # characters of a number in a narrow table without printed ones; of a head one more
+TRIED = {"failed": "failed", "diverged": "div.", "running": "runs"}  # states that are words in a matrix
+
+
+class _Printed(Enum):
+    """Printed numbers in place of ours: with their spread, or alone."""
+
+    whole = 1
+    value = 2
+
+
+Form = Callable[[Summary | None, int], str] | _Printed
+
+
+def first_sight(table: Table) -> tuple[Block, ...]:
+    view = View(table)
+    return blocks(
+        Lines(("Own table" if table.spec.source == OWN else table.spec.source,), look="soft"),
+        Lines((finding_text(table),), look="strong"),
+        *view.grids(),
+        *View(table, short=True).grids(),
+        Lines(tuple(view.below())),
+    )
+
+
+@dataclass(frozen=True)
+class View:
+    """The rows and columns that are shown at first sight, in their forms.
+
+    short: the cells whose budget was cut, and nothing else; else those without them.
+    """
+
+    table: Table
+    short: bool = False
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """Those with a printed number; in a table of our own all; of short runs those that they have."""
+        columns = self.table.spec.columns
+        if not self.table.own:
+            printed = {cell.column for cell in printed_cells(self.table)}
+            columns = tuple(column for column in columns if column.key in printed)
+        return [c for c in columns if not self.short or any(map(is_short, self.table.column(c.key)))]
+
+    @cached_property
+    def of(self) -> dict[tuple[str, str], CellResult]:
+        return {(cell.row, cell.column): cell for cell in self.table.cells}
+
+    def cells(self, row: Row) -> list[CellResult]:
+        return [self.of[row.label, column.key] for column in self.columns]
+
+    def counted(self, cell: CellResult) -> Summary | None:
+        """The numbers of a cell, if it is one of those that are shown."""
+        return cell.summary if is_short(cell) == self.short else None
+
+    def _happened(self, cell: CellResult) -> bool:
+        """A cell with a number, with a run of the reader's own, or with a run that ended without one."""
+        tried = cell.state.word in TRIED or bool(cell.yours) or (cell.extra and not is_short(cell))
+        return self.counted(cell) is not None or (tried and not self.short)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Rows with something to show, in the order of the paper; those of our own by their mean rank. Where
+        nothing was run, those with a printed number.
+        """
+        found = [row for row in self.table.spec.rows if any(map(self._happened, self.cells(row)))]
+        if self.table.own:
+            return sorted(found, key=lambda row: self.ranks.get(row.label, math.inf))
+        every = () if found or self.short else self.table.spec.rows
+        return found or [row for row in every if any(cell.published for cell in self.cells(row))]
+
+    @cached_property
+    def run(self) -> bool:
+        """True if any row was run."""
+        return any(self._happened(cell) for row in self.rows for cell in self.cells(row))
+
+    @cached_property
+    def printed(self) -> bool:
+        """True if printed numbers are shown."""
+        return not self.short and any(cell.published for row in self.rows for cell in self.cells(row))
+
+    @property
+    def ranks(self) -> dict[str, float]:
+        ranking = self.table.ranking
+        return ranking.ranks.mean if ranking and ranking.ranks and not self.short else {}
+
+    @cached_property
+    def usual(self) -> int:
+        """The number of runs that most cells have."""
+        summaries = (self.counted(cell) for row in self.rows for cell in self.cells(row))
+        counts = Counter(summary.n for summary in summaries if summary)
+        return counts.most_common(1)[0][0] if counts else 0
+
+    @cached_property
+    def quoted(self) -> set[str]:
+        """Rows whose printed numbers all come from other work."""
+        found = set()
+        for row in self.rows:
+            printed = [p for cell in self.cells(row) if (p := cell.published)]
+            if printed and all(p.quoted for p in printed) and not self.short:
+                found.add(row.label)
+        return found
+
+    # --- grids
+
+    def grids(self) -> Iterator[Grid]:
+        if self.rows:
+            yield self._list(self.columns[0]) if len(self.columns) == 1 else self._matrix()
+
+    def _label(self, row: Row) -> Cell:
+        text = f"{row.label} (not in the paper)" if row.extra else row.label
+        quoted = row.label in self.quoted
+        at = (row.label, self.columns[0].key)
+        return Cell(f"{text} {QUOTED}" if quoted else text, quoted=quoted, at=at)
+
+    def _list(self, column: Column) -> Grid:
+        """One column: a line for each model."""
+        places = decimals(self.table, column)
+        best = self._best(column)
+        lines: list[tuple[Text, ...]] = []
+        for row in self.rows:
+            cell = self.of[row.label, column.key]
+            summary, looks = self.counted(cell), _looks(cell, row, column)
+            bare = replace(looks, outcome=None)
+            lines.append(
+                (
+                    self._label(row),
+                    replace(bare, text=_printed(cell)),
+                    replace(bare, text=mean_text(summary, places), bold=row.label in best),
+                    replace(bare, text=str(summary.n) if summary else NONE),
+                    replace(looks, text=signed(cell.state) if self._happened(cell) else NONE),
+                )
+            )
+            for mine in cell.yours:
+                value = NONE if mine.value is None else f"{mine.value:.{places}f}"
+                lines.append((_yours_label(mine.seed, mine.split), "", value, "1", str(mine.state)))
+        unit = f" [{column.unit}]" if column.unit else ""
+        heads = ("model", "printed", "ours", "n", "outcome")
+        grid = Grid(heads, tuple(lines), self._heading(column.title + unit))
+        return grid.without(i for i in range(1, 5) if self._says_nothing(grid, i))
+
+    def _says_nothing(self, grid: Grid, i: int) -> bool:
+        """An empty column, numbers of runs that are all alike, or what a section of short runs leaves out."""
+        texts = {text_of(line[i]) for line in grid.lines} - {"", NONE}
+        return not texts or (i == 3 and texts == {str(self.usual)}) or (self.short and i in (1, 4))
+
+    def _matrix(self) -> Grid:
+        """Columns side by side, and narrower forms: without spreads, with narrow heads, with printed numbers
+        on lines of their own, or with shorter numbers.
+        """
+        narrow, wide = HEADS
+        if self.printed and self.run:
+            forms = [self._pairs(True), self._pairs(False), self._stacked(wide), self._stacked(narrow)]
+        elif self.printed:
+            values = self._means(_Printed.value)
+            forms = [
+                self._means(_Printed.whole),
+                values,
+                short_heads(values, wide),
+                short_heads(values, narrow),
+            ]
+        else:
+            means = self._means(_mean)
+            forms = [self._means(mean_text), means, short_heads(means, wide), self._brief()]
+        made = forms.pop()
+        while forms:
+            made = replace(forms.pop(), narrow=made)
+        return made
+
+    @cached_property
+    def _unit(self) -> str | None:
+        """The unit of all columns; None where they differ."""
+        units = {column.unit for column in self.columns}
+        return units.pop() if len(units) == 1 else None
+
+    def _heading(self, what: str) -> str:
+        """The line above a grid: its unit and what is better; for short runs why they are no results."""
+        directions = {column.better for column in self.columns}
+        better = f"{directions.pop()} is better" if len(directions) == 1 else ""
+        text = ", ".join(filter(None, [what, better]))
+        if not self.short:
+            return text
+        shorts = self.table.facts.shorts
+        why = "; ".join([*(shorts if len(shorts) == 1 else ()), f"n = {self.usual}"])
+        return f"Short budget, no result ({why}): {text}"
+
+    @property
+    def _caption(self) -> str:
+        return self._heading(f"[{self._unit}]" if self._unit else "")
+
+    def _head(self, column: Column) -> str:
+        return f"{column.title} [{column.unit}]" if self._unit is None and column.unit else column.title
+
+    def _value(self, row: Row, column: Column, best: set[str], form: Form) -> Cell:
+        """Our number with the sign of its outcome, and its runs where they are not as many as usual."""
+        cell = self.of[row.label, column.key]
+        looks, places = _looks(cell, row, column), decimals(self.table, column)
+        if isinstance(form, _Printed):
+            return replace(looks, text=_printed(cell, form is _Printed.whole))
+        summary = self.counted(cell)
+        text = form(summary, places)
+        if summary and summary.n != self.usual:
+            text += f" ({summary.n})"
+        outcome = outcome_of(cell.state)
+        if cell.state.word in TRIED:
+            text = TRIED[cell.state.word]
+        elif cell.published and outcome not in (NOT_RUN, NO_VERDICT):
+            text += f" {outcome.sign}"
+        return replace(looks, text=text, bold=row.label in best)
+
+    def _means(self, form: Form) -> Grid:
+        best = {column.key: self._best(column) for column in self.columns}
+        ranks = self.ranks
+        lines: list[tuple[Text, ...]] = []
+        for row in self.rows:
+            values = [self._value(row, column, best[column.key], form) for column in self.columns]
+            rank = [f"{ranks[row.label]:.2f}" if row.label in ranks else NONE] if ranks else []
+            lines += [(self._label(row), *rank, *values), *self._yours(row, [""] if ranks else [])]
+        heads = ("model", *(["mean rank"] if ranks else []), *map(self._head, self.columns))
+        return Grid(heads, tuple(lines), self._caption)
+
+    def _brief(self) -> Grid:
+        """Numbers of few characters below short heads, whose units the heading has."""
+        heads = ("model", *(["rank"] if self.ranks else []), *(c.short or c.title for c in self.columns))
+        units = _grouped(self.columns) if self._unit is None else ()
+        caption = "; ".join(filter(None, [self._caption, *units]))
+        grid = replace(self._means(_brief_mean), heads=heads, heading=caption)
+        return short_heads(grid, NUMBER + 1)
+
+    def _pairs(self, spread: bool) -> Grid:
+        """The printed number and ours for each column."""
+        best = {column.key: self._best(column) for column in self.columns}
+        form = mean_text if spread else _mean
+        lines: list[tuple[Text, ...]] = []
+        for row in self.rows:
+            line: list[Text] = [self._label(row)]
+            for column in self.columns:
+                cell = self.of[row.label, column.key]
+                printed = replace(_looks(cell, row, column), text=_printed(cell, spread), outcome=None)
+                line += [printed, self._value(row, column, best[column.key], form)]
+            lines += [tuple(line), *self._yours(row, [], [""])]
+        names = [self._head(c) if spread else c.short or self._head(c) for c in self.columns]
+        heads = [text for name in names for text in (f"{name}:\nprinted", "\nours")]
+        return Grid(("model", *heads), tuple(lines), self._caption)
+
+    def _stacked(self, width: int) -> Grid:
+        """Ours on a line, and the printed numbers below it."""
+        means = self._means(_mean)
+        means = means.without([1]) if self.ranks else means
+        lines: list[tuple[Text, ...]] = []
+        found = iter(means.lines)
+        for row in self.rows:
+            lines += [next(found) for _ in (row, *self._yours(row, []))]
+            if any(cell.published for cell in self.cells(row)):
+                printed = [Cell(_printed(cell, False), quoted=True) for cell in self.cells(row)]
+                lines.append((Cell("  printed", quoted=True), *printed))
+        heads = ("model", *(c.short or c.title for c in self.columns))
+        return short_heads(replace(means, heads=heads, lines=tuple(lines)), width)
+
+    def _yours(self, row: Row, first: list[str], before: Sequence[str] = ()) -> list[tuple[Text, ...]]:
+        """The reader's own runs of a row, a line each, with cells that stay empty."""
+        runs = sorted({(mine.seed, mine.split) for cell in self.cells(row) for mine in cell.yours})
+        lines: list[tuple[Text, ...]] = []
+        for seed, split in runs:
+            line = [_yours_label(seed, split), *first]
+            for column in self.columns:
+                places = decimals(self.table, column)
+                mine = (m for m in self.of[row.label, column.key].yours if (m.seed, m.split) == (seed, split))
+                value = next((m.value for m in mine), None)
+                line += [*before, NONE if value is None else f"{value:.{places}f}"]
+            lines.append(tuple(line))
+        return lines
+
+    def _best(self, column: Column) -> set[str]:
+        """The rows with the best mean, to the digits that are shown; none where only one row has a number."""
+        places = decimals(self.table, column)
+        cells = [self.of[row.label, column.key] for row in self.rows]
+        means = {cell.row: round(found.mean, places) for cell in cells if (found := self.counted(cell))}
+        if len(means) < 2:
+            return set()
+        best = (min if column.better == "lower" else max)(means.values())
+        return {label for label, mean in means.items() if mean == best}
+
+    # --- lines below
+
+    def below(self) -> Iterator[str]:
+        if legend := self._legend():
+            yield legend
+        shown = {row.label for row in self.rows}
+        rows = [row for row in self.table.spec.rows if row.label not in shown]
+        if absent := [self._absent(row) for row in rows if not any(map(is_short, self.cells(row)))]:
+            yield f"Not run: {'; '.join(absent)}"
+        if blocked := sum(cell.state.word == "blocked" for cell in self.table.cells):
+            cells = "1 cell" if blocked == 1 else f"{blocked} cells"
+            yield f"Blocked on this machine: {cells} (--long says why)"
+        if others := [column.title for column in self.table.spec.columns if column not in self.columns]:
+            yield f"Without printed numbers (--long): {'; '.join(others)}"
+        yield Coverage(self.table).text()
+
+    def _absent(self, row: Row) -> str:
+        """A row that was not run, with its printed number where the table has one column."""
+        cell = self.of[row.label, self.columns[0].key]
+        return f"{row.label} {_printed(cell)}" if len(self.columns) == 1 and cell.published else row.label
+
+    def _legend(self) -> str:
+        """The signs of a matrix, and what else is not said in words."""
+        cells = [cell for row in self.rows for cell in self.cells(row)]
+        parts = [f"{QUOTED} quoted by the paper from other work"] if self.quoted else []
+        if len(self.columns) > 1:
+            used = {outcome_of(cell.state) for cell in cells if cell.published and self.counted(cell)}
+            signs = [f"{one.sign} {one.name}" for one in FIVE if one in used and one is not NOT_RUN]
+            ended = (cell for cell in cells if cell.state.word not in TRIED)
+            odd = any(found.n != self.usual for cell in ended if (found := self.counted(cell)))
+            diverged = any(cell.state.word == "diverged" for cell in cells)
+            parts = [*signs, *parts, *(["div.: some runs diverged"] if diverged else [])]
+            parts += [f"(k): k runs, else {self.usual}"] if odd else []
+        return "  ".join(parts)
+
+
+def _printed(cell: CellResult, spread: bool = True) -> str:
+    text = printed_text(cell.published)
+    return text if spread else text.partition(" ±")[0]
+
+
+def _mean(summary: Summary | None, places: int) -> str:
+    return mean_text(summary, places).partition(" ±")[0]
+
+
+def _brief_mean(summary: Summary | None, places: int) -> str:
+    """With fewer digits where it would be long."""
+    while len(text := _mean(summary, places)) > NUMBER and places:
+        places -= 1
+    return text
+
+
+def _yours_label(seed: int, split: int) -> str:
+    return f"your run (seed {seed}{f', split {split}' if split else ''})"
+
+
+def _grouped(columns: Sequence[Column]) -> Iterator[str]:
+    """Names of columns by their unit: `adding, FHN [1e-2]`."""
+    by_unit: dict[str, list[str]] = {}
+    for column in columns:
+        by_unit.setdefault(column.unit, []).append(column.short or column.title)
+    yield from (f"{', '.join(names)} [{unit}]" for unit, names in by_unit.items() if unit)
+
+
+def _looks(cell: CellResult, row: Row, column: Column) -> Cell:
+    outcome: Outcome | None = outcome_of(cell.state)
+    outcome = None if outcome in (NOT_RUN, NO_VERDICT) else outcome
+    quoted = cell.published is not None and cell.published.quoted is not None
+    return Cell("", outcome, quoted=quoted, at=(row.label, column.key))

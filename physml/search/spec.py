@@ -1,0 +1,287 @@
+"""A search of an experiment: how its study states it, its id, and the runs of its trials and its winner."""
+
+import fnmatch
+import functools
+import hashlib
+import itertools
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from physml.base import files
+from physml.base.errors import ConfigError, suggest
+from physml.base.lock import held
+from physml.base.paths import CONF, INSTALLED, display_path, work_root
+from physml.config import conf_files, studies
+from physml.config.compose import Composed, compose
+from physml.config.load import read_yaml
+from physml.config.search_schema import Search
+from physml.config.studies import Found
+from physml.records.searches import is_done, recorded
+from physml.report.table import spec as tables
+from physml.report.table.spec import natural
+from physml.run.spec import RunSpec, checked_specs
+from physml.search.points import Point
+from physml.search.space import Range, range_of
+
+WRITTEN = "# Written by `physml search`: the best trial of each search. Do not edit."
+DESIGN = "sobol"  # how points are drawn; in results of earlier versions: random
+FINALS = 5  # runs of a winner whose experiment is in no table
+
+
+@dataclass(frozen=True)
+class SearchSpec(Search):
+    """A search of one experiment. `id` names its results and trials."""
+
+    id: str = field(kw_only=True)
+    experiment: str = field(kw_only=True)
+
+    def range(self, key: str) -> Range | None:
+        """The range of `key`, or None if it is a list of choices."""
+        return range_of(self.space, key, f"search {self.id}")
+
+    def sampler_seed(self, repeat: int) -> int:
+        """Seed of the points: differs between rows, tasks and repeats, so that no luck is shared."""
+        study, row = studies.row_of(self.experiment, CONF)
+        content = studies.load(study, CONF)
+        name = f"{row} {content.rows[row].task or content.task} {repeat}"
+        return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The search as its study has it, for the file of its results."""
+        made = {key: value for key, value in asdict(self).items() if key != "id"}
+        shown = [*map(conf_files.shown, self.equal)]
+        return made | {"experiment": conf_files.shown(self.experiment), "equal": shown}
+
+    @property
+    def budget(self) -> tuple[Any, ...]:
+        """Budget that all searches of a group share."""
+        stages = [(one.keep, one.seeds or [self.seed], one.splits) for one in self.stages]
+        return self.trials, self.tpe, self.widen, stages
+
+    @property
+    def results(self) -> dict[str, Any] | None:
+        """The results of this search; None where it was made otherwise, or not at all."""
+        content = recorded(self.id)
+        alike = content and content["design"] == DESIGN and content["search"] == self.described
+        return content if alike else None
+
+    @property
+    def granted(self) -> int:
+        """Extra rounds that searches of the group want, as far as they have been made."""
+        made = [load_search(one).results for one in self.equal or [self.experiment]]
+        return max((content["wants"] for content in made if content), default=0)
+
+    @property
+    def behind(self) -> bool:
+        """True if the search has been made and lacks extra trials that its group has been granted since."""
+        content = self.results
+        return content is not None and len(content["rounds"]) <= self.granted
+
+    @functools.cached_property
+    def given(self) -> list[Point]:
+        """The points that are always tried: the study's, and the setting that the row has without a search.
+
+        The latter only where it has a value for each key: a choice of its list, or a number on its scale.
+        """
+        config = _composed(self.experiment, []).config
+        own = {key: functools.reduce(_part, key.split("."), config) for key in self.space}
+        if own in self.points or not all(self._fits(key, value) for key, value in own.items()):
+            return self.points
+        return [*self.points, own][: self.trials]
+
+    def _fits(self, key: str, value: Any) -> bool:
+        if (span := self.range(key)) is None:
+            return value in self.space[key]
+        low, high = span.hard
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or (span.log and value <= 0):
+            return False
+        return (low is None or low <= value) and (high is None or value <= high)
+
+
+def _part(config: Any, key: str) -> Any:
+    return config.get(key) if isinstance(config, dict) else None
+
+
+def load_search(name: str) -> SearchSpec:
+    """The search of an experiment, by the experiment's name or by the id of its results.
+
+    Errors: ConfigError for an unknown name, with near names, and for a space that cannot be drawn from.
+    """
+    ident, experiment = studies.search_named(name, CONF)
+    study, _ = studies.row_of(experiment, CONF)
+    content = vars(studies.search_of(experiment, CONF))
+    content["equal"] = [studies.named(one, study, CONF) for one in content["equal"]]
+    spec = SearchSpec(**content, id=ident, experiment=experiment)
+    if spec.better not in ("lower", "higher"):
+        raise ConfigError(f"search {ident}: better must be lower or higher; got {spec.better!r}.")
+    if spec.trials < 1 or not spec.space:
+        raise ConfigError(f"search {ident}: a search needs at least one trial and a space.")
+    for key, value in spec.space.items():
+        if value == []:
+            raise ConfigError(f"search {ident}: {key}: an empty list leaves nothing to choose from.")
+        span = spec.range(key)
+        for point in spec.points:
+            if not (span.low <= point[key] <= span.high if span else point[key] in value):
+                raise ConfigError(f"search {ident}: points: {key} {point[key]} is not in its range.")
+    return spec
+
+
+def named(names: list[str], *, missing: bool) -> list[str]:
+    """Names of searches, with the experiments that fit a pattern such as sequence/recall-*, each once.
+
+    Args:
+        names: as `load_search` takes them, or patterns.
+        missing: leave out those that are done.
+    Errors: ConfigError for a pattern that fits none, and with `missing` for an unknown name.
+    """
+    found: list[str] = []
+    for name in names:
+        fitting = [name]
+        if not conf_files.is_path(name) and set(name) & set("*?["):
+            fitting = fnmatch.filter(studies.searches(CONF).values(), name)
+            if not fitting:
+                raise ConfigError(f"no search fits {name}. `physml list searches` shows all.")
+        found += fitting
+    found = list(dict.fromkeys(found))
+    return [name for name in found if not is_done(studies.search_named(name, CONF)[0])] if missing else found
+
+
+# ---------------------------------------------------------------------------- before a search
+
+
+def check(spec: SearchSpec) -> None:
+    """ConfigError for a group that is not searched alike, a seed of the final runs, or an unknown metric."""
+    for other in spec.equal:
+        if load_search(other).budget != spec.budget:
+            raise ConfigError(
+                f"search {spec.id}: {other} has other trials, stages or extra trials; "
+                "searches of one `equal` must have the same."
+            )
+    if spec.equal and spec.experiment not in spec.equal:
+        raise ConfigError(f"search {spec.id}: `equal` must name {spec.experiment} itself.")
+    if shared := seeds(spec) & {seed for _, seed in final_runs(spec.experiment)}:
+        raise ConfigError(
+            f"search {spec.id}: seeds {sorted(shared)} are those of the final runs. Use others."
+        )
+    check_metric(spec)
+
+
+def in_this_checkout(experiment: str) -> None:
+    """ConfigError where its study is part of an installed package, which a search must not change."""
+    if INSTALLED and not studies.is_own(experiment, CONF):
+        raise ConfigError(
+            "a search writes its best settings into conf/, which an installed physml does not change. "
+            "Copy the study to a folder of yours and name it: physml search ./study.yaml:ROW."
+        )
+
+
+def check_metric(spec: SearchSpec) -> None:
+    from physml.config.build import build_task
+
+    better = build_task(run_of(spec, {}).config).better
+    if spec.metric not in better:
+        raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {suggest(spec.metric, better)}")
+    if spec.better != better[spec.metric]:
+        raise ConfigError(f"search {spec.id}: {better[spec.metric]} {spec.metric} is better, says the task.")
+
+
+def seeds(spec: SearchSpec) -> set[int]:
+    """The seeds of the runs of all stages."""
+    return {seed for stage in spec.stages for seed in stage.seeds or [spec.seed]}
+
+
+def final_runs(experiment: str) -> set[tuple[int, int]]:
+    """Split and seed of the runs that tables train of an experiment."""
+    runs: set[tuple[int, int]] = set()
+    for ident in tables.table_ids(kind="runs"):
+        path = tables.find_table(ident)
+        if experiment in path.read_text(encoding="utf-8"):
+            runs |= {(split, seed) for of, split, seed in tables.load_table(path).runs if of == experiment}
+    return runs
+
+
+# ---------------------------------------------------------------------------- runs
+
+
+def run_of(
+    spec: SearchSpec, point: Point, *, verify: str = "bytes", of_stage: dict[str, Any] | None = None
+) -> RunSpec:
+    """A run of a trial, with the search's seed on split 0. of_stage: its stage's changes of the setting."""
+    fixed = {"seed": spec.seed, "runtime.score_test": False}
+    return _run(spec, {"data.verify": verify, **spec.set, **spec.trial, **(of_stage or {}), **point, **fixed})
+
+
+def runs_of_winner(spec: SearchSpec, point: Point, *, verify: str = "bytes") -> list[RunSpec]:
+    """The final runs of a setting that was found, on test data: with the splits and seeds of the tables.
+
+    Five where no table has the experiment, with seeds that the search does not use.
+    """
+    places = sorted(final_runs(spec.experiment))
+    if not places:
+        free = (seed for seed in itertools.count() if seed not in seeds(spec))
+        places = [(0, seed) for seed in itertools.islice(free, FINALS)]
+    return at_places(_run(spec, {"data.verify": verify, **spec.set, **point}), places)
+
+
+def _run(spec: SearchSpec, changes: dict[str, Any]) -> RunSpec:
+    overrides = [f"{key}={written(value)}" for key, value in changes.items()]
+    (made,) = checked_specs([_composed(spec.experiment, overrides)])
+    return made
+
+
+def _composed(experiment: str, overrides: list[str]) -> Composed:
+    """The setting of a row without what an earlier search has found for it."""
+    return compose([f"experiment={experiment}", "tracker=none", *overrides], searched=False)
+
+
+def at_places(one: RunSpec, places: list[tuple[int, int]]) -> list[RunSpec]:
+    """The same run for each split and seed."""
+    return [
+        replace(
+            one,
+            config=one.config | {"split": split, "seed": seed},
+            place=replace(one.place, split=split, seed=seed),
+        )
+        for split, seed in places
+    ]
+
+
+def in_folder(one: RunSpec, folder: str) -> RunSpec:
+    """The run with its record in a folder of the search."""
+    return replace(one, place=replace(one.place, folder=f"adhoc/search/{folder}"))
+
+
+def written(value: Any) -> str:
+    """Format a value as a Hydra override."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {written(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
+    return "null" if value is None else str(value)
+
+
+# ---------------------------------------------------------------------------- after a search
+
+
+def write_found(spec: SearchSpec, found: Found) -> str:
+    """Write the settings found for a row, beside its study; the other rows of the file stay as they are."""
+    study, row = studies.row_of(spec.experiment, CONF)
+    path = studies.searched_file(study, CONF)
+    with held(work_root() / "search" / conf_files.shown(study)):  # another row's search may end meanwhile
+        rows = {name: Found(**one) for name, one in read_yaml(path).items()} if path.exists() else {}
+        rows[row] = found
+        body = [
+            f"{name}: {_flow(rows[name].facts)[:-1]},\n  set: {_flow(rows[name].set)}}}"
+            for name in sorted(rows, key=natural)
+        ]
+        files.write_text(path, "\n".join([f"{WRITTEN}\n", *body, ""]))
+    return display_path(path)
+
+
+def _flow(value: dict[str, Any]) -> str:
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=True, width=100_000)
+    return text.strip()

@@ -1,0 +1,127 @@
+"""How far recorded data are proved, and what is known of data whatever file they come from."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from physml.base.errors import DataError
+from physml.data import proof
+from physml.data.datasets import Statistic, Upstream, dataset_names, upstream
+from physml.data.proof import ONE_COPY, PINNED, doubt
+from physml.data.readers import reader
+from physml.data.readers.ecg5000 import ECG5000, LABELS, name
+from physml.data.readers.timeseries import write_ts
+from physml.data.statistics import check
+from physml.data.store import Store
+
+WORKERS = upstream("heterophilous_tolokers").files[0]
+
+
+def recorded(dataset: str, **file: Any) -> dict[str, Any]:
+    return {"readers": {dataset: 1}, "files": [file]}
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        (recorded("mnist", name="x.gz", sha256="0" * 64, verified="bytes"), None),
+        # A checksum that became known after the run counts, if it is that of the run's file.
+        (
+            recorded(
+                "heterophilous_tolokers", name=WORKERS.name, sha256=WORKERS.sha256, verified="first seen"
+            ),
+            None,
+        ),
+        (
+            recorded("heterophilous_tolokers", name=WORKERS.name, sha256="0" * 64, verified="first seen"),
+            PINNED,
+        ),
+        (recorded("eigenworms", name="EigenWorms_TEST.ts", sha256="0" * 64, verified="first seen"), PINNED),
+        (
+            recorded("a_set_of_a_family", name="OSULeaf_TEST.ts", sha256="0" * 64, verified="first seen"),
+            PINNED,
+        ),
+        # Content counts where a second source agrees on it.
+        (recorded("imdb", name="aclImdb_v1.tar.gz", sha256="0" * 64, verified="content"), None),
+        (recorded("uci_har", name="UCI HAR Dataset.zip", sha256="0" * 64, verified="content"), ONE_COPY),
+        (
+            recorded(
+                "ecg5000",
+                name=name("test"),
+                sha256=upstream("ecg5000").content.copies[name("test")],
+                verified="first seen",
+            ),
+            None,
+        ),
+        (recorded("ecg5000", name=name("test"), sha256="0" * 64, verified="first seen"), PINNED),
+        ({"kind": "pinned"}, PINNED),
+        ({"kind": "content-verified"}, ONE_COPY),
+        ({"kind": "verified"}, None),
+        ({}, None),
+    ],
+)
+def test_what_is_not_proved_of_recorded_data(data: dict[str, Any], wanted: str | None) -> None:
+    assert doubt(data) == wanted
+
+
+def test_the_weakest_file_counts() -> None:
+    assert proof.worst([None, ONE_COPY, PINNED]) == PINNED and proof.worst([None]) is None
+
+
+NUMBERS = np.array([[1.0, 2.0], [2.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    ("known", "says"),
+    [
+        (
+            {"counts": {1: 1, 2: 2, 5: 1}, "low": 1, "high": 5, "mean": 2.5, "sd": 1.5, "first": (1.0, 2.0)},
+            None,
+        ),
+        ({"counts": {1: 2, 2: 1, 5: 1}}, "counts of x must be {1: 2, 2: 1, 5: 1} .a book.; got {1.0: 1,"),
+        ({"low": 1.5}, "the least value of x must be at least 1.5"),
+        ({"high": 4}, "the greatest value of x must be at most 4"),
+        ({"mean": 2.501}, "the mean of x must be 2.501"),
+        ({"sd": 1.4}, "the standard deviation of x must be 1.4"),
+        ({"first": (1.0, 2.1)}, "the first values of x must be"),
+        ({"first": (1.0, 2.0, 2.0, 5.0, 1.0)}, "the first values of x must be"),
+    ],
+)
+def test_an_array_must_have_the_statistics_that_are_known_of_it(
+    known: dict[str, Any], says: str | None
+) -> None:
+    about = Upstream("Set", "x", "CC0", (), name="set", statistics={"x": Statistic("a book", **known)})
+    if says is None:
+        check(about, {"x": NUMBERS})
+        return
+    with pytest.raises(DataError, match=says):
+        check(about, {"x": NUMBERS})
+
+
+def test_statistics_are_of_arrays_that_the_reader_returns(tmp_path: Path) -> None:
+    declared = {found: set(upstream(found).statistics) for found in dataset_names()}
+    assert sum(map(bool, declared.values())) >= 3
+    for found, arrays in declared.items():
+        if arrays:
+            assert arrays <= set(Store(None, tmp_path, fixtures=True).read(reader(found)))
+
+
+def test_noise_in_the_right_format_is_refused(tmp_path: Path) -> None:
+    """Also where no checksum is published, and whatever came first would be pinned."""
+    rng = np.random.default_rng(0)
+    for part, n in {"train": 500, "test": 4500}.items():
+        x, y = rng.standard_normal((n, 140, 1)).round(2), rng.integers(1, 6, n)
+        write_ts(tmp_path / name(part), "ECG5000", x, y, LABELS)
+    arrays = ECG5000.read(_files(tmp_path))
+    with pytest.raises(DataError, match="counts of y_train must be"):
+        check(upstream("ecg5000"), arrays)
+    with pytest.raises(DataError, match="the content of ecg5000 is not the published one"):
+        Store(tmp_path, tmp_path / "cache").read(ECG5000)
+
+
+def _files(root: Path) -> Any:
+    from physml.data.verify import FoundFiles
+
+    return FoundFiles(ECG5000.upstream, Store(root, root / "cache"))

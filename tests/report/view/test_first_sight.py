@@ -1,0 +1,166 @@
+"""A table at first sight: what came out, a line for each model, and what was trained."""
+
+from typing import Any
+
+import pytest
+
+from physml.base.errors import ConfigError
+from physml.config.load import structure
+from physml.report.table import spec as tables
+from physml.report.table.collect import Table, collect, recorded
+from physml.report.table.spec import TableSpec
+from physml.report.text.document import Cell, Grid, text_of
+from physml.report.view.coverage import Coverage
+from physml.report.view.finding import NOTHING, finding_text, outcomes, written
+from physml.report.view.first_sight import View
+from physml.report.view.text import document
+
+IDENTITY = {"t/a": "aaaaaaaa", "t/b": "bbbbbbbb", "t/q": "cccccccc", "t/s": "dddddddd", "t/none": "eeeeeeee"}
+LEVEL = {"t/a": 0.01, "t/b": 0.02, "t/q": 0.01}
+
+
+def spec(keys: tuple[str, ...] = ("x", "y"), **changes: Any) -> TableSpec:
+    def cells(printed: float, **more: Any) -> dict[str, Any]:
+        published = {"value": printed, "digits": 1, "sd": 0.1, "n": 5, "statistic": "mean", **more}
+        return {key: {"published": published} for key in keys if key != "free"}
+
+    content: dict[str, Any] = {
+        "id": "nobody-2", "title": "Nobody", "source": "nobody", "seeds": [0, 1, 2],
+        "columns": [
+            {"key": key, "label": f"RMSE of {key}", "metric": "test/rmse", "scale": 100, "better": "lower"}
+            | {"protocol": "official", "margin": {"value": 0.1, "reason": "a test"}}
+            for key in keys
+        ],
+        "rows": [
+            {"label": "A", "experiment": "t/a", "cells": cells(1.0)},
+            {"label": "B", "experiment": "t/b", "cells": cells(1.0)},
+            {"label": "Q", "experiment": "t/q", "cells": cells(1.0, quoted="others")},
+            {"label": "S", "experiment": "t/s"},
+            {"label": "none", "experiment": "t/none", "cells": cells(3.0)},
+        ],
+    }  # fmt: skip
+    return structure(TableSpec, content | changes, "nobody-2.yaml")
+
+
+def record(experiment: str, seed: int, **changes: Any) -> dict[str, Any]:
+    value = LEVEL.get(experiment, 0.01) + 0.0001 * seed
+    return {
+        "schema": 2, "experiment": experiment, "identity": IDENTITY[experiment], "split": 0, "seed": seed,
+        "status": "finished", "protocol": "official", "config": {"profile": "full"},
+        "metrics": {"best": {"test": {"rmse": value}}, "last": None}, "data": {"kind": "verified"},
+        "provenance": {"kind": "paper"}, **changes,
+    }  # fmt: skip
+
+
+def records() -> list[dict[str, Any]]:
+    found = [record(name, seed) for name in ("t/a", "t/b", "t/q") for seed in range(3)]
+    return [*found, record("t/s", 0, short="1 of 9 epochs")]
+
+
+def made(found: list[dict[str, Any]] | None = None, **changes: Any) -> Table:
+    of = records() if found is None else found
+    return collect(spec(**changes), IDENTITY, of, blocked={"t/none": "no data"})
+
+
+def lines(grid: Grid) -> list[list[str]]:
+    return [[text_of(text) for text in line] for line in grid.lines]
+
+
+def test_one_column_has_a_line_for_each_model_with_its_outcome_in_words() -> None:
+    (grid,) = View(made(keys=("x",))).grids()
+    assert grid.heads == ("model", "printed", "ours", "outcome")  # all rows have three runs
+    assert lines(grid) == [
+        ["A", "1.0 ± 0.1", "1.010 ± 0.010", "✓ reproduced"],
+        ["B", "1.0 ± 0.1", "2.010 ± 0.010", "✕ differs: worse"],
+        ["Q †", "1.0 ± 0.1", "1.010 ± 0.010", "✓ reproduced"],
+    ]
+    quoted = [text for text in grid.lines[2] if isinstance(text, Cell)]
+    assert all(text.quoted for text in quoted) and quoted[0].at == ("Q", "x")
+
+
+def test_the_number_of_runs_stands_where_it_differs() -> None:
+    (grid,) = View(made(records()[:-2], keys=("x",))).grids()
+    assert grid.heads == ("model", "printed", "ours", "n", "outcome")
+    assert [line[3:] for line in lines(grid)][-1] == ["2", "· 2 of 3 runs"]
+
+
+def test_columns_stand_side_by_side_and_narrow_forms_have_printed_numbers_below() -> None:
+    (grid,) = View(made()).grids()
+    assert grid.heads == ("model", "RMSE of x:\nprinted", "\nours", "RMSE of y:\nprinted", "\nours")
+    assert lines(grid)[1] == ["B", "1.0 ± 0.1", "2.010 ± 0.010 ✕", "1.0 ± 0.1", "2.010 ± 0.010 ✕"]
+    bold = [text_of(line[0]) for line in grid.lines if isinstance(line[2], Cell) and line[2].bold]
+    assert bold == ["A", "Q †"]
+    forms = [grid]
+    while forms[-1].narrow is not None:
+        forms.append(forms[-1].narrow)
+    assert lines(forms[-1])[2:4] == [["B", "2.010 ✕", "2.010 ✕"], ["  printed", "1.0", "1.0"]]
+
+
+def test_short_runs_have_a_part_of_their_own() -> None:
+    table = made()
+    (grid,) = View(table, short=True).grids()
+    assert grid.heading.startswith("Short budget, no result (1 of 9 epochs; n = 1)")
+    assert [line[0] for line in lines(grid)] == ["S"]
+    assert not any(line[0] == "S" for line in lines(next(View(table).grids())))
+
+
+def test_what_stands_below() -> None:
+    below = [*View(made(keys=("x", "free"))).below()]
+    assert below == [
+        "† quoted by the paper from other work",
+        "Not run: none 3.0 ± 0.1",
+        "Blocked on this machine: 2 cells (--long says why)",
+        "Without printed numbers (--long): RMSE of free",
+        "3 of 4 printed cells trained, n = 3",
+    ]
+    assert next(View(made()).below()).startswith("✓ reproduced  ✕ differs  †")
+
+
+def test_a_table_that_was_not_run_has_its_printed_numbers() -> None:
+    table = made([])
+    assert finding_text(table) == NOTHING
+    (grid,) = View(table).grids()
+    assert lines(grid)[-1] == ["none", "3.0 ± 0.1", "3.0 ± 0.1"]
+    assert Coverage(table).text() == "0 of 8 printed cells trained"
+
+
+def test_a_file_does_not_depend_on_the_machine() -> None:
+    here = recorded(spec(), IDENTITY, records())
+    assert {str(cell.state) for cell in here.cells if cell.row == "none"} == {"not run"}
+    assert outcomes(here) == outcomes(made()) == "4 reproduced, 2 differs, 2 not run"
+    partial = collect(spec(), IDENTITY, records()[:1], blocked={"t/a": "no data"})
+    assert str(partial.cells[0].state) == "partial 1/3: n = 1, no verdict"
+
+
+# --- the sentence
+
+
+def finding(text: str, read: str = "4 reproduced, 2 differs, 2 not run", **changes: Any) -> str | None:
+    return written(made(finding={"text": text, "outcomes": read}, **changes))
+
+
+def test_numbers_are_filled_in_by_their_names() -> None:
+    text = "A {A}, {B|y|mean} and {B//A|x|times} times, n = {A|n}, printed {A|y|printed}, best {B|best}."
+    assert finding(text) == ("A 1.010 ± 0.010, 2.010 and 2 times, n = 3, printed 1.0 ± 0.1, best 2.000.")
+
+
+def test_a_sentence_is_not_shown_where_it_may_no_longer_hold() -> None:
+    assert finding("A is reached.", "5 reproduced, 1 differs, 2 not run") is None
+    assert finding("{none}") is None and finding("{S|y|printed}") is None
+    made_one = finding_text(made(finding={"text": "{none}"}))
+    assert made_one == "8 printed numbers: 4 reproduced, 2 differs, 2 not run."
+
+
+@pytest.mark.parametrize("text", ["{C}", "{A|z}", "{A|x|median}", "{A//C|times}"])
+def test_a_name_that_there_is_not_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match="finding: there is no"):
+        spec(finding={"text": text})
+
+
+@pytest.mark.parametrize("ident", tables.table_ids(kind="runs"))
+def test_every_table_has_a_first_sight_and_a_finding_says_for_which_outcomes(ident: str) -> None:
+    found = tables.load_table(tables.find_table(ident))
+    table = collect(found, dict.fromkeys(tables.experiments_of(found)), [])
+    first = document(table).first
+    assert first[0].lines and first[1].lines == (finding_text(table),) and first[-1].lines
+    assert found.finding is None or found.finding.outcomes
