@@ -13,8 +13,8 @@ from typing import Any
 
 from physml.base import files
 from physml.base.errors import DataError, needed_by, suggest
-from physml.data import hash_cache
 from physml.data.cache import Cache
+from physml.data.files import hash_cache
 
 SHARD = re.compile(r"(\w+)-\d{5}-of-\d{5}\.parquet")
 PLAIN = re.compile(r"[^*?\[\]:]+")  # the package `datasets` takes other paths for patterns and addresses
