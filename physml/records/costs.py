@@ -98,7 +98,7 @@ def write(root: Path, lines: Mapping[str, Mapping[str, Any]]) -> Path:
 
 
 def of_line(line: Mapping[str, Any]) -> Cost:
-    """What is no measurement, such as text or a negative number, counts as unknown."""
+    """The cost that a line has. A value that is no measurement, such as text, counts as unknown."""
     return Cost(**{name: number(line.get(name)) for name in Cost.__dataclass_fields__})
 
 
