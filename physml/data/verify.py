@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 
 from physml.base import files
 from physml.base.errors import DataError, PhysmlError
-from physml.data import hash_cache
 from physml.data.cache import Cache, Generated, cache_lock
 from physml.data.datasets import Arrays, DataFile, DataSet, Upstream
+from physml.data.files import hash_cache
 from physml.data.files.archives import FolderTree, Tree, is_web_page, open_tree
 from physml.data.locate import find, refuse_absent, refuse_missing
 

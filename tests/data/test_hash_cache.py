@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from physml.data import hash_cache
+from physml.data.files import hash_cache
 
 LONG_AGO = 1_000_000_000
 

@@ -140,7 +140,7 @@ def test_a_build_that_fails_leaves_the_old_site(site, few, monkeypatch):
 def test_one_table_stands_alone_and_foreign_text_is_escaped():
     spec = load_table(find_table("lem-4"))
     row = dataclasses.replace(spec.rows[0], label="<script>alert(1)</script>")
-    claim = dataclasses.replace(spec.claim, order=())
+    claim = dataclasses.replace(spec.claim, order=(), amounts=())
     bare = dataclasses.replace(spec, claim=claim, reasons=(), notes=("<b>x</b>",), finding=None)
     made = dataclasses.replace(bare, rows=(row, *spec.rows[1:]))
     page = build.one_table(results_of(made))

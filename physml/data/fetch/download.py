@@ -17,7 +17,7 @@ from physml.base.errors import DataError
 from physml.data.cache import cache_lock as lock
 from physml.data.datasets import DataFile, Upstream
 from physml.data.files.archives import is_web_page
-from physml.data.hash_cache import digest
+from physml.data.files.hash_cache import digest
 from physml.data.locate import find, missing
 from physml.data.store import Store
 from physml.data.verify import pin

@@ -13,8 +13,8 @@ from typing import Any
 
 from physml.base import files
 from physml.base.errors import DataError, needed_by, suggest
-from physml.data import hash_cache
 from physml.data.cache import Cache
+from physml.data.files import hash_cache
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

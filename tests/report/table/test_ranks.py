@@ -22,7 +22,7 @@ from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
 from physml.report.stats.across import mean_ranks
 from physml.report.table.collect import Table, collect
 from physml.report.table.ranks import Ranking
-from physml.report.table.ranks_text import TOO_FEW, sections
+from physml.report.table.ranks_text import TOO_FEW, blocks_of
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
 from physml.report.text.document import FORMS, NONE, Cell, Grid, Lines, plain
 from physml.report.text.screen import Screen
@@ -117,7 +117,7 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     assert found.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
     assert list(found.behind) == ["B", "C", "D"]
     assert found.behind["D"].mean == pytest.approx(2.8)
-    (line,) = [line for line in sections(found)[0].below if line.startswith("No better than a constant")]
+    (line,) = [line for line in blocks_of(found)[1].lines if line.startswith("No better than a constant")]
     assert line.endswith("B (P); C (P); D (P)")
 
 
@@ -129,7 +129,7 @@ def test_rows_that_still_improve_are_counted() -> None:
     found = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in found]  # half
     ranked = ranking(found)
     assert ranked.improving == {"Q": 2}
-    (line,) = [line for line in sections(ranked)[0].below if line.endswith("ranks: Q 2 of 4")]
+    (line,) = [line for line in blocks_of(ranked)[1].lines if line.endswith("ranks: Q 2 of 4")]
     assert "last tenth" in line
 
 
