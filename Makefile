@@ -120,7 +120,7 @@ BOUNDS := .venv-bounds
 TORCH ?=
 TORCHES := torch torchvision torchaudio
 # The extras without these.
-BOUNDED := text,series,graph,search,track,site,estimators,completion,ode
+BOUNDED := text,series,graph,pandas,search,track,site,estimators,completion,ode
 
 bounds: $(READY) ## install the lowest versions that pyproject.toml promises into .venv-bounds; test with them
 	@$(PY) -m venv --clear $(BOUNDS)

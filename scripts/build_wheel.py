@@ -1,14 +1,24 @@
-"""How setuptools packs a wheel: conf/, tasks/ and the tested versions go inside the package.
+"""How setuptools packs a wheel: conf/, tasks/, the tested versions and recorded runs go inside the package.
 
 A wheel so leaves nothing but `physml` in site-packages. An editable install reads them where they lie.
 """
 
+import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from setuptools.command.build_py import build_py
 
 INSIDE = {"conf": "_conf", "tasks": "_tasks", "constraints.txt": "_constraints.txt"}
+RUNS = Path("results/runs")  # what is packed there is shipped, without runs that belong to no table
+SHIPPED = "_records.jsonl.xz"
+# Keys of a run that no table reads, or that name files which a wheel does not have.
+LEFT_OUT = {
+    *("curve", "arrays", "profile", "weights", "wandb"),
+    *("packages", "calibration", "started", "check"),
+}
 
 
 class BuildPy(build_py):
@@ -24,14 +34,32 @@ class BuildPy(build_py):
         for source, target in self._pairs():
             (package / target).parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(str(source), str(package / target))
+        self._ship(package / SHIPPED)
+
+    def _ship(self, path: Path) -> None:
+        """Write the runs of tables to one file, compressed to less than a twentieth."""
+        try:
+            import lzma
+        except ImportError:
+            self.warn("this Python was built without lzma: the wheel has no recorded runs")
+            return
+        text = "\n".join(_shipped_lines())
+        if text:
+            path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
     def get_source_files(self) -> list[str]:
         """Files of a source distribution, which must hold this file too."""
-        return [*super().get_source_files(), "scripts/build_wheel.py", *(str(s) for s, _ in self._pairs())]
+        return [
+            *super().get_source_files(),
+            "scripts/build_wheel.py",
+            *(str(s) for s, _ in self._pairs()),
+            *map(str, _packs()),
+        ]
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
         package = Path(self.build_lib) / "physml"
-        ours = [] if self.editable_mode else [str(package / target) for _, target in self._pairs()]
+        targets = [target for _, target in self._pairs()] + ([Path(SHIPPED)] if _packs() else [])
+        ours = [] if self.editable_mode else [str(package / target) for target in targets]
         return [*super().get_outputs(include_bytecode), *ours]
 
     @staticmethod
@@ -43,3 +71,24 @@ class BuildPy(build_py):
             files = [root] if root.is_file() else [p for p in root.rglob("*") if p.suffix in (".yaml", ".py")]
             pairs += [(path, Path(inside, path.relative_to(root))) for path in sorted(files)]
         return pairs
+
+
+def _packs() -> list[Path]:
+    return sorted(path for path in RUNS.rglob("runs.jsonl") if RUNS / "adhoc" not in path.parents)
+
+
+def _shipped_lines() -> Iterator[str]:
+    """The name of each folder below results/runs, then its pack, as physml/records/shipped.py reads it."""
+    for path in _packs():
+        yield path.parent.relative_to(RUNS).as_posix()
+        for line in path.read_text(encoding="utf-8").splitlines():
+            content = json.loads(line)
+            yield json.dumps(_shortened(content), ensure_ascii=False) if "setting" in content else line
+
+
+def _shortened(run: dict[str, Any]) -> dict[str, Any]:
+    """A run with what tables read: scores of the selected weights, cost, device, data."""
+    kept = {key: value for key, value in run.items() if key not in LEFT_OUT}
+    kept["metrics"] = {"best": run["metrics"]["best"], "last": None}
+    kept["machine"] = {"device": (run.get("machine") or {}).get("device")}
+    return kept

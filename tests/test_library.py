@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,7 @@ import torch
 
 import physml
 from physml.base.errors import DataError, RecordError
-from physml.base.paths import PACKAGE, own_folders
+from physml.base.paths import CONF, PACKAGE, own_folders
 from physml.cli.console import describe
 from physml.config import build
 from physml.config.compose import compose
@@ -38,6 +39,14 @@ def test_every_name_is_there_and_type_checkers_see_the_same() -> None:
         assert getattr(physml, name) is getattr(importlib.import_module(module), name)
     assert set(physml.__all__) <= set(dir(physml))
     assert (PACKAGE / "py.typed").is_file()
+
+
+def test_every_class_of_a_model_config_is_a_name() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (CONF / "model").glob("*.yaml")]
+    targets = {target for text in texts for target in re.findall(r"_target_: (physml\.[\w.]+)", text)}
+    assert len(targets) > 80
+    homes = {name: f"{module}.{name}" for name, module in physml._MODULE_OF.items()}
+    assert {target for target in targets if homes.get(target.rpartition(".")[2]) != target} == set()
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

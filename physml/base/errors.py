@@ -61,6 +61,7 @@ EXTRAS = {
     "sktime": "series",
     "torch_geometric": "graph",
     "networkx": "graph",
+    "pandas": "pandas",
     "optuna": "search",
     "psycopg": "postgresql",
     "wandb": "track",

@@ -13,6 +13,9 @@ INSTALLED = (PACKAGE / "_conf").is_dir()  # a wheel ships conf/ and tasks/ insid
 CONF = PACKAGE / "_conf" if INSTALLED else ROOT / "conf"
 TASKS = PACKAGE / "_tasks" if INSTALLED else ROOT / "tasks"
 CONSTRAINTS = PACKAGE / "_constraints.txt" if INSTALLED else ROOT / "constraints.txt"
+SHIPPED = (
+    PACKAGE / "_records.jsonl.xz"
+)  # in a wheel: recorded runs, read as a results folder (records/shipped.py)
 HOME = Path.cwd() if INSTALLED else ROOT  # what is written goes below: never into site-packages
 OWN_RESULTS = HOME / "results"
 
@@ -34,8 +37,10 @@ def results_root() -> Path:
 
 
 def results_roots() -> list[Path]:
-    """The folders of records to read: the root of new ones, and that of the checkout or working folder."""
-    return list(dict.fromkeys([results_root(), OWN_RESULTS]))
+    """The folders of records to read: the root of new ones, that of the checkout or working folder, and in
+    a wheel the runs that it ships.
+    """
+    return list(dict.fromkeys([results_root(), OWN_RESULTS, *([SHIPPED] if SHIPPED.exists() else [])]))
 
 
 def work_root() -> Path:

@@ -28,6 +28,7 @@ from physml.base.errors import RecordError, suggest
 from physml.base.paths import display_path
 from physml.records.record import finite, read, schema_of, write
 from physml.records.schema import SCHEMA, Record
+from physml.records.shipped import is_shipped
 
 MOST = 150  # rows of a curve, of each kind of row
 PACKED = ".curves.csv.xz"
@@ -76,7 +77,8 @@ def read_array(record: Record, name: str) -> np.ndarray:
 def _beside(record: Record, name: str | None, key: str) -> Path:
     """A file that a record names, which lies beside it."""
     if not name:
-        raise RecordError(f"the record {display_path(Path(record['path']))} has no {key} file")
+        hint = ". None came with physml; --force trains the run again" if is_shipped(record) else ""
+        raise RecordError(f"the record {display_path(Path(record['path']))} has no {key} file{hint}")
     return Path(record["path"]).parent / Path(name).name
 
 

@@ -21,7 +21,7 @@ from typing import Any, cast
 from physml.base import files, opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_roots
-from physml.records import schema
+from physml.records import schema, shipped
 from physml.records.schema import SCHEMA, Record
 
 RUNS = "*-split*-seed*.json"
@@ -219,15 +219,24 @@ def pack_of(folder: Path) -> Pack:
     try:
         now = path.stat()
     except OSError:
-        return Pack({}, {})
+        return _shipped(folder)
     return _pack(path, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
 
 
 @lru_cache(maxsize=64)
 def _pack(path: Path, *_state: int) -> Pack:
     """_state: changes with the file."""
+    return _of_lines(opened.read_bytes(path, LARGEST).splitlines(), path)
+
+
+@lru_cache(maxsize=64)
+def _shipped(folder: Path) -> Pack:
+    return _of_lines(shipped.lines(folder), folder / PACK)
+
+
+def _of_lines(lines: list[bytes], path: Path) -> Pack:
     made = Pack({}, {})
-    for number, line in enumerate(opened.read_bytes(path, LARGEST).splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         at = f", line {number},"
         content = _parsed(line, path, at)
         if isinstance(content, dict) and {"setting", "identity", "split", "seed"} <= content.keys():
@@ -259,8 +268,9 @@ def runs_below(folder: Path) -> Iterator[Path]:
 
 
 def folders_below(folder: Path) -> list[Path]:
-    """The folder and all below it that have files, sorted."""
-    return sorted(Path(name) for name, _, inside in os.walk(folder) if inside)
+    """The folder and all below it that have files or shipped runs, sorted."""
+    own = [Path(name) for name, _, inside in os.walk(folder) if inside]
+    return sorted([*own, *shipped.folders_below(folder)])
 
 
 def records(

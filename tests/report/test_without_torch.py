@@ -53,6 +53,11 @@ def test_a_table_of_the_records_is_printed(tmp_path: Path, monkeypatch: pytest.M
     assert "LEM" in printed(command)
 
 
+def test_the_results_are_data() -> None:
+    code = "from physml import results as r; print(len(r.runs('lem/fitzhugh_nagumo-lem')), r.table('lem-4'))"
+    assert printed(code).startswith("10 lem-4: ")
+
+
 def test_two_rows_and_two_experiments_are_compared() -> None:
     command = "from physml.cli.main import main\nsys.exit(main(['compare', {}]))"
     of_table = "'GraphCON-GCN', 'MLP', '--table', 'graphcon-2', '--column', 'texas'"

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from physml import __version__
 from physml.base.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-SOURCES = ("physml", "conf", "tasks", "scripts/build_wheel.py")
+SOURCES = ("physml", "conf", "tasks", "results/runs", "scripts/build_wheel.py")
 FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
 
 
@@ -25,7 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in SOURCES:
         (folder / name).parent.mkdir(exist_ok=True)
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.xz"))
         else:
             shutil.copy(ROOT / name, folder / name)
     for name in FILES:
@@ -111,6 +112,8 @@ def test_it_holds_one_package_with_configs_tasks_and_sources_of_c(wheel: Path) -
         assert files
         assert {p.relative_to(ROOT / "physml").as_posix() for p in files} <= inside
     assert "gone.py" not in inside
+    with zipfile.ZipFile(wheel) as archive:
+        assert 300_000 < archive.getinfo("physml/_records.jsonl.xz").file_size < 1_000_000
     assert not any("results/" in name or name.endswith(".pyc") for name in inside)
     assert "Provides-Extra: graph" in metadata and "Classifier: Typing :: Typed" in metadata
 
@@ -129,6 +132,13 @@ seeds: [0]
 columns: [{key: mse, metric: test/mse, better: lower, protocol: clean}]
 rows: [{label: mine, experiment: "./mystudy.yaml:lem"}]
 """
+RESULTS = """
+from physml import results
+
+runs = results.runs("lem/fitzhugh_nagumo-lem")
+(cell,) = [cell for cell in results.cells("lem-4") if (cell.row, cell.column) == ("LEM", "official")]
+print(len(runs), runs[0].status, runs[0].commit, cell.ours, cell.words)
+"""
 
 
 def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
@@ -136,7 +146,7 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
     load = "import physml; print(type(physml.load({!r})).__name__)"
     (elsewhere / "mystudy.yaml").write_text(STUDY, encoding="utf-8")
     (elsewhere / "mytable.yaml").write_text(TABLE, encoding="utf-8")
-    models, tasks, tables, config, table, doctor, run, search, own, _ = printed(
+    models, tasks, tables, config, table, doctor, run, again, search, own, _ = printed(
         python,
         elsewhere,
         ("list", "models"),
@@ -146,6 +156,7 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
         ("table", "lem-4", "--no-run"),
         ("doctor",),
         ("run", "model=lem", "task=adding", "profile=smoke", "runtime.save_model=true"),
+        ("run", "experiment=lem/fitzhugh_nagumo-lem", "seed=0"),
         ("search", "./mystudy.yaml:lem"),
         ("table", "./mytable.yaml", "--no-run", "--write"),
     )
@@ -153,7 +164,10 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
     assert "fitzhugh_nagumo" in tasks
     assert "lem-4" in tables
     assert "experiment: lem/fitzhugh_nagumo-lem" in config
-    assert "0 of 6 printed cells trained" in table
+    assert "LEM                 0.2      0.290 ± 0.057  ≈ cannot be told apart" in table
+    recorded = f"6 of 6 printed cells trained, n = 10; 1.4 core-hours; recorded by physml {__version__}"
+    assert recorded in table
+    assert "finished already: " in again
     assert "Nothing is missing." in doctor
     assert "written: mystudy.searched.yaml, results/search/adhoc-mystudy-lem.json" in search
     assert "mine" in own and "written: results/tables/mytable.md" in own
@@ -161,6 +175,10 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
     (weights,) = (elsewhere / "runs").rglob("model.safetensors")
     loaded = physml(python, elsewhere, "-c", load.format(str(weights)))
     assert loaded.stdout == "SequenceModel\n", loaded.stderr
+    code = [sys.executable, "-c", RESULTS]
+    of_checkout = subprocess.run(code, cwd=ROOT, capture_output=True, text=True, check=True)
+    as_data = physml(python, elsewhere, "-c", RESULTS)
+    assert as_data.stdout == of_checkout.stdout != "", as_data.stderr
     assert {path.name for path in elsewhere.iterdir()} >= {"results", "runs", "cache", "tasks"}
     after = {path for path in site_packages(python).rglob("*") if path.suffix != ".pyc"}
     assert {path for path in after - before if path.name != "__pycache__"} == set()

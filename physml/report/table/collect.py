@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from physml.records.costs import core_hours
 from physml.records.schema import Record
 from physml.report.state import State
 from physml.report.stats import summary as stats
@@ -56,6 +57,7 @@ class CellResult:
     params_ours: int | None = None
     params_paper: str | None = None
     train_s: float | None = None
+    core_hours: float | None = None  # of all its runs, with evaluations; hours on a GPU
     ms_per_step: float | None = None
     peak_memory_mib: float | None = None
     yours: tuple[Yours, ...] = ()
@@ -175,6 +177,7 @@ def _cell(
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
         over=_over_references(spec, column, runs),
         params_ours=some[0].get("n_parameters") if some else None,
+        core_hours=sum(map(core_hours, some)) if costs else None,
         train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
         ms_per_step=_median(cost["ms_per_step"] for cost in costs),
         peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from physml.data import proof
+from physml.records import shipped
 from physml.records.costs import core_hours
 from physml.records.schema import Record
 
@@ -14,12 +15,14 @@ class Facts:
     """The provenance printed below the table. Each field is a sorted list of the values that occur."""
 
     commits: tuple[str, ...] = ()
+    shipped: int = 0  # how many runs were not made here, but came with physml
     dirty: int = 0  # how many runs were made on uncommitted code
     devices: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()  # which epoch's weights count
     dates: tuple[str, ...] = ()  # first and last day of the runs
+    runs: int = 0
     hours: float = 0.0  # core-hours of training and evaluation; hours on a GPU
     shorts: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)  # experiment -> kind
@@ -44,8 +47,10 @@ def facts_of(records: Sequence[Record]) -> Facts:
         if (given := r.get("provenance")) and given.get("kind")
     }
     return Facts(
+        runs=len(records),
         hours=sum(map(core_hours, records)),
         commits=each("code", "commit"),
+        shipped=sum(map(shipped.is_shipped, records)),
         dirty=sum(bool((r.get("code") or {}).get("dirty")) for r in records),
         devices=each("machine", "device"),
         precisions=each("precision"),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from physml import __version__
 from physml.report.outcome import SHORT_BUDGET
 from physml.report.stats.summary import N_FOR_VERDICT
 from physml.report.table.collect import CellResult, Table
@@ -41,7 +42,12 @@ class Coverage:
             text += f", n = {min(found)} to {max(found)}"
             if self.enough < len(self.trained):
                 text += f" (at least {N_FOR_VERDICT} in {self.enough})"
-        return f"{text}; {hours_text(self.table.facts)}" if self.table.facts.hours else text
+        facts = self.table.facts
+        text += f"; {hours_text(facts)}" if facts.hours else ""
+        if facts.shipped:
+            some = "" if facts.shipped == facts.runs else f"{facts.shipped} of {facts.runs} runs "
+            text += f"; {some}recorded by physml {__version__}"
+        return text
 
 
 def is_short(cell: CellResult) -> bool:

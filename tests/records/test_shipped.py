@@ -1,0 +1,83 @@
+"""Runs that a wheel ships: written by scripts/build_wheel.py, read as a results folder."""
+
+import importlib.util
+import lzma
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from physml.base import paths
+from physml.base.paths import OWN_RESULTS, ROOT
+from physml.records import record, shipped
+
+FOLDERS = ("lem/fitzhugh_nagumo-lem", "g2/texas-mlp")
+
+
+def build_wheel() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_wheel", ROOT / "scripts" / "build_wheel.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file with the runs of two folders, in place of the checkout's results."""
+    for name in (*FOLDERS, "adhoc/mine"):
+        (tmp_path / "results" / "runs" / name).mkdir(parents=True)
+        source = OWN_RESULTS / "runs" / (name if name in FOLDERS else FOLDERS[0])
+        shutil.copy(source / record.PACK, tmp_path / "results" / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "records.xz"
+    file.write_bytes(lzma.compress("\n".join(build_wheel()._shipped_lines()).encode()))
+    for module in (paths, shipped):
+        monkeypatch.setattr(module, "SHIPPED", file)
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "own"))
+    monkeypatch.setattr(paths, "OWN_RESULTS", tmp_path / "own")
+    _forget()
+    yield file
+    _forget()
+
+
+def _forget() -> None:
+    shipped._packs.cache_clear()
+    record._shipped.cache_clear()
+
+
+def test_they_are_the_runs_of_the_packs_without_what_no_table_reads(wheel: Path) -> None:
+    gone = build_wheel().LEFT_OUT | {"path", "metrics", "machine"}
+    assert paths.results_roots() == [paths.OWN_RESULTS, wheel]
+    assert [one.relative_to(wheel).as_posix() for one in record.folders_below(wheel / "runs")] == [
+        f"runs/{name}" for name in sorted(FOLDERS)
+    ]
+    for name in FOLDERS:
+        ours, found = record.records(name, [OWN_RESULTS]), record.records(name)
+        assert len(found) == len(ours) >= 10
+        for one, other in zip(ours, found, strict=True):
+            assert shipped.is_shipped(other) and not shipped.is_shipped(one)
+            assert other["metrics"] == {"best": one["metrics"]["best"], "last": None}
+            assert _without(one, gone) == _without(other, gone)
+    assert record.exists(wheel / "runs" / FOLDERS[0] / Path(str(record.records(FOLDERS[0])[0]["path"])).name)
+
+
+def _without(one: Any, keys: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in one.items() if key not in keys}
+
+
+def test_a_run_of_the_reader_counts_first(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = record.records(FOLDERS[0])
+    own = paths.OWN_RESULTS / "runs" / FOLDERS[0] / Path(str(first["path"])).name
+    record.write(own, {**first, "n_parameters": 7})
+    found = record.records(FOLDERS[0])
+    assert [one["n_parameters"] for one in found].count(7) == 1 and len(found) == len(others) + 1
+
+
+def test_without_the_file_there_are_none(wheel: Path) -> None:
+    wheel.unlink()
+    assert paths.results_roots() == [paths.OWN_RESULTS]
+    assert record.records(FOLDERS[0]) == []
