@@ -16,6 +16,7 @@ from physml.report.figure.legend import published
 from physml.report.figure.plot import histogram_edges
 from physml.report.figure.spec import WITHOUT_RUNS
 from physml.report.figure.style import evenly
+from physml.report.state import State
 from physml.report.table.ranks_text import values as rank_values
 
 HEADS = ("panel", "series", "kind", "run", "x", "x_end", "y", "low", "high", "n", "state")
@@ -53,7 +54,7 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None
         for curve in curves:
-            about = {"panel": panel.title, "series": curve.label, "state": published(curve.state)}
+            about = {"panel": panel.title, "series": curve.label, "state": published(State(curve.state.word))}
             if not curve.drawn:
                 yield about | {"kind": "nothing"}
             for line in _of_curve(figure, curve, edges):
