@@ -19,6 +19,7 @@ LEFT_OUT = {
     *("curve", "arrays", "profile", "weights", "wandb"),
     *("packages", "calibration", "started", "check"),
 }
+MACHINE = ("device", "cpu", "torch")  # its keys that are kept
 
 
 class BuildPy(build_py):
@@ -90,5 +91,5 @@ def _shortened(run: dict[str, Any]) -> dict[str, Any]:
     """A run with what tables read: scores of the selected weights, cost, device, data."""
     kept = {key: value for key, value in run.items() if key not in LEFT_OUT}
     kept["metrics"] = {"best": run["metrics"]["best"], "last": None}
-    kept["machine"] = {"device": (run.get("machine") or {}).get("device")}
+    kept["machine"] = {key: value for key, value in (run.get("machine") or {}).items() if key in MACHINE}
     return kept
