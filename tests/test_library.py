@@ -151,6 +151,34 @@ def test_other_files_are_refused_in_one_line(spec: RunSpec, tmp_path: Path) -> N
             physml.load(tmp_path / name)
 
 
+HOSTILE = {
+    "n_layers": lambda about: about["config"]["net"].update(n_layers=10**18),
+    "d_hidden": lambda about: about["config"]["model"].update(d_hidden=10**9),
+    "d_in": lambda about: about["sizes"].update(d_in=10**30),
+    "vectors": lambda about: about.update(vectors=[10**9] * 3),
+    "no config": lambda about: about.update(config=[]),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_counts_in_a_file_of_weights_are_bounded_before_anything_is_built(
+    how: str, spec: RunSpec, tmp_path: Path
+) -> None:
+    from safetensors.torch import save_file
+
+    about = {
+        "config": spec.config,
+        "identity": spec.place.identity,
+        "sizes": {"d_in": 2, "d_out": 1, "readout": "last", "tokens": False},
+        "vectors": None,
+    }
+    about = json.loads(json.dumps(about))
+    HOSTILE[how](about)
+    save_file({"w": torch.zeros(2)}, tmp_path / "x.safetensors", {"physml": json.dumps(about)})
+    with pytest.raises(RecordError, match="is not a network that physml has kept"):
+        physml.load(tmp_path / "x.safetensors")
+
+
 def test_a_kept_network_of_a_plugin_needs_the_plugin_by_name(spec: RunSpec, tmp_path: Path) -> None:
     (tmp_path / "kept_rnn.py").write_text(
         "from physml.models.sequence.lem import LEM\n\n\nclass KeptRNN(LEM):\n    pass\n", encoding="utf-8"

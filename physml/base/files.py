@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from physml.base import opened
+
 T = TypeVar("T")
 SETTLED_S = 2.0  # a file that has just been changed may change again within one tick of its clock
 
@@ -18,12 +20,18 @@ SETTLED_S = 2.0  # a file that has just been changed may change again within one
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
+    with _replacing(path) as (_, temporary):
+        yield temporary
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[tuple[int, Path]]:
+    """The descriptor and the path of a temporary file that takes the place of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
+        yield handle, temporary
         sync(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
@@ -31,6 +39,8 @@ def writing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(handle)
 
 
 def sweep(path: Path) -> None:
@@ -40,7 +50,7 @@ def sweep(path: Path) -> None:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
-    with writing(path) as temporary, temporary.open("wb") as file:
+    with _replacing(path) as (handle, _), open(handle, "wb", closefd=False) as file:
         fill(file)
 
 
@@ -50,7 +60,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Strict JSON: NaN and infinity are refused, for other readers refuse them too."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def sync(path: Path) -> None:
@@ -82,7 +96,7 @@ def locked(path: Path, patience_s: float | None = None) -> Iterator[int]:
     another OSError where the file cannot be made or locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    file = opened.descriptor(path, os.O_RDWR | os.O_CREAT)
     try:
         _lock(file, patience_s)
         yield file
@@ -106,7 +120,7 @@ def _lock(file: int, patience_s: float | None) -> None:
 def is_locked(path: Path) -> bool:
     """True if a process holds the lock of a file now; False if the file cannot be opened."""
     try:
-        file = os.open(path, os.O_RDONLY)
+        file = opened.descriptor(path)
     except OSError:
         return False
     try:
@@ -128,10 +142,10 @@ def fingerprint(path: Path | os.DirEntry[str]) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder, sorted; none where it is not there or cannot be read."""
+    """The names in a folder, sorted; none where it is not there. OSError where it cannot be read."""
     try:
         return sorted(path.name for path in folder.iterdir())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -9,19 +9,30 @@ A holder that was stopped for long learns of its loss before it writes: it too m
 """
 
 import contextlib
+import errno
 import json
 import os
 import platform
+import re
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from physml.base import opened
 from physml.base.errors import ConfigError
 
 NAME = "lease"
 MISSED = 6  # periods without a byte, after which a lease has run out
 FREE = b"free\n"  # the end of a lease that was given back
+NUMBER = re.compile("[1-9][0-9]*")
+RIGHT: dict[str, Callable[[Any], bool]] = {  # key of a lease -> whether a value can be right
+    **dict.fromkeys(("host", "boot", "space"), lambda value: isinstance(value, str) and value.isprintable()),
+    **dict.fromkeys(("pid", "started"), lambda value: type(value) is int),
+    "period_s": lambda value: type(value) in (int, float) and 0 < value < 3600,
+}
 _SEEN: dict[Path, tuple[int, float]] = {}  # lease -> its size, and since when we know it
 
 
@@ -50,6 +61,8 @@ class Lease:
 
     def __init__(self, folder: Path) -> None:
         self.place = folder / NAME
+        if self.place.is_symlink():
+            raise OSError(errno.ELOOP, "its folder of leases is a link", str(self.place))
         self.place.mkdir(parents=True, exist_ok=True)
         self.period_s = period_s()
         self.number = _watched(self.place) + 1
@@ -109,7 +122,7 @@ def is_held(folder: Path) -> bool:
 
 def holder(folder: Path) -> str:
     """The host and process that hold or have held the lease, as far as is known."""
-    made = _holder(_read(_path(folder / NAME, _newest(folder / NAME))))
+    made = _read(_path(folder / NAME, _newest(folder / NAME))).made
     return f"{made['host']} (pid {made['pid']})" if {"host", "pid"} <= made.keys() else "another process"
 
 
@@ -127,7 +140,7 @@ def _watched(place: Path) -> int:
         path = _path(place, number)
         if not number or _state(path) != "held":
             return number
-        now = number, len(_read(path))
+        now = number, _read(path).size
         if first not in (None, now) or _runs_here(path):
             raise BlockingIOError
         first = now
@@ -138,14 +151,14 @@ def _state(path: Path) -> str:
     """State of a lease: "free", "held", or "expired" if we have seen it unchanged for long enough."""
     began = time.monotonic()  # before it is read: what was read is at least as new
     content = _read(path)
-    made = _holder(content)
-    if content.endswith(FREE) or (_is_ours(made) and not _is_alive(made)):
+    made = content.made
+    if content.free or (_is_ours(made) and not _is_alive(made)):
         return "free"
     size, since = _SEEN.get(path, (-1, 0.0))
-    if size != len(content):
-        _SEEN[path] = len(content), time.monotonic()
+    if size != content.size:
+        _SEEN[path] = content.size, time.monotonic()
         return "held"
-    return "expired" if began - since > MISSED * float(made.get("period_s", period_s())) else "held"
+    return "expired" if began - since > MISSED * made.get("period_s", period_s()) else "held"
 
 
 # ---------------------------------------------------------------------------- processes
@@ -176,7 +189,7 @@ def _is_alive(made: dict[str, Any]) -> bool:
 
 
 def _runs_here(path: Path) -> bool:
-    made = _holder(_read(path))
+    made = _read(path).made
     return _is_ours(made) and _is_alive(made)
 
 
@@ -195,7 +208,7 @@ def _started(pid: int) -> int | None:
 
 def _newest(place: Path) -> int:
     try:
-        return max((int(one.name) for one in place.iterdir() if one.name.isdecimal()), default=0)
+        return max((int(one.name) for one in place.iterdir() if NUMBER.fullmatch(one.name)), default=0)
     except OSError:
         return 0
 
@@ -206,7 +219,7 @@ def _path(place: Path, number: int) -> Path:
 
 def _create(path: Path, content: bytes) -> None:
     """Raises FileExistsError where another process has created it."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    file = opened.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         os.write(file, content)
         os.fsync(file)
@@ -215,7 +228,7 @@ def _create(path: Path, content: bytes) -> None:
 
 
 def _append(path: Path, content: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    file = opened.descriptor(path, os.O_WRONLY | os.O_APPEND)
     try:
         os.write(file, content)
         os.fsync(file)
@@ -223,17 +236,31 @@ def _append(path: Path, content: bytes) -> None:
         os.close(file)
 
 
-def _read(path: Path) -> bytes:
+@dataclass(frozen=True)
+class _Content:
+    """A lease as it lies on the disk: its size, its first line, and whether it was given back."""
+
+    size: int = 0
+    made: dict[str, Any] = field(default_factory=dict)
+    free: bool = False
+
+
+def _read(path: Path) -> _Content:
+    """Empty where the lease cannot be read, or is no regular file."""
     try:
-        return path.read_bytes()
+        with opened.reading(path) as file:
+            first = file.readline(opened.SMALL)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - len(FREE)))
+            return _Content(size, _holder(first), file.read(len(FREE)) == FREE)
     except OSError:
-        return b""
+        return _Content()
 
 
-def _holder(content: bytes) -> dict[str, Any]:
-    """The first line of a lease; empty while it is being written."""
+def _holder(line: bytes) -> dict[str, Any]:
+    """The first line of a lease, its keys as far as they can be right; empty while it is being written."""
     try:
-        made = json.loads(content.partition(b"\n")[0])
-    except ValueError:
+        made = json.loads(line)
+    except (ValueError, RecursionError):
         return {}
-    return made if isinstance(made, dict) else {}
+    return {k: v for k, v in made.items() if k in RIGHT and RIGHT[k](v)} if isinstance(made, dict) else {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from physml.base import files, lease
+from physml.base import files, lease, opened
 from physml.base.errors import Busy, ConfigError, DataError
 from physml.base.lease import Lease
 from physml.base.paths import display_path, work_variable
@@ -77,7 +77,8 @@ def _flocked(folder: Path) -> Iterator[Hold]:
         try:
             file = stack.enter_context(files.locked(path, PATIENCE_S))
         except BlockingIOError as error:
-            holder = path.read_bytes()[:200].decode(errors="replace").strip() or "another process"
+            with opened.reading(path) as content:
+                holder = content.read(200).decode(errors="replace").strip() or "another process"
             raise _busy(holder, folder) from error
         if lease.is_held(folder):
             raise _busy(lease.holder(folder), folder)

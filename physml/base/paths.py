@@ -4,6 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from physml.base import opened
 from physml.base.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -57,8 +58,20 @@ def work_variable() -> str:
 
 
 def cache_root() -> Path:
-    """The folder of data that can be made again: $PHYSML_CACHE, else ~/.cache/physml."""
-    return expanded(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").absolute()
+    """The folder of data that can be made again: $PHYSML_CACHE, else ~/.cache/physml.
+
+    What lies there is believed, compiled code too. InputError where others than we and root may write it.
+    """
+    folder = expanded(os.environ.get("PHYSML_CACHE") or "~/.cache/physml").absolute()
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True)
+    with contextlib.suppress(OSError):  # not there, and cannot be made: whoever needs it says so
+        if why := opened.of_others(folder):
+            raise InputError(
+                f"the cache {folder} is not used: {why}. Set PHYSML_CACHE to a folder of your own; "
+                "data sets to share belong into PHYSML_DATA."
+            )
+    return folder
 
 
 def data_root() -> Path | None:

@@ -1,11 +1,13 @@
 """`physml compare`: two rows of a table, or two experiments, by their runs of equal split and seed."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.base.paths import display_path
+from physml.base.text import terminal
 from physml.cli.options import VIEW, add_options
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
     if out and out.suffix.removeprefix(".") not in FORMS:
         raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
     made = document(_of_table(options) if options.table else _of_experiments(options))
-    Console().print(Screen(made, options.long, options.rules))
+    Console(file=terminal(sys.stdout)).print(Screen(made, options.long, options.rules))
     if out:
         files.write_text(out, FORMS[out.suffix.removeprefix(".")](made))
         print(f"written: {display_path(out)}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path, work_root
+from physml.base.text import plain
 
 if TYPE_CHECKING:
     from physml.queue.planning import Planned
@@ -28,9 +29,32 @@ _ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e"
 def write_what_the_terminal_can() -> None:
     """Characters that the output's encoding lacks are written in others instead of ending the command."""
     codecs.register_error("physml", _substitute)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is io.TextIOWrapper:
             stream.reconfigure(errors="physml")
+            setattr(sys, name, _Plain(stream))
+
+
+class _Plain(io.TextIOWrapper):
+    """A stream that writes texts of others as `plain` makes them; `raw_text` is the stream itself."""
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        super().__init__(
+            stream.buffer,
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=True,  # so that nothing is left when `raw_text` writes
+        )
+        self.raw_text = stream
+
+    def write(self, text: str, /) -> int:
+        super().write(plain(text))
+        return len(text)
+
+    def close(self) -> None:  # the other stream may still be needed
+        self.flush()
 
 
 def _substitute(error: UnicodeError) -> tuple[str, int]:
@@ -204,7 +228,7 @@ def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
     """The plan of a table or figure; exit code 2 where a row cannot be made."""
     show_plan(list(requested.plan(probe=probe).values()))
     for experiment, reason in requested.broken.items():
-        print(f"{experiment}: cannot be run: {reason}")
+        print(f"error: {experiment} cannot be run: {reason}", file=sys.stderr)
     return 2 if requested.broken else 0
 
 

@@ -37,7 +37,8 @@ def _run(options: argparse.Namespace) -> int:
     from physml.run.progress import tracked
     from physml.run.spec import checked_specs
 
-    specs = checked_specs(composed, adhoc=options.adhoc)
+    looking = options.cfg or (options.plan and not options.probe)
+    specs = checked_specs(composed, adhoc=options.adhoc, run=not looking)
     if options.cfg:  # as composed, so that each can be run again
         for one in composed:
             print(f"# identity {identity(one.config)}")

@@ -1,11 +1,11 @@
 """`physml status`, `logs`, `failed` and `retry`: what runs, what went wrong, and a new start."""
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.base import opened
 from physml.base.errors import ConfigError
 from physml.base.paths import display_path, work_root
 from physml.cli.options import add_options
@@ -56,13 +56,14 @@ def _started() -> "list[Planned]":
     from physml.queue import planning
     from physml.run.spec import RunSpec
 
-    specs = []
+    planned = []
     for path in sorted(work_root().rglob("spec.json")):
         try:
-            specs.append(RunSpec.from_json(json.loads(path.read_text(encoding="utf-8"))["spec"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            spec = RunSpec.from_json(opened.read_json(path)["spec"])
+            planned += planning.plan([spec])
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             print(f"{display_path(path)} cannot be read, and is left out")
-    return planning.plan(specs)
+    return planned
 
 
 def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
@@ -102,7 +103,7 @@ def _status(options: argparse.Namespace) -> int:
         for name, planned in _each(options):
             runs = [seen(one) for one in planned]
             shown = runs if options.all else [one for one in runs if one.state in SHOWN]
-            print(summary(name, runs, planned))
+            print(summary(name, runs, planned) if runs else f"{name}: no run was started here")
             _print(shown)
             going |= any(one.state not in ("done", "diverged", "blocked", "given up") for one in runs)
         if not (options.watch and going):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import display_path
+from physml.base.text import terminal
 from physml.cli.options import (
     PUBLISHED,
     SMOKE,
@@ -187,7 +188,7 @@ def _compare(
         if options.smoke:
             rows = dataclasses.replace(rows, facts=(f"{SMOKE}.", *rows.facts))
         print()
-        Console().print(Screen(document(rows), options.long, options.rules))
+        Console(file=terminal(sys.stdout)).print(Screen(document(rows), options.long, options.rules))
     return code
 
 
@@ -255,7 +256,7 @@ def _show(document: "Document", options: argparse.Namespace) -> None:
 
     from physml.report.text.screen import Screen
 
-    Console().print(Screen(document, options.long, options.rules))
+    Console(file=terminal(sys.stdout)).print(Screen(document, options.long, options.rules))
 
 
 def _write(document: "Document", options: argparse.Namespace) -> None:

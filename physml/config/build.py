@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.config.load import Unbuilt, coerce, walk
+from physml.config.load import Unbuilt, Unread, coerce, walk
 from physml.config.resolve import is_module, resolve
 
 
@@ -71,6 +71,8 @@ def check(
     needs: methods without which an object has no place here. beside: keys of the section that are ours.
     """
     cls = _class_of(node, where, plugins, needs)
+    if issubclass(cls, Unread):
+        return Node(cls, {k: _with_nodes(v, f"{where}.{k}", plugins) for k, v in node.items()}, where, True)
     settable = {name: parameter for name, parameter in arguments(cls).items() if name not in given}
     hints = _hints(cls)
     values = {}
@@ -95,6 +97,8 @@ def _class_of(node: Any, where: str, plugins: Sequence[str], needs: Collection[s
         got = f"keys {', '.join(map(str, node)) or 'none'}" if isinstance(node, dict) else repr(node)
         raise ConfigError(f"{where} needs a _target_, the class to build; got {got}.")
     cls = resolve(node["_target_"], plugins, where)
+    if issubclass(cls, Unread):
+        return cls
     if lacking := [name for name in needs if not hasattr(cls, name)]:
         raise ConfigError(f"{where}: {cls.__name__} does not belong here: it has no {lacking[0]}().")
     if inspect.isabstract(cls) or getattr(cls, "_is_protocol", False):

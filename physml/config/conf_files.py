@@ -7,6 +7,7 @@ means a file, `./mine.yaml`, or a row of a study, `./study.yaml:row`. Inside a f
 import dataclasses
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,9 @@ from physml.config.load import read_yaml
 
 T = TypeVar("T")
 YAML = (".yaml", ".yml")
+# An id stands in commands of a shell, names of files and pages.
+ID = re.compile(r"\w[\w.-]*", re.ASCII)
+RENAME = "Its file must be named by letters, digits and `_.-` alone. Rename it."
 _ROW = re.compile(r"(.+\.ya?ml):([^/:]*)", re.DOTALL)
 _NAMING = ("experiment", "table")  # fields of tables and figures that hold a name
 
@@ -48,6 +52,8 @@ def files(group: str, conf: Path = CONF) -> dict[str, Path]:
     for folder in (root / group for root in folders(conf)):
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder).with_suffix("").as_posix()
+            if not is_id(name):
+                raise ConfigError(f"{str(path)!r} has no name for a {group}. {RENAME}")
             if name in found:
                 raise _taken(group, name, found[name])
             found[name] = path
@@ -56,13 +62,18 @@ def files(group: str, conf: Path = CONF) -> dict[str, Path]:
 
 def find(group: str, name: str, conf: Path = CONF) -> Path | None:
     """The file of a name, without a look at all files; None where there is none."""
-    if {"", ".", ".."} & set(name.split("/")):
+    if not is_id(name):
         return None
     paths = [root / group / f"{name}.yaml" for root in folders(conf)]
     found = [path for path in paths if is_file(path)]
     if len(found) > 1:
         raise _taken(group, name, found[0])
     return found[0] if found else None
+
+
+def is_id(name: str) -> bool:
+    """True if each part of a name, as of lem/fitzhugh_nagumo, is an id."""
+    return all(map(ID.fullmatch, name.split("/")))
 
 
 def _taken(group: str, name: str, own: Path) -> ConfigError:
@@ -106,6 +117,8 @@ def _spelled(path: Path) -> str:
     """A path in one spelling, so that a file is known again; the name of the file itself is kept."""
     if not str(path).isprintable():
         raise ConfigError(f"a path must be of printable characters; got {str(path)!r}.")
+    if not ID.fullmatch(path.name.partition(":")[0]):
+        raise ConfigError(f"{str(path)!r} is no name of a config. {RENAME}")
     return str(Path(os.path.realpath(path.parent)) / path.name)
 
 
@@ -167,6 +180,12 @@ def plugins(found: dict[str, Any], path: Path) -> list[str]:
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise ConfigError(f"{path}: plugins must be a list of files, as [my_rnn.py]; got {given!r}.")
     return [_spelled(path.parent / expanded(name)) for name in given]
+
+
+def without_places(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's config with plugins by their file names alone: a path is of one machine."""
+    plugins = [Path(str(name)).name for name in config.get("plugins") or ()]
+    return {**config, **({"plugins": plugins} if plugins else {})}
 
 
 def folder_mark(path: Path, conf: Path = CONF) -> str:

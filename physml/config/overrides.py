@@ -5,8 +5,10 @@ import re
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
+from physml.config.load import walk
 
 PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
+KEY = re.compile(r"\$\{\.*\w[\w.\[\]]*\}", re.ASCII)  # `${net.hidden}`, OmegaConf's form of another key
 GROUPS = ("experiment", *PARTS, "profile")
 SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a table: it needs no more grammar
 
@@ -34,6 +36,7 @@ def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:
     from omegaconf.errors import OmegaConfBaseException
 
     text = ""
+    refuse_resolvers(config)
     try:
         node = OmegaConf.create(config)
         OmegaConf.set_struct(node, True)
@@ -42,6 +45,17 @@ def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:
     except OmegaConfBaseException as error:
         raise ConfigError(f"{text or error.full_key}: {first_line(error)}.") from error
     return node
+
+
+def refuse_resolvers(tree: Any, where: str = "") -> None:
+    """ConfigError for `${...}` that is more than another key: `${oc.env:HOME}` would read a variable."""
+    for at, value in walk(tree, where):
+        for text in value if isinstance(value, dict) else (value,):
+            if isinstance(text, str) and "${" in KEY.sub("", text):
+                raise ConfigError(
+                    f"{at or text} must not have {text!r}: `${{...}}` may name another key of the config, as "
+                    "${net.hidden}, and nothing else. Write the value itself."
+                )
 
 
 def _apply(node: Any, text: str) -> None:
@@ -60,6 +74,7 @@ def _apply(node: Any, text: str) -> None:
     if override.package is not None or "/" in key:
         raise ConfigError(f"there is no config group {text.partition('=')[0]}. {suggest(key, GROUPS)}")
     value = override.value()
+    refuse_resolvers(value, key)
     holder, near = _holder(node, key)
     there = None if holder is None else OmegaConf.select(node, key, throw_on_missing=False)
     if override.is_add() and there is not None and not isinstance(value, dict | list):
@@ -86,7 +101,7 @@ def _parsed(text: str) -> Any:
 
     try:
         return OverridesParser.create().parse_override(text)
-    except HydraException as error:
+    except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
         raise ConfigError(f"{text}: {first_line(error)}. Check its brackets and quotes.") from error
 
 

@@ -10,13 +10,21 @@ import types
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, needed_by, suggest
 from physml.base.paths import TASKS
-from physml.config.class_source import MOVED, OWN_PACKAGES, file_sha256, module_file, renamed
-from physml.config.load import walk
+from physml.config.class_source import (
+    MOVED,
+    OWN_PACKAGES,
+    file_sha256,
+    module_file,
+    read_class_in,
+    renamed,
+)
+from physml.config.load import Unread, walk
 
 MODULE = "torch.nn.modules.module.Module"
 SCHEDULER = "torch.optim.lr_scheduler.LRScheduler"
@@ -43,6 +51,19 @@ FOR_CONFIGS: dict[str, tuple[str, ...]] = {
 SHORT = ("torch.nn", "torch_geometric.nn")  # packages that collect the names of those below them
 
 
+_looking: ContextVar[bool] = ContextVar("looking", default=False)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Inside, no plugin is run: of its classes no more is known than that the file has them."""
+    token = _looking.set(True)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
 def refuse_foreign(tree: Any, plugins: Sequence[str] = ()) -> None:
     """ConfigError if any `_target_` in the tree is not in a package for configs. Nothing is imported."""
     for where, node in walk(tree):
@@ -58,7 +79,10 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     """
     _allowed_by_name(target, plugins, where)
     module_name, _, name = renamed(target, MOVED).rpartition(".")
-    own_files = load_plugins(plugins)
+    if _looking.get() and module_name in (sources := {Path(p).stem: Path(p) for p in plugins}):
+        read_class_in(sources[module_name], name)
+        return type(name, (Unread,), {"__module__": module_name})
+    own_files = {} if _looking.get() else load_plugins(plugins)
     module = own_files.get(module_name) or _import(module_name)
     found = getattr(module, name, None)
     if found is None:

@@ -1,11 +1,12 @@
 """The keys of a run's config. Checked after composition, because Hydra merges unknown keys silently."""
 
+import contextlib
 from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
 
 from physml.base.errors import ConfigError, suggest
 from physml.config.build import Parts, parts_of
 from physml.config.load import coerce
-from physml.config.resolve import refuse_foreign
+from physml.config.resolve import looking, refuse_foreign
 
 
 class TrainerKeys(TypedDict):
@@ -86,10 +87,12 @@ SECTIONS = {
 }
 
 
-def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
+def checked(config: dict[str, Any], *, run: bool = False) -> tuple[dict[str, Any], Parts | None]:
     """The config with coerced values, and its parts; ConfigError for anything misspelt, missing or wrong.
 
     All that needs no data is checked: classes, their arguments, and that they can be built together.
+
+    run: whether plugins may be run. Else they are read alone, and where there are any, the parts are None.
     """
     from physml.config.rehearse import rehearse  # imports torch
 
@@ -101,9 +104,10 @@ def checked(config: dict[str, Any]) -> tuple[dict[str, Any], Parts]:
     for key in ("seed", "split"):
         if config[key] < 0:
             raise ConfigError(f"{key} must not be negative; got {config[key]}.")
-    parts = parts_of(config)
-    rehearse(parts)
-    return config, parts
+    with contextlib.nullcontext() if run else looking():
+        parts = parts_of(config)
+        rehearse(parts)
+    return config, parts if run or not config["plugins"] else None
 
 
 def _section(values: dict[str, Any], keys: Any, where: str) -> dict[str, Any]:

@@ -135,10 +135,7 @@ def file_of(study: str, conf: Path = CONF) -> Path:
     """The file of a study by its name or path, which need not be there."""
     if not is_path(study):
         return _file(study, conf) or conf / "study" / f"{study}.yaml"
-    path = Path(absolute(study))
-    if not re.fullmatch(r"\w[\w.-]*", path.stem, re.ASCII):
-        raise ConfigError(f"{path}: a study's name has letters, digits and `_.-` alone. Rename the file.")
-    return path
+    return Path(absolute(study))
 
 
 def searched_file(study: str, conf: Path = CONF) -> Path:

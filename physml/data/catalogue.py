@@ -246,6 +246,8 @@ def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
     """
     errors = []
     for name in chosen.datasets:
+        reader(name)  # before anything is downloaded
+    for name in chosen.datasets:
         try:
             download.get(upstream(name), store)
         except DataError as error:  # the others may be had

@@ -280,13 +280,15 @@ def check_finite(where: object, what: str, values: np.ndarray, again: str) -> No
 
 
 def check_sparse(where: object, x: Any, again: str) -> None:
-    """DataError unless the parts of a compressed sparse matrix fit each other."""
-    n, d = x.shape
+    """DataError unless the parts of a compressed sparse matrix fit each other; scipy does not look."""
+    n, d = x.shape if x.format == "csr" else x.shape[::-1]
     ends = len(x.indptr) == n + 1 and x.indptr[0] == 0 and x.indptr[-1] == len(x.indices) == len(x.data)
     if not ends or (np.diff(x.indptr) < 0).any():
         raise DataError(f"{where}: the rows of a sparse matrix of {n} x {d} do not fit its values. {again}")
-    if len(x.indices) and (x.indices.min() < 0 or x.indices.max() >= d):
-        raise DataError(f"{where}: a sparse matrix names column {x.indices.max()} of {d}. {again}")
+    outside = x.indices[(x.indices < 0) | (x.indices >= d)]
+    if len(outside):
+        line = "column" if x.format == "csr" else "row"
+        raise DataError(f"{where}: a sparse matrix names {line} {outside[0]} of {d}. {again}")
     check_finite(where, "sparse features or links", x.data, again)
 
 

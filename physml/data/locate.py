@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from physml.base import opened
 from physml.base.errors import DataError
 from physml.data.datasets import DataFile, Places, Upstream, upstream
-from physml.data.files.limits import irregular
 
 
 def roots(places: Places) -> Iterator[Path]:
@@ -72,7 +72,7 @@ def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
     looked = " and ".join(str(root / file.name) for root in roots(places))
     said = f"{file.name} is missing: looked for {looked}."
     for path in (root / file.name for root in roots(places)):
-        if kind := irregular(path):
+        if kind := opened.irregular(path, links=True):
             said = f"{file.name} must be a file, but {path} is {kind}."
     if part := half(file, places):
         said += f" Part of a download is at {part}."

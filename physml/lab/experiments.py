@@ -51,7 +51,8 @@ def start_of(
     Errors: ConfigError for a network that is no `SequenceModel` of one layer, or what `compose` refuses.
     """
     given = [] if length is None else [f"task.length={length}"]
-    config, parts = checked(compose([f"experiment={experiment}", "tracker=none", *given]).config)
+    config, parts = checked(compose([f"experiment={experiment}", "tracker=none", *given]).config, run=True)
+    assert parts
     task = build.build_task(config)
     task.load(Store.from_env(), config["split"])
     with torch.random.fork_rng(devices=[]):

@@ -7,7 +7,6 @@ plugins of one's own nothing is kept, because what they read is not known here.
 
 import dataclasses
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.lock import is_held
 from physml.base.paths import (
     CONF,
@@ -70,7 +69,7 @@ class TableIndex:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
+            content = opened.read_json(self.path, opened.LARGE)
             return dict(content["tables"]) if content["base"] == self.base[0] else {}
         except (OSError, ValueError, KeyError, TypeError):  # none yet, or not ours: it is written anew
             return {}

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError
 from physml.base.paths import CONF, cache_root, data_root, results_root, results_roots
 from physml.config import conf_files, studies
@@ -114,7 +114,7 @@ def _content(task: str) -> dict[str, Any]:
 def _read(task: str) -> dict[str, Any] | None:
     for root in results_roots():
         try:
-            found: dict[str, Any] = json.loads(file_of(root, task).read_text(encoding="utf-8"))
+            found: dict[str, Any] = opened.read_json(file_of(root, task))
         except (OSError, ValueError):
             continue
         if {"config", "measured"} <= set(found):

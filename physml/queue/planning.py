@@ -1,14 +1,14 @@
 """The state of each run and what it will cost, before anything is started."""
 
+import contextlib
 import functools
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import ConfigError
 from physml.base.paths import results_roots, work_root
 from physml.queue.processes import ForkServer, start_worker
@@ -109,13 +109,15 @@ def _gflops() -> float | None:
     """The rate of a core of this machine, measured once for each kind of processor."""
     cpu = f"{cpu_model()}, {cpus.facts().get('microarchitecture')}"
     kept = work_root() / "probes" / "sgemm.json"
-    rates = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    if cpu not in rates:
+    rates: dict[str, Any] = {}
+    with contextlib.suppress(OSError, *costs.FAULTS):
+        rates = dict(opened.read_json(kept))
+    if not costs.number(rates.get(cpu)):
         from physml.run.record import sgemm_gflops
 
         rates[cpu] = round(sgemm_gflops(), 1)
         files.write_json(kept, rates)
-    return rates[cpu]
+    return costs.number(rates[cpu])
 
 
 def _of_probe(
@@ -133,7 +135,8 @@ def _of_probe(
             process.kill()  # if we were stopped meanwhile
             process.wait()
     if kept.exists():
-        return _here(costs.of_line(json.loads(kept.read_text(encoding="utf-8"))))
+        with contextlib.suppress(OSError, *costs.FAULTS):
+            return _here(costs.of_line(dict(opened.read_json(kept))))
     line = costs.measured().get(key)
     return _here(costs.of_line(line)) if line else UNKNOWN
 
@@ -153,7 +156,7 @@ def gather_costs(root: Path) -> Path:
     """All measured costs of experiments, of this machine too, written to costs.jsonl of a results root."""
     lines = costs.measured()
     for path in sorted((work_root() / "probes").glob("*-3.json")):
-        made = json.loads(path.read_text(encoding="utf-8"))
-        if made.get("experiment"):
+        with contextlib.suppress(OSError, *costs.FAULTS):  # one that has no experiment, or is damaged
+            made = costs.named(opened.read_json(path))
             lines[made["key"]] = made
     return costs.write(root, lines)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.paths import ROOT
 
 VARIABLE = "PHYSML_FORK_PRELOAD"  # set in the fork server alone: targets, separated by spaces
@@ -64,7 +64,7 @@ def run(arguments: list[str], output: str, variables: dict[str, str]) -> NoRetur
     It becomes a fresh process if the server has threads, or sources other than those on the disk.
     """
     os.setsid()
-    with Path(output).open("ab") as file:
+    with opened.appending(Path(output)) as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     os.environ.clear()

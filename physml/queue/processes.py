@@ -5,6 +5,7 @@ only in the seconds that its imports do not take. `PHYSML_FORK=0` starts fresh p
 """
 
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -18,7 +19,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Union
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
 from physml.ops import waiting
@@ -47,15 +48,18 @@ def start_worker(
     folder = spec.work_folder
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "spec.json"
-    files.write_json(file, {"spec": spec.to_json(), "force": force, "tables": tables or []})
-    arguments, output, variables = [str(file), *extra], spec.output_file, environment(threads(spec), more)
+    text = files.json_text({"spec": spec.to_json(), "force": force, "tables": tables or []})
+    files.write_text(file, text)
+    # A config names code to run, and others may write in the folder: the worker takes no other file.
+    arguments = [str(file), "--sha256", hashlib.sha256(text.encode()).hexdigest(), *extra]
+    output, variables = spec.output_file, environment(threads(spec), more)
     fork = server.start(arguments, output, variables) if server and may_fork(spec) else None
     return Forked(fork, spec) if fork else start_fresh(arguments, output, variables)
 
 
 def start_fresh(arguments: list[str], output: Path, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
     """A Python of its own, in its own session, so that Ctrl-C reaches it once, through the scheduler."""
-    with output.open("ab") as file:
+    with opened.appending(output) as file:
         return subprocess.Popen(
             preload.command(arguments),
             stdout=file,
@@ -69,8 +73,10 @@ def start_fresh(arguments: list[str], output: Path, variables: dict[str, str]) -
 def output_lines(spec: RunSpec) -> list[str]:
     """The lines that the last worker processes of a run have printed."""
     try:
-        return spec.output_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except FileNotFoundError:
+        with opened.reading(spec.output_file) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - opened.LARGE))
+            return file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
         return []
 
 

@@ -89,25 +89,28 @@ class RequestedRuns:
     def _composed(self, experiment: str, split: int, seed: int) -> Composed:
         return compose([f"experiment={experiment}", f"seed={seed}", f"split={split}", *self.overrides])
 
-    def plan(self, *, probe: bool = False) -> dict[Run, planning.Planned]:
-        """Every run that can be made, with its state. Keys are checked here, before hours of training."""
+    def plan(self, *, probe: bool = False, run: bool = False) -> dict[Run, planning.Planned]:
+        """Every run that can be made, with its state. Keys are checked here, before hours of training.
+
+        probe: time a few steps of each. run: whether code of plugins may be run.
+        """
         planned: dict[Run, planning.Planned] = {}
         trained = [e for e in self.identities if self.only is None or e in self.only]
         doing = "timing a few steps" if probe else "planning"
         for experiment in tracked([e for e in trained if e not in self.broken], f"{self.id}: {doing}"):
             runs = [run for run in self.runs if run[0] == experiment]
             with self._noting_errors(experiment):
-                specs = self._specs(experiment, [(split, seed) for _, split, seed in runs])
+                specs = self._specs(experiment, [(split, seed) for _, split, seed in runs], run or probe)
                 made = planning.plan(specs, force=self.options.force, probe=probe)
                 planned |= zip(runs, made, strict=True)
         return planned
 
-    def _specs(self, experiment: str, wanted: Sequence[tuple[int, int]]) -> list[RunSpec]:
+    def _specs(self, experiment: str, wanted: Sequence[tuple[int, int]], run: bool) -> list[RunSpec]:
         """Composed and checked once, where split and seed are all that the runs differ in."""
         first, other = self._composed(experiment, 0, 0), self._composed(experiment, 1, 1)
         if other.config | {"split": 0, "seed": 0} != first.config:  # an interpolation, say
-            return checked_specs([self._composed(experiment, *run) for run in wanted])
-        (spec,) = checked_specs([first])
+            return checked_specs([self._composed(experiment, *at) for at in wanted], run=run)
+        (spec,) = checked_specs([first], run=run)
         return [
             dataclasses.replace(
                 spec,
@@ -124,7 +127,7 @@ class RequestedRuns:
 
     def make(self) -> int:
         """Trains what is missing; returns the exit code. What is blocked is no failure: the table says it."""
-        planned = self.plan()
+        planned = self.plan(run=True)
         if not (self.options.yes or self.options.max_hours or scheduler.maker()):
             planning.refuse_long(list(planned.values()))
         bad_config = 2 if self.broken else 0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from physml.base import opened
 from physml.base.errors import InputError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
@@ -26,7 +27,7 @@ from physml.queue.processes import (
 from physml.records.costs import Cost
 from physml.run.progress import many
 from physml.run.resources import CONTEXT, GROWTH, MIB, SMOKE, Machine, Resources, Slot
-from physml.run.spec import RunSpec
+from physml.run.spec import RunSpec, name_plugins
 from physml.training.interrupt import SIGNALS, handled
 
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known
@@ -117,6 +118,7 @@ def carry_out(
     todo = [p for p in planned if p.todo]
     if not todo:
         return Outcome()
+    name_plugins(one.spec.config for one in todo)
     batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended)
     make = maker()
     return Scheduler(batch).work() if make is None else make(batch)
@@ -288,7 +290,7 @@ def last_words(spec: RunSpec) -> str:
 def progress(spec: RunSpec) -> tuple[int, int]:
     """Steps that a run has made, of how many; 0 of 0 where nothing is known."""
     try:
-        now = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
+        now = opened.read_json(spec.work_folder / "progress.json")
         return now["done"], now["total"]
     except (OSError, ValueError, KeyError):
         return 0, 0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError
 from physml.base.lock import host
 
@@ -128,7 +128,7 @@ class _Meeting:
         torn = reads = 0
         while not (self.place / "written").exists():
             with contextlib.suppress(FileNotFoundError):
-                text = (self.place / "changing").read_text(encoding="utf-8")
+                text = opened.read_bytes(self.place / "changing").decode()
                 reads += 1
                 torn += not _whole(text)
             self._in_time("the end of the writing")
@@ -159,7 +159,7 @@ class _Meeting:
         late = []
         for name in self._hellos():
             path = self.place / f"hello-{name}"
-            told = json.loads(path.read_text(encoding="utf-8"))["now"]
+            told = opened.read_json(path)["now"]
             late.append(path.stat().st_mtime - told)  # the server's clock less the node's
         return max(max(map(abs, late)), max(late) - min(late))
 
@@ -167,7 +167,7 @@ class _Meeting:
 
     def _hellos(self) -> list[str]:
         """Processes that are there now: what a killed trial has left is soon too old to count."""
-        names = [path.name.removeprefix("hello-") for path in self.place.glob("hello-*")]
+        names = [path.name.removeprefix("hello-") for path in self.place.glob("hello-[0-9]*-*")]
         return [name for name in names if abs(time.time_ns() - int(name.partition("-")[0])) < 600 * 10**9]
 
     def _tell(self, name: str, content: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ class _Meeting:
     def _read(self, name: str) -> dict[str, Any]:
         path = self.place / name
         self._wait(path.exists, f"the message {name!r}")
-        made: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        made: dict[str, Any] = opened.read_json(path)
         return made
 
     def _becomes(self, condition: Callable[[], bool]) -> bool:

@@ -1,12 +1,12 @@
 """How far the runs of a table or figure are, told by the shared folder alone. No scheduler is asked."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from physml.base import opened
 from physml.queue.planning import Planned
 from physml.queue.scheduler import last_words
 from physml.run import history
@@ -102,7 +102,7 @@ def seen(one: Planned) -> Seen:
 def _news(spec: RunSpec) -> dict[str, Any]:
     """Last progress written by the worker."""
     try:
-        news = json.loads((spec.work_folder / "progress.json").read_text(encoding="utf-8"))
+        news = opened.read_json(spec.work_folder / "progress.json")
     except (OSError, ValueError):
         return {}
     return news if isinstance(news, dict) else {}

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import PhysmlError
 from physml.queue.cost_probe import probe
 from physml.run.perform import perform
@@ -21,14 +22,22 @@ from physml.run.spec import RunSpec
 
 
 def main(arguments: list[str]) -> int:
-    """SPEC.json makes a run, `SPEC.json --probe OUT.json` times a few steps of it; returns the exit code."""
+    """SPEC.json makes a run, `SPEC.json --probe OUT.json` times a few steps of it; returns the exit code.
+
+    `--sha256` after the file: of its content, which must be that.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    options = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    file, *more = arguments
+    content = opened.read_bytes(Path(file))
+    if more[:1] == ["--sha256"] and hashlib.sha256(content).hexdigest() != more[1]:
+        print(f"error: {file} was changed by another process. Start the command again.", file=sys.stderr)
+        return 2
+    options = json.loads(content)
     spec = RunSpec.from_json(options["spec"])
     report = FileReporter(spec.work_folder / "progress.json")
     try:
-        if "--probe" in arguments:
-            kept = Path(arguments[2])
+        if "--probe" in more:
+            kept = Path(more[-1])
             named = None if spec.place.folder.startswith("adhoc/") else spec.config["experiment"]
             key = {"key": kept.stem.rpartition("-")[0], "experiment": named}
             files.write_json(kept, key | probe(spec.config))

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_roots
 from physml.records.schema import Record
 
 NAME = "costs.jsonl"  # below a results root: measured costs, a line per setting
+FAULTS = (ValueError, LookupError, TypeError)  # of a line that is none
+MOST = 1e12  # of hours, milliseconds or MiB; what is more is no measurement
 
 
 @dataclass(frozen=True)
@@ -96,20 +98,45 @@ def write(root: Path, lines: Mapping[str, Mapping[str, Any]]) -> Path:
 
 
 def of_line(line: Mapping[str, Any]) -> Cost:
-    return Cost(**{name: line.get(name) for name in Cost.__dataclass_fields__})
+    """The cost that a line has. A value that is no measurement, such as text, counts as unknown."""
+    return Cost(**{name: number(line.get(name)) for name in Cost.__dataclass_fields__})
+
+
+def number(value: Any) -> float | None:
+    """A finite number from 0 on; None for anything else.
+
+    Example:
+        >>> number(2.5), number(-1), number("9"), number(float("nan")), number(10**400)
+        (2.5, None, None, None, None)
+    """
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
+    return value if known else None
+
+
+def named(line: Any) -> dict[str, Any]:
+    """A line with its key and experiment. One of FAULTS for anything else."""
+    found = dict(line)
+    for name in ("key", "experiment"):
+        if not isinstance(found[name], str):
+            raise TypeError(f"{name} is no text")
+    return found
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     found = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        content = opened.read_bytes(path).decode()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise RecordError(f"{display_path(path)} cannot be read: {why}.") from error
+    for i, text in enumerate(content.splitlines(), 1):
         try:
-            line = json.loads(text)
-            line["key"], line["experiment"], of_line(line)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            line = named(json.loads(text))
+        except (*FAULTS, RecursionError) as error:
             raise RecordError(
-                f"{display_path(path)}, line {number}: a measured cost was expected; got {text[:60]!r}. "
+                f"{display_path(path)}, line {i}: a measured cost was expected; got {text[:60]!r}. "
                 "Delete the line, and measure again with physml table ID --plan --probe."
             ) from error
         found.append(line)

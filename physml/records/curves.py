@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
 import zipfile
 import zlib
@@ -22,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from physml.base import files
-from physml.base.errors import MissingExtra, RecordError, suggest
+from physml.base import files, opened
+from physml.base.errors import RecordError, suggest
 from physml.base.paths import display_path
 from physml.records.record import finite, read, schema_of, write
 from physml.records.schema import SCHEMA, Record
@@ -36,7 +37,15 @@ OWN = ".curve.csv.gz"
 Row = dict[str, Any]
 Table = tuple[list[str], list[dict[str, str]]]  # the names of the columns, and the rows
 Runs = dict[tuple[int, int], list[dict[str, str]]]  # rows by split and seed
-DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError)  # what a reader may raise
+DAMAGED = (
+    OSError,
+    EOFError,
+    MemoryError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)  # what a reader may raise
 
 
 def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
@@ -56,7 +65,10 @@ def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
 def read_array(record: Record, name: str) -> np.ndarray:
     """One array, flat, from the .npz file of a record. RecordError if it is missing or damaged."""
     path = _beside(record, record.get("arrays"), "arrays")
-    with _readable(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+    with _readable(path), opened.reading(path) as file, np.load(file, allow_pickle=False) as arrays:
+        most = opened.SPARE + opened.RATIO * os.fstat(file.fileno()).st_size
+        if sum(member.file_size for member in arrays.zip.infolist()) > most:
+            raise ValueError(f"it unpacks to more than {most} bytes")
         if name not in arrays:
             raise RecordError(f"{display_path(path)} has no array {name}. {suggest(name, arrays.files)}")
         return np.asarray(arrays[name]).ravel()
@@ -117,28 +129,9 @@ def packs(folder: Path, identity: str) -> list[Path]:
 def read_table(path: Path) -> Table:
     """A compressed CSV. RecordError if it is missing or damaged."""
     with _readable(path):
-        reader = csv.DictReader(io.StringIO(_content(path).decode(), newline=""))
+        content = opened.inflated(opened.read_bytes(path))
+        reader = csv.DictReader(io.StringIO(content.decode(), newline=""))
         return list(reader.fieldnames or ()), list(reader)
-
-
-def _content(path: Path) -> bytes:
-    if path.suffix == ".gz":
-        return gzip.decompress(path.read_bytes())
-    lzma = _lzma()
-    try:
-        return lzma.decompress(path.read_bytes())
-    except lzma.LZMAError as error:
-        raise ValueError(str(error)) from error
-
-
-def _lzma() -> Any:
-    try:
-        import lzma
-    except ImportError as error:
-        raise MissingExtra(
-            "packed curves need Python's lzma, which this Python was built without."
-        ) from error
-    return lzma
 
 
 @lru_cache(maxsize=4)
@@ -249,7 +242,7 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
                     f"split {at[0]} seed {at[1]}. Delete the file that is wrong."
                 )
             source[at] = path
-    before = {path: path.read_bytes() for path in own}
+    before = {path: opened.read_bytes(path) for path in own}
     for path in own:  # newer than what was packed
         names, rows = _rounded(path)
         heads |= dict.fromkeys(names)
@@ -260,10 +253,10 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
     joined = [{"split": str(a), "seed": str(b), **row} for (a, b), rows in ordered for row in rows]
     content = _csv(["split", "seed", *heads], joined)
     made = folder / f"{identity}-{hashlib.sha256(content).hexdigest()[:8]}{PACKED}"
-    compressed = _lzma().compress(content)
+    compressed = opened.lzma_module().compress(content)
     files.write(made, lambda file: file.write(compressed))
     for path in own:
-        if path.read_bytes() == before[path]:  # else a run has just been made anew
+        if opened.read_bytes(path) == before[path]:  # else a run has just been made anew
             path.unlink()
     for path in old:
         if path != made:
@@ -283,7 +276,7 @@ def convert(path: Path) -> bool:
         heads, rows = _rounded(curve)  # to the digits and rows of today
         kept = thinned(rows, selected["step"] if (selected := made.get("selected")) else None)
         content = gzip.compress(_csv(heads, kept), mtime=0)
-        if content != curve.read_bytes():
+        if content != opened.read_bytes(curve):
             files.write(curve, lambda file: file.write(content))
     write(path, made)
     return True

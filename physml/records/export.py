@@ -8,6 +8,7 @@ from typing import Any
 
 from physml.base import files
 from physml.base.paths import results_roots
+from physml.base.text import csv_cell
 from physml.records import record
 from physml.records.schema import Record
 
@@ -50,7 +51,7 @@ def runs_csv(root: Path) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, [*COLUMNS, *metrics], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
     return text.getvalue()
 
 

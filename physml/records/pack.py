@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import RecordError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
@@ -26,7 +26,7 @@ def pack(folder: Path, work: Path) -> int:
         work: Folder with the work folders of these runs; a run that a process works on stays as it is.
     """
     paths = sorted(folder.glob(record.RUNS))
-    own = {path: path.read_bytes() for path in paths if not is_held(work / path.stem)}
+    own = {path: opened.read_bytes(path) for path in paths if not is_held(work / path.stem)}
     old = record.pack_of(folder)
     if not own and not old.runs:
         return 0
@@ -38,15 +38,16 @@ def pack(folder: Path, work: Path) -> int:
             raise RecordError(
                 f"{display_path(path)} is the record of {record.stem_of(run)}. Give it that name."
             )
-        runs[path.stem], settings[_setting_of(run)] = run, setting
+        runs[path.stem] = run | {"check": record.check_of(run)}
+        settings[_setting_of(run)] = setting
     if len(own) == len(paths):  # else one that stays may need any of the settings
         named = {_setting_of(run) for run in runs.values()}
         settings = {name: content for name, content in settings.items() if name in named}
     text, made = _text(settings.values(), runs.values()), folder / record.PACK
-    if not made.exists() or made.read_text(encoding="utf-8") != text:
+    if not made.exists() or opened.read_bytes(made, record.LARGEST) != text.encode():
         files.write_text(made, text)
     for path, content in own.items():
-        if path.read_bytes() == content:  # else the run has just been made anew
+        if opened.read_bytes(path) == content:  # else the run has just been made anew
             path.unlink()
     for path in folder.glob(f"*{record.SETTING}"):
         if path.name in settings:

@@ -6,6 +6,7 @@ copying files. `records.pack` joins the files of a folder in runs.jsonl. A packe
 and `exists` look for its own file, which counts first, then for its line.
 """
 
+import fnmatch
 import hashlib
 import json
 import math
@@ -17,7 +18,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_roots
 from physml.records import schema, shipped
@@ -25,6 +26,7 @@ from physml.records.schema import SCHEMA, Record
 
 RUNS = "*-split*-seed*.json"
 PACK = "runs.jsonl"
+LARGEST = 1 << 30  # bytes of a pack
 SETTING = ".setting.json"
 
 
@@ -87,7 +89,7 @@ def content_of(path: Path) -> Any:
 def _found(path: Path) -> "tuple[Any, Pack | None]":
     """The content of a run, and the pack that has it."""
     try:
-        return _parsed(path.read_bytes(), path), None
+        return _parsed(opened.read_bytes(path), path), None
     except OSError:
         # The pack is looked at last: a run that is just being packed is in it once its file is gone.
         pack = pack_of(path.parent)
@@ -113,7 +115,7 @@ def _foreign(path: Path, what: str) -> RecordError:
 
 def json_of(path: Path) -> Any:
     try:
-        return _parsed(path.read_bytes(), path)
+        return _parsed(opened.read_bytes(path), path)
     except OSError as error:
         raise RecordError(f"{display_path(path)} cannot be read: {error.strerror}.") from error
 
@@ -152,11 +154,16 @@ def _joined(path: Path, run: dict[str, Any], pack: "Pack | None") -> tuple[dict[
     for key, value in {"identity": identity, "setting": digest}.items():
         if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{8}", value):
             raise _foreign(path, f"its {key} is {value!r}" if key in run else f"it has no {key}")
+    if "check" in run and run["check"] != check_of(run):
+        raise RecordError(
+            f"{display_path(path)} is damaged: its content has the hash {check_of(run)}, not {run['check']}. "
+            "Put the right file there, or delete it and run again."
+        )
     file = setting_path(path.parent, str(identity), str(digest))
     setting = pack.settings.get(file.name) if pack else None
     setting = setting or _setting_of(path, file)
     shared = setting.content
-    own = {key: value for key, value in run.items() if key != "setting"}
+    own = {key: value for key, value in run.items() if key not in ("setting", "check")}
     at = {key: run.get(key) for key in ("split", "seed")}
     joined = {**shared, **own, "config": {**shared["config"], **at}}
     if isinstance(own.get("data"), dict):
@@ -219,7 +226,7 @@ def pack_of(folder: Path) -> Pack:
 @lru_cache(maxsize=64)
 def _pack(path: Path, *_state: int) -> Pack:
     """_state: changes with the file."""
-    return _of_lines(path.read_bytes().splitlines(), path)
+    return _of_lines(opened.read_bytes(path, LARGEST).splitlines(), path)
 
 
 @lru_cache(maxsize=64)
@@ -248,8 +255,10 @@ def _of_lines(lines: list[bytes], path: Path) -> Pack:
 
 def run_paths(folder: Path) -> list[Path]:
     """The paths of all runs of a folder, of those too that are packed and have no file of their own."""
-    own = set(folder.glob(RUNS))  # before the pack, as in `content_of`
-    return sorted(own | {folder / f"{stem}.json" for stem in pack_of(folder).runs})
+    own = fnmatch.filter(files.names_in(folder), RUNS)  # before the pack, as in `content_of`
+    return sorted(
+        {folder / name for name in own} | {folder / f"{stem}.json" for stem in pack_of(folder).runs}
+    )
 
 
 def runs_below(folder: Path) -> Iterator[Path]:
@@ -297,7 +306,8 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
         there = False
     if not there:
         files.write_json(file, setting)
-    files.write_json(path, run)
+    run = json.loads(files.json_text(run))  # its keys as text, as they are read
+    files.write_json(path, run | {"check": check_of(run)})
 
 
 def stem_of(run: Mapping[str, Any]) -> str:
@@ -321,6 +331,11 @@ def split(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         run |= {"data": {"sizes": data["sizes"]}} if "sizes" in data else {}
     first = {"schema": SCHEMA, "experiment": record["experiment"], "identity": record["identity"]}
     return shared, first | {"setting": digest_of(shared)} | {k: v for k, v in run.items() if k not in first}
+
+
+def check_of(run: Mapping[str, Any]) -> str:
+    """The hash of a run's content, which its file has as `check`, so that a changed digit is noticed."""
+    return digest_of({key: value for key, value in run.items() if key != "check"})
 
 
 def digest_of(setting: Mapping[str, Any]) -> str:

@@ -3,13 +3,13 @@
 A search that goes on has a file beside it, which git ignores. Both are made from the records.
 """
 
-import json
 import statistics
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from physml.base import opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_root
 
@@ -41,8 +41,13 @@ def content_of_file(ident: str) -> Content | None:
 
 def _read(path: Path) -> Content:
     try:
-        return converted(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        made = converted(opened.read_json(path, opened.LARGE))
+        for row in (*made["trials"], *filter(None, [made["best"]])):
+            numbers = [row["value"], *row.get("means", ())]
+            if not all(one is None or isinstance(one, int | float) for one in numbers):
+                raise ValueError(f"trial {row['trial']} has a value that is no number")
+        return made
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise RecordError(f"{display_path(path)} is not the file of a search. Move it away.") from error
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError, PhysmlError, Preempted, RunFailed
 from physml.base.lock import Hold
 from physml.base.paths import display_path
@@ -166,8 +166,8 @@ class Attempt:
 
     def _on_row(self, row: dict[str, Any]) -> None:
         file = self.spec.work_folder / "metrics.jsonl"
-        with _warn_if_disk_full("metrics.jsonl"), file.open("a") as lines:
-            lines.write(curves.line(row))
+        with _warn_if_disk_full("metrics.jsonl"), opened.appending(file) as lines:
+            lines.write(curves.line(row).encode())
         self.tracker.row(row)
 
     # ------------------------------------------------------------------ after

@@ -5,12 +5,11 @@ that was killed a hundred times and came on each time is never given up.
 """
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import Preempted
 from physml.base.lock import host
 from physml.records.provenance import now
@@ -46,7 +45,7 @@ def forget(folder: Path) -> bool:
 def last(folder: Path) -> dict[str, Any]:
     """Host and time of the last attempt, and how many were in vain; empty where there was none."""
     try:
-        made = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        made = opened.read_json(folder / NAME)
     except (OSError, ValueError):
         return {}
     return made if isinstance(made, dict) else {}

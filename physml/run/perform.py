@@ -1,12 +1,13 @@
 """One run, from lock to record."""
 
 import contextlib
+import io
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError, RunFailed
 from physml.base.lock import held
 from physml.base.paths import display_path, results_roots
@@ -91,11 +92,9 @@ def writable(spec: RunSpec) -> None:
 @contextlib.contextmanager
 def _logging(path: Path) -> Iterator[None]:
     """Warnings and errors of the run go to its log.txt as well."""
-    handler: logging.Handler
-    try:
-        handler = logging.FileHandler(path)
-    except OSError:
-        handler = logging.NullHandler()
+    handler: logging.Handler = logging.NullHandler()
+    with contextlib.suppress(OSError):
+        handler = logging.StreamHandler(io.TextIOWrapper(opened.appending(path), encoding="utf-8"))
     # On a full disk a message is lost from the file alone: standard error has it too.
     handler.handleError = lambda record: None  # type: ignore[method-assign]
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -106,4 +105,5 @@ def _logging(path: Path) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         with contextlib.suppress(OSError):
-            handler.close()
+            if isinstance(handler, logging.StreamHandler):
+                handler.stream.close()

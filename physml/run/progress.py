@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from physml.base import files
 from physml.base.lock import host
+from physml.base.text import terminal
 from physml.training.reporter import Reporter
 
 SHOWN = ("train/", "valid/", "test/")
@@ -84,7 +85,7 @@ class BarReporter(LineReporter):
             TextColumn("eta", table_column=Column(min_width=3)),
             TimeRemainingColumn(table_column=whole()),
             TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, ratio=1)),
-            console=Console(stderr=True),
+            console=Console(file=terminal(sys.stderr)),
             expand=True,
         )
         self.task: Any = None
@@ -171,7 +172,7 @@ class ManyBars(ManyLines):
             TimeElapsedColumn(),
             TextColumn("eta"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=Console(file=terminal(sys.stderr)),
         )
         self.all = self.progress.add_task("[bold]runs", total=total)
         self.bars: dict[str, Any] = {}
@@ -208,7 +209,7 @@ def tracked(items: Sequence[T], doing: str, every_s: float = 10.0) -> Iterator[T
         from rich.console import Console
         from rich.progress import track
 
-        yield from track(items, doing, console=Console(stderr=True), transient=True)
+        yield from track(items, doing, console=Console(file=terminal(sys.stderr)), transient=True)
         return
     printed_at = time.monotonic()
     for i, item in enumerate(items):

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from physml.config.conf_files import without_places
 from physml.config.identity import payload
 from physml.records import cpus
 from physml.records.provenance import code, cpu_model, now, packages
@@ -43,7 +44,7 @@ def of_run(
         "wandb": tracker_id if config["tracker"]["kind"] == "wandb" else None,
         "choices": spec.choices,
         "hashed": payload(config),
-        "config": config,
+        "config": without_places(config),
     }
 
 

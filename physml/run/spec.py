@@ -1,13 +1,15 @@
 """One run, before it is made: its config, its identity, its places on disk."""
 
 import dataclasses
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.paths import OWN_RESULTS, results_root, work_root
+from physml.base import opened
+from physml.base.paths import OWN_RESULTS, display_path, results_root, work_root
 from physml.config import conf_files
 from physml.config.compose import Composed, compose
 from physml.config.conf_files import is_path
@@ -105,13 +107,30 @@ def _name(composed: Composed, group: str) -> str:
     return str(choice)
 
 
-def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False) -> list[RunSpec]:
-    """Specs of configs whose keys have been checked, before anything is started."""
+_named: set[str] = set()
+
+
+def name_plugins(configs: Iterable[dict[str, Any]]) -> None:
+    """Say whose code is about to run, before it does."""
+    named = {path: None for config in configs for path in config.get("plugins") or () if path not in _named}
+    _named.update(named)
+    for path in named:
+        why = opened.of_others(Path(path))
+        print(f"runs code of {display_path(Path(path))}{f' ({why})' if why else ''}", file=sys.stderr)
+
+
+def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False, run: bool = False) -> list[RunSpec]:
+    """Specs of configs whose keys have been checked, before anything is started.
+
+    run: whether code of plugins may be run for it; else it is read alone.
+    """
     from physml.config.schema import checked
 
+    if run:
+        name_plugins([one.config for one in composed])
     specs = []
     for one in composed:
-        config, parts = checked(one.config)
+        config, parts = checked(one.config, run=run)
         spec = spec_of(dataclasses.replace(one, config=config), adhoc=adhoc)
         specs.append(dataclasses.replace(spec, parts=parts))
     return specs

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from physml.base import files
 from physml.base.errors import DataError, PhysmlError, RecordError
 from physml.base.paths import display_path, work_root
+from physml.config import conf_files
+from physml.config.load import walk
 from physml.run.named import record_of
 from physml.run.spec import RunSpec
 
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 
 NAME = "model.safetensors"
 KEY = "physml"  # of the metadata
+SMALL = 10_000  # layers or units that any file may have, whatever its size
+DAMAGED = (  # what building the network of a damaged config may raise
+    *(KeyError, TypeError, AttributeError, ValueError),
+    *(RuntimeError, OverflowError, MemoryError, RecursionError),
+)
 SIZES = ("d_in", "d_out", "readout", "tokens")  # of the task, which the network needs
 
 
@@ -55,7 +62,7 @@ def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
     from safetensors.torch import save_model  # which knows shared weights
 
     about = {
-        "config": _without_places(spec.config),
+        "config": conf_files.without_places(spec.config),
         "identity": spec.place.identity,
         "sizes": {name: getattr(task, name) for name in SIZES} | _nodes(net, task),
         "vectors": None if task.vectors is None else list(task.vectors.shape),
@@ -121,33 +128,40 @@ def read_about(path: Path) -> About:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})[KEY])
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        n_numbers = sum(map(math.prod, shapes))
+        _refuse_counts(about["config"], n_numbers)
         sizes = {name: about["sizes"][name] for name in SIZES}
         if "n_nodes" in about["sizes"]:
             sizes["n_nodes"] = _count(about["sizes"]["n_nodes"])
-        vectors = about["vectors"]
+        vectors = None if about["vectors"] is None else tuple(map(_count, about["vectors"]))
+        if vectors and math.prod(vectors) > n_numbers:
+            raise ValueError(f"it has {n_numbers} numbers, fewer than its vectors of {vectors}")
         return About(
-            config=_without_places(about["config"]),
+            config=conf_files.without_places(about["config"]),
             identity=str(about.get("identity")),
             sizes=sizes | {name: _count(sizes[name]) for name in ("d_in", "d_out")},
-            vectors=None if vectors is None else tuple(map(_count, vectors)),
-            n_numbers=sum(map(math.prod, shapes)),
+            vectors=vectors,
+            n_numbers=n_numbers,
         )
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise _foreign(path, error) from error
-
-
-def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with plugins by their file names alone: a path is of one machine, and is never loaded."""
-    return {**config, "plugins": [Path(str(name)).name for name in config.get("plugins") or ()]}
 
 
 def _foreign(path: Path, why: object) -> RecordError:
     return RecordError(f"{display_path(path)} is not a network that physml has kept: {str(why).rstrip('.')}.")
 
 
+def _refuse_counts(config: Any, n_numbers: int) -> None:
+    """ValueError for more layers or units than the file can have numbers of: building them would not end."""
+    most = max(n_numbers, SMALL)
+    for at, value in walk({key: config[key] for key in ("model", "net")}):
+        if type(value) is int and at.rpartition(".")[2].startswith(("n_", "d_")) and abs(value) > most:
+            raise ValueError(f"{at} is {value:.3g}, in a file of {n_numbers} numbers")
+
+
 def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"a size must be a positive whole number; got {value!r:.40}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**40:
+        raise ValueError(f"a size must be a positive whole number; got {str(value)[:40]}")
     return value
 
 
@@ -170,7 +184,7 @@ def built(path: Path, plugins: Iterable[str | Path] = ()) -> "nn.Module":
             net = build.build_net(parts, task)
     except PhysmlError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:  # of a config that is not whole
+    except DAMAGED as error:
         raise _foreign(path, f"its config is damaged: {type(error).__name__}: {error}") from error
     try:
         load_model(net, path)

@@ -6,21 +6,23 @@ sampler reads it, so nothing in it can run code.
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from physml.base import opened
 from physml.base.errors import Busy, ConfigError, DataError, MissingExtra, needed_by, to_install
 from physml.base.lock import held
 from physml.base.paths import display_path, expanded, results_root, work_root
+from physml.base.text import shown
 from physml.records import record
 from physml.records.searches import Content, converted
 from physml.search.points import Space, direction, distributions, optuna_module
 from physml.search.spec import SearchSpec
 
 JOURNAL = ".journal"
-SECRET = ("password", "passwd", "secret", "token", "key")  # parts of names of a URL's options
 
 
 class TrialStore:
@@ -39,7 +41,7 @@ class TrialStore:
         self.folder = work_root() / "search" / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.storage = storage or f"sqlite:///{work_root() / 'search' / f'{name}.db'}"
-        self.place = shown(self.storage)
+        self.place = place_of(self.storage)
         self.database: Any = None
 
     def update(self, content: Content) -> None:
@@ -84,21 +86,20 @@ class TrialStore:
             ) from error
 
 
-def shown(storage: str) -> str:
-    """A storage without its secrets; ConfigError for what is neither a URL nor the path of a journal."""
+def place_of(storage: str) -> str:
+    """A storage without its secrets. ConfigError for what is neither a URL nor the path of a journal."""
     if "://" not in storage and storage.endswith(JOURNAL):
         return display_path(expanded(storage).absolute())
     with needed_by("a database of trials"):
         import sqlalchemy
     try:
-        url = sqlalchemy.make_url(storage)
-    except sqlalchemy.exc.ArgumentError as error:
+        sqlalchemy.make_url(storage)
+    except (sqlalchemy.exc.ArgumentError, ValueError) as error:
         raise ConfigError(
             "--storage takes a URL such as postgresql+psycopg://user@host/base, or the path of a journal, "
             "trials.journal; what came is neither."
         ) from error
-    secret = [name for name in url.query if any(part in name.lower() for part in SECRET)]
-    return url.difference_update_query(secret).render_as_string(hide_password=True)
+    return shown(storage)
 
 
 def _trial(row: Content, space: Space) -> Any:
@@ -136,7 +137,8 @@ def _reached(place: str) -> Iterator[None]:
     try:
         yield
     except broken as error:
-        said = str(error.__cause__ or error).strip().partition("\n")[0]
+        known = error.strerror if isinstance(error, OSError) else None
+        said = shown(known or str(error.__cause__ or error)).strip().partition("\n")[0]
         raise DataError(
             f"{place} does not answer: {said}. Once it does, the same command goes on. "
             "If it is damaged, delete it: it is made again from the records."
@@ -158,9 +160,11 @@ def _journal(path: Path) -> Any:
             for self.line, change in _changes(path, log_number_from):
                 yield change
 
-    with path.open("a+b") as file:  # half a last line is what a killed writer has left
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
+    if path.exists() or path.is_symlink():
+        content = opened.read_bytes(path, record.LARGEST)
+        if not content.endswith(b"\n"):  # half a last line is what a killed writer has left
+            with os.fdopen(opened.descriptor(path, os.O_RDWR), "r+b") as file:
+                file.truncate(content.rfind(b"\n") + 1)
     journal = Journal(str(path), _NoLock())
     try:
         return storages.JournalStorage(journal)
@@ -173,7 +177,7 @@ def _journal(path: Path) -> Any:
 
 def _changes(path: Path, first: int) -> Iterator[tuple[int, Any]]:
     """Each line with its number, from 1 on; a line that is no JSON is None."""
-    with path.open("rb") as file:
+    with opened.reading(path) as file:
         for number, line in enumerate(file):
             if number >= first:
                 try:
@@ -204,7 +208,8 @@ def old_journal(spec: SearchSpec) -> Content | None:
 
 
 def _rows(path: Path, metric: str) -> list[Content]:
-    storage = _journal(path)
+    with _reached(display_path(path)):
+        storage = _journal(path)
     rows = []
     for trial in storage.get_all_trials(storage.get_study_id_from_name(path.stem)):
         ended = trial.state.is_finished()

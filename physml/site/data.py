@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from physml.base.paths import results_root
+from physml.base.text import csv_cell
 from physml.records import export
 from physml.records.schema import Record
 from physml.report.outcome import outcome_of
@@ -14,7 +15,7 @@ from physml.report.references import bibtex, cited, of_physml
 from physml.report.table.collect import table_state
 from physml.report.table.numbers import decimals, mean_text, published_text
 from physml.report.table.spec import experiments_of
-from physml.report.text.document import FORMS, Document
+from physml.report.text.document import FORMS, Document, md
 from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines
 from physml.site.content import Content, paper_of
@@ -109,7 +110,7 @@ def _cells_csv(content: Content) -> str:
     for i, results in enumerate(content.tables.values()):
         heads, *values = results.document.values
         rows = values if i else [heads, *values]
-        writer.writerows(["NA" if value is None else value for value in row] for row in rows)
+        writer.writerows(["NA" if value is None else csv_cell(value) for value in row] for row in rows)
     return out.getvalue()
 
 
@@ -160,7 +161,7 @@ def _plain(content: Content) -> str:
         "",
     ]
     out += [
-        f"- [{ident}](table/{ident}/{ident}.md): {results.spec.title} ({table_state(results.table)})"
+        f"- [{ident}](table/{ident}/{ident}.md): {md(results.spec.title)} ({table_state(results.table)})"
         for ident, results in content.tables.items()
     ]
     return "\n".join(out) + "\n"

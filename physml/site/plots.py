@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from physml.base.text import plain
 from physml.report.stats.summary import Published, Summary
 
 LOG_FROM = 15.0  # greatest over least value, from where on an axis is logarithmic
@@ -197,5 +198,5 @@ def _rect(low: float, high: float, height: float, kind: str) -> str:
 def _svg(parts: Iterable[str], height: int, label: str) -> Markup:
     content = "".join(parts)
     return Markup(
-        f'<svg width="100%" height="{height}" role="img" aria-label="{escape(label)}">{content}</svg>'
+        f'<svg width="100%" height="{height}" role="img" aria-label="{escape(plain(label))}">{content}</svg>'
     )

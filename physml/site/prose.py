@@ -1,5 +1,6 @@
 """Markdown pages and docstrings as HTML. Whatever the text holds, no HTML of its own gets through."""
 
+import html
 import inspect
 import itertools
 import re
@@ -7,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
+from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
@@ -17,6 +19,18 @@ _MATH = re.compile(r":math:`([^`]+)`")
 _SECTION = re.compile(
     r"^(Args|Shapes|Source|Choices|Init|Storage|Errors|Raises|Returns|Example)s?:", re.MULTILINE
 )
+
+# The parts of MathML that a page has. An equation with any other, such as a link, is shown as code.
+_ELEMENTS = (
+    "math mrow mi mn mo ms mtext mspace msup msub msubsup munder mover munderover mfrac msqrt mroot mtable "
+    "mtr mtd mstyle mpadded mphantom menclose"
+)
+_ATTRIBUTES = (
+    "xmlns display displaystyle scriptlevel mathvariant mathsize mathcolor stretchy symmetric form fence "
+    "separator accent accentunder largeop movablelimits lspace rspace minsize maxsize width height depth "
+    "linethickness columnalign columnspacing columnlines rowspacing rowlines rowalign notation voffset"
+)
+ELEMENTS, ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
 
 Links = Callable[[str], str | None]  # where a link of a page leads on the site; None: nowhere
 
@@ -155,8 +169,13 @@ def _equations(text: str) -> str:
 def mathml(text: str, display: str) -> str:
     """LaTeX as MathML, which browsers show by themselves; as code where it cannot be read."""
     with needed_by("equations on the site"):
-        from latex2mathml.converter import convert
+        from latex2mathml.converter import convert_to_element
     try:
-        return str(convert(text, display=display))
+        tree = convert_to_element(text, display=display)
+        for element in tree.iter():
+            if element.tag not in ELEMENTS or not ATTRIBUTES.issuperset(element.keys()):
+                raise ValueError(f"no {element.tag} with {', '.join(element.keys())} on a page")
+            element.text = html.unescape(element.text or "")  # the converter writes symbols as entities
+        return ElementTree.tostring(tree, encoding="unicode")
     except Exception:  # the converter raises many kinds, and a page must not fail for one equation
         return f"<code>{escape(text)}</code>"

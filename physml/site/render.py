@@ -6,6 +6,7 @@ from typing import Any
 
 from physml import __version__
 from physml.base.errors import needed_by
+from physml.base.text import plain
 from physml.records import provenance
 from physml.report.outcome import ALL
 from physml.site import plots, words
@@ -41,6 +42,7 @@ class Renderer:
         made = jinja2.Environment(
             loader=jinja2.FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
+            finalize=lambda value: plain(value) if type(value) is str else value,
             trim_blocks=True,
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,

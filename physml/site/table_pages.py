@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from physml.base.errors import RecordError
+from physml.config.conf_files import without_places
 from physml.records import curves
 from physml.records.schema import Record
 from physml.report.outcome import outcome_of
@@ -259,7 +260,7 @@ def run_context(
         "metrics": _metrics(records),
         "cells": cells,
         "curves": pictures.of([record for record in records if record["status"] == "finished"]),
-        "config": list(flat(first["config"])),
+        "config": list(flat(without_places(first["config"]))),
         "files": [
             (file["name"], file.get("sha256") or NONE, file.get("verified") or NONE)
             for file in first.get("data", {}).get("files", [])

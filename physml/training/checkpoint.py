@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError
 from physml.base.paths import display_path
 
 MAGIC = b"physml-checkpoint-1\n"
 NAMES = ("last.pt", "previous.pt")
+LARGEST = 64 << 30  # bytes of a checkpoint
 log = logging.getLogger(__name__)
 
 
@@ -52,7 +53,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     import torch
 
     try:
-        data = path.read_bytes()
+        data = opened.read_bytes(path, LARGEST)
     except OSError as error:
         raise DataError(
             f"{display_path(path)} cannot be read: {error.strerror}. Remove it and start again."
@@ -82,7 +83,7 @@ def _files(folder: Path) -> Iterator[Path]:
     """The checkpoints that are there, newest first; DataError where one of them is not a file."""
     for path in [folder / name for name in NAMES]:
         try:
-            mode = path.stat().st_mode  # one look: a run that goes on moves its checkpoints
+            mode = path.lstat().st_mode  # one look: a run that goes on moves its checkpoints
         except (FileNotFoundError, NotADirectoryError):
             continue
         if stat.S_ISREG(mode):

@@ -303,3 +303,16 @@ def test_a_failure_does_not_replace_a_finished_record(monkeypatch):
         with pytest.raises(RunFailed, match=r"ZeroDivisionError.*The earlier record .* is kept"):
             h.make(spec, force=True)
     assert h.numbers(h.make(spec)) == h.numbers(want)
+
+
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(tmp_path, monkeypatch):
+    assert files.names_in(tmp_path / "none") == []
+
+    def fails(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "listdir", fails)
+    with pytest.raises(PermissionError):
+        files.names_in(tmp_path)
+    with pytest.raises(PermissionError):
+        record.records("lem/adding-lem", [tmp_path])

@@ -119,7 +119,7 @@ def test_a_lease_that_was_confirmed_cannot_be_taken(tmp_path):
     with pytest.raises(Lost):
         first.confirm()
     first.give_back()
-    assert lease._read(tmp_path / "lease" / "3") == b"{}\n"
+    assert (tmp_path / "lease" / "3").read_bytes() == b"{}\n"
 
 
 def test_both_kinds_of_lock_see_a_lease(tmp_path, monkeypatch):

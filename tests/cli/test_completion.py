@@ -3,9 +3,11 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from physml.base.errors import ConfigError
 from physml.cli import main
 from physml.config import conf_files
 
@@ -46,6 +48,20 @@ def test_other_shells_have_a_script_too(shell: str, capsys: pytest.CaptureFixtur
 def test_ids_that_are_no_names_are_still_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     script("bash", capsys)
     assert main.parsed(["table", "./mine.yaml"]).ids == ["./mine.yaml"]
+
+
+def test_a_file_whose_name_is_a_command_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PHYSML_CONF", str(tmp_path))
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "evil$(touch X)-1.yaml").touch()
+    assert main.main(["completion", "bash"]) == 2
+    said = capsys.readouterr()
+    assert "Rename it." in said.err and not said.out
+    assert conf_files.find("table", "evil$(touch X)-1") is None
+    with pytest.raises(ConfigError, match=r"Rename it\."):
+        conf_files.absolute("./evil`x`.yaml")
 
 
 def test_what_is_missing_is_one_line(

@@ -233,3 +233,32 @@ def test_a_file_that_is_wrong_is_named_once(tmp_path: Path) -> None:
     path.write_text("key: a\nmetric: x\nbetter: lower\nprotocol: clean\n")
     with pytest.raises(ConfigError, match=r"^c\.yaml: metric must look like test/rmse; got 'x'\.$"):
         load(Column, path)
+
+
+SECRETS = [
+    "${oc.env:PHYSML_SECRET}",
+    "a ${oc.env:PHYSML_SECRET} b",
+    "${oc.decode:${oc.env:PHYSML_SECRET}}",
+    "${${net.hidden}}",
+    "${nothing:1}",
+    "${net.hidden",
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_config_reads_no_variables(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHYSML_SECRET", "hush")
+    study = tmp_path / "study.yaml"
+    for source in (f'source: "{text}"', f'source: ours, "{text}": 1'):
+        study.write_text(
+            f"task: adding\nprovenance: {{kind: own, {source}}}\n"
+            "common: {task: {length: 20}}\nrows:\n  mine: {model: lem}\n"
+        )
+        with pytest.raises(ConfigError, match=r"`\$\{...\}` may name another key"):
+            compose([f"experiment={study}:mine", "seed=1"])
+    with pytest.raises(ConfigError, match=r"`\$\{...\}` may name another key|brackets and quotes"):
+        run_config(f"model.d_hidden='{text}'")
+
+
+def test_a_config_may_name_another_key(tmp_path: Path) -> None:
+    assert run_config("model.d_hidden=${seed}", "seed=7")["model"]["d_hidden"] == 7

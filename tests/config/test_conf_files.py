@@ -229,7 +229,7 @@ def test_no_shipped_config_names_a_plugin() -> None:
         ("./loop.yaml", r"there is no experiment file"),
         ("./loop.yaml:mine", r"there is no study file"),
         ("./round/adding.yaml:again", r"there is no \.\./round|is a cycle"),
-        ("./my files.yaml:mine", r"a study's name has letters, digits"),
+        ("./my files.yaml:mine", r"named by letters, digits"),
         ("./a\x00.yaml:mine", r"a path must be of printable characters"),
         (f"./{'x' * 300}.yaml:mine", r"there is no study file"),
         ("./files/adding.yaml:mine/../slow", "there is no experiment named"),

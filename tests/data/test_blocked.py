@@ -73,7 +73,7 @@ def test_of_many_runs_those_that_lack_data_are_not_started(
     assert not records(roots)
 
 
-@pytest.mark.parametrize("how", [[], ["--no-run"], ["--plan"]])
+@pytest.mark.parametrize("how", [["--long"], ["--no-run", "--long"], ["--plan"]])
 def test_a_table_says_which_data_are_missing(
     roots: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, how: list[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import io
 import logging
 import threading
 import zipfile
@@ -34,12 +35,19 @@ class Served:
         self.ranges = True  # whether it can send the rest of a file
         self.cuts: list[int] = []  # after how many bytes the next answers end
         self.asked: list[str | None] = []  # the Range of each request
+        self.headers: dict[str, str | None] = {}  # of each answer, in place of the usual ones; None: not sent
+        self.leads: list[str] = []  # where the next answers lead
         self.url = ""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         wanted = request.headers.get("Range")
         self.asked.append(wanted)
         condition = request.headers.get("If-Range")
+        if self.leads:
+            request.send_response(302)
+            request.send_header("Location", self.leads.pop(0))
+            request.end_headers()
+            return
         start = 0
         if wanted and self.ranges and condition in (None, self.version):
             start = int(wanted.removeprefix("bytes=").rstrip("-"))
@@ -54,8 +62,10 @@ class Served:
         else:
             request.send_response(200)
         body = self.content[start:]
-        request.send_header("ETag", self.version)
-        request.send_header("Content-Length", str(len(body)))
+        headers = {"ETag": self.version, "Content-Length": str(len(body)), **self.headers}
+        for name, value in headers.items():
+            if value is not None:
+                request.send_header(name, value)
         request.end_headers()
         request.wfile.write(body[: self.cuts.pop(0)] if self.cuts else body)
 
@@ -143,6 +153,45 @@ def test_what_is_not_the_file_is_refused_and_not_kept(server, store, content, sa
     with pytest.raises(DataError, match=f"{server.url}: {says}"):
         download.get(dataset(server.url), store)
     assert left(store) == set()
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ({}, f"it sent {len(CONTENT) + 9} bytes, expected {len(CONTENT)}"),
+        ({"Content-Length": None}, f"it sent more than {len(CONTENT)} bytes"),
+        ({"Content-Encoding": "gzip"}, "packed by gzip, which was not asked for"),
+    ],
+)
+def test_no_more_is_taken_than_was_declared(server, store, headers, says) -> None:
+    server.content, server.headers = CONTENT + bytes(9), headers
+    with pytest.raises(DataError, match=says):
+        download.get(dataset(server.url), store)
+    assert not part(store).exists() or part(store).stat().st_size <= len(CONTENT)
+
+
+def test_an_address_may_lead_on(server, store) -> None:
+    server.leads = ["/a", server.url]
+    assert download.get(dataset(server.url), store) == [target(store)]
+    server.leads = ["/a"] * 99
+    target(store).unlink()
+    with pytest.raises(DataError, match="leads on more than 10 times"):
+        download.get(dataset(server.url), store)
+
+
+def test_no_address_leads_from_https_to_http(store, monkeypatch) -> None:
+    import requests
+
+    def answer(url: str, **_) -> requests.Response:
+        made = requests.Response()
+        made.status_code, made.url = 302, url
+        made.headers["Location"] = "http://x.org/a"
+        made.raw = io.BytesIO()
+        return made
+
+    monkeypatch.setattr(requests, "get", answer)
+    with pytest.raises(DataError, match="it leads from https to http:"):
+        download.get(dataset("https://x.org/a"), store)
 
 
 def test_without_network_the_message_has_all_one_needs(server, store) -> None:

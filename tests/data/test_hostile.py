@@ -13,6 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from physml.data.files.array_files import json_value, mat, npy, npz
 from physml.data.files.limits import gunzip, read_bytes
 from physml.data.files.safe_pickle import arrays, lists, sparse, tensors, unpickle
 from physml.data.readers import cifar10, zinc
-from physml.data.readers.large_graphs import GENIUS_GRAPH
+from physml.data.readers.large_graphs import GENIUS_GRAPH, PATENTS, SNAP_PATENTS
 from physml.data.store import Store
 
 AGAIN = "Get it again."
@@ -266,6 +267,27 @@ def test_a_gzip_file_is_read_up_to_its_limit() -> None:
         gunzip(gzip.compress(bytes(ZEROS)), "f", AGAIN)
     with pytest.raises(DataError, match="f is not a valid gzip file"):
         gunzip(gzip.compress(b"abc")[:10] + b"\xff" * 20, "f", AGAIN)
+
+
+@pytest.mark.parametrize("part", ["indices", "indptr"])
+@pytest.mark.parametrize("value", [-1, 1 << 30])
+def test_a_sparse_matrix_that_points_outside_is_refused_before_scipy_follows(
+    part: str, value: int, tmp_path: Path
+) -> None:
+    SNAP_PATENTS.fixture(tmp_path)
+    path = tmp_path / PATENTS
+    matrix = mat(path, ("node_feat",), AGAIN)["node_feat"]
+    stored = getattr(matrix, part).astype("<i4")
+    changed = stored.copy()
+    changed[1] = value
+    content = path.read_bytes()
+    assert content.count(stored.tobytes()) == 1
+    path.write_bytes(content.replace(stored.tobytes(), changed.tobytes()))
+    files = SimpleNamespace(path=lambda name: tmp_path / name, sizes=lambda *sizes: sizes)
+    with pytest.raises(
+        DataError, match=r"a sparse matrix names row|do not fit its values|not a valid MATLAB"
+    ):
+        SNAP_PATENTS.read(files)
 
 
 def test_a_mat_file_is_refused_by_what_it_unpacks_to(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(
-        MissingExtra, match=r"needs sklearn. Install it with: pip install 'physml\[estimators\]'"
+        MissingExtra, match=r"needs sklearn. Install it with: pip install 'scikit-learn>=1\.6'"
     ):
         physml.estimators.SequenceClassifier  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'Sequence'"):

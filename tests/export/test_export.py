@@ -22,6 +22,7 @@ from physml.config.compose import compose
 from physml.export.export import export
 from physml.export.program import traced
 from physml.models.graph.linkx import LINKX
+from physml.records import record
 from physml.run.perform import perform
 from physml.run.progress import LineReporter
 from physml.run.spec import RunSpec, checked_specs
@@ -172,7 +173,7 @@ def test_names_that_mean_no_run_or_several(roots: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"seed 1 kept no weights. Train it again with"):
         physml.load(f"{NAME}/{record_path(roots, 1).stem}")
     again = record_path(roots).with_name(record_path(roots).name.replace("split0", "split7"))
-    again.write_text(record_path(roots).read_text().replace('"split": 0', '"split": 7'))
+    record.write(again, {**record.read(record_path(roots)), "split": 7})
     try:
         with pytest.raises(ConfigError, match=r"2 runs of adhoc/adding-cornn kept their weights. Name one: "):
             physml.load(NAME)

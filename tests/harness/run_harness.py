@@ -68,7 +68,7 @@ def odd(*overrides: str, **arguments: Any) -> list[str]:
 
 
 def spec_of(overrides: list[str]) -> RunSpec:
-    return checked_specs([compose(overrides)])[0]
+    return checked_specs([compose(overrides)], run=True)[0]
 
 
 def make(spec: RunSpec, **options: Any) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def start_many(
 
 def specs_of(overrides: list[str]) -> list[RunSpec]:
     """The runs of `physml run -m`."""
-    return checked_specs([compose(one) for one in expand(overrides)])
+    return checked_specs([compose(one) for one in expand(overrides)], run=True)
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:

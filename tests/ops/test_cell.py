@@ -143,6 +143,28 @@ def test_series_are_exact_to_the_last_digits():
         assert torch.equal(y[~exact.isfinite()].nan_to_num(), exact[~exact.isfinite()].nan_to_num()), name
 
 
+NAN = float("nan")
+ODD = {
+    "clamp to no number": lambda x: x.clamp(-1, NAN),
+    "maximum": lambda x: torch.maximum(torch.zeros(4), x),
+    "minimum": lambda x: torch.minimum(x, torch.tensor([NAN, 1.0, 1.0, NAN])),
+    "division by -0.0": lambda x: x / -0.0,
+    "division by 0": lambda x: x / 0,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_no_number_and_negative_zero_are_those_of_the_loop(name):
+    u = torch.tensor([[[NAN, 1.0, -0.0, 0.0]]])
+    made = {
+        backend: recurrence(lambda x, state: (ODD[name](x), state), u, (torch.zeros(1, 4),), backend=backend)[
+            0
+        ]
+        for backend in ("reference", "native")
+    }
+    torch.testing.assert_close(made["native"], made["reference"], equal_nan=True, rtol=0, atol=0)
+
+
 def test_only_the_last_state_is_used():
     cell = made("lstm", 2, 5)
     u, state = given(cell, 4, 6, 2)

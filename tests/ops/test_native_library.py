@@ -203,6 +203,25 @@ def test_a_read_only_folder(source: Path, tmp_path: Path, monkeypatch: pytest.Mo
     folder.chmod(0o755)
 
 
+@pytest.mark.parametrize("folder", ["cache", "cache/native"])
+def test_a_folder_that_others_may_write_gives_no_code(folder: str, source: Path, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder).chmod(0o777)
+    assert "others may write it (mode 777)" in refused(source)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone may give a file away")
+def test_a_library_that_another_user_has_left_is_compiled_anew(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(source, torch.float32)
+    (library_file,) = (tmp_path / "cache" / "native").glob("*.so")
+    os.chown(library_file, 65534, -1)
+    forget(monkeypatch)
+    assert load(source, torch.float32).answer() == 42
+    assert library_file.stat().st_uid == 0
+
+
 def test_what_cannot_be_loaded(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = """
         case "$*" in *--version*) echo 1.0; exit 0;; esac

@@ -9,6 +9,7 @@ import pytest
 import run_harness as h
 
 from physml.base.errors import ConfigError, Preempted, RunFailed
+from physml.base.paths import work_root
 from physml.cli import main
 from physml.cli.distribution import pilot_command
 from physml.queue import planning, scheduler
@@ -164,7 +165,6 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
         "time": "1:30:00",
         "signal": "B:USR1@90",
         "open-mode": "append",
-        "output": str(tmp_path / "it's here" / "work" / "slurm" / "%A_%a.log"),
         "requeue": "",
         "constraint": "a100",
     }
@@ -177,6 +177,10 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
     assert told.stdout.strip().endswith("it's here")
     with pytest.raises(ConfigError, match="must be one line"):
         script(job, SlurmSettings(lines=["--a\nrm -rf x"]))
+    with pytest.raises(ConfigError, match="partition must be one word"):
+        script(job, SlurmSettings(partition="gpu --wrap=x"))
+    monkeypatch.setenv("PHYSML_RUNS", "/lab/100% 'ours'")
+    assert slurm._output() == "--output=/lab/100%% 'ours'/slurm/%A_%a.log"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +216,7 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="sbatch is not there: --on slurm works where Slurm"):
         engine.submit(job)
     for name, body in {
-        "sbatch": "cat > given; printf '12;cluster\\n'",
+        "sbatch": "cat > given; printf '%s\\n' \"$@\" > words; printf '12;cluster\\n'",
         "squeue": "printf 'RUNNING\\nPENDING\\n'",
     }.items():
         (tmp_path / name).write_text(f"#!/bin/bash\nPATH=/bin:/usr/bin\ncd {tmp_path}\n{body}\n")
@@ -220,6 +224,8 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     submitted = engine.submit(job)
     assert submitted.ident == "12" and submitted.alive() == 2 and "scancel 12" in submitted.text
     assert (tmp_path / "given").read_text() == script(job, engine.settings)
+    place = str(work_root() / "slurm").replace("%", "%%")
+    assert (tmp_path / "words").read_text() == f"--parsable\n--output={place}/%A_%a.log\n"
     (tmp_path / "squeue").write_text("#!/bin/bash\necho Invalid job id >&2; exit 1\n")
     assert submitted.alive() == 0
     (tmp_path / "sbatch").write_text("#!/bin/bash\necho no such partition >&2; exit 1\n")
@@ -235,7 +241,14 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
         ("slurm", ("partitoin=gpu",), "there is no key partitoin. Did you mean partition"),
         ("slurm", ("gpu",), "--engine takes KEY=VALUE"),
         ("slurm", ("cpus=two",), "cpus"),
-        ("slurm", ("workers=0",), "workers, cpus and hours must be positive"),
+        ("slurm", ("workers=0",), "workers must be positive; got 0"),
+        ("slurm", ("memory_gib=-5",), "memory_gib must be positive"),
+        ("slurm", ("gpus=-1",), "gpus must not be negative"),
+        ("slurm", ("throttle=0",), "throttle must be positive"),
+        ("slurm", ("account=[",), "account=.: the value is not valid YAML"),
+        ("slurm", ("account=*x",), "the value is not valid YAML"),
+        ("slurm", ("hours=" + "9" * 400,), "hours must be"),
+        ("ray", ("resources={tpu: -1}",), "tpu must not be negative"),
     ],
 )
 def test_mistakes_in_an_engine_are_told(name, changes, says):

@@ -1,5 +1,7 @@
 """Costs: core-hours of records, measured ones, and the same on another core."""
 
+import os
+
 import pytest
 
 from physml.base import paths
@@ -51,4 +53,25 @@ def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path, m
     with pytest.raises(
         RecordError, match=r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'"
     ):
+        costs.measured()
+
+
+@pytest.mark.parametrize("wrong", ["9", -1.0, True, None, [2.0], float("nan"), float("inf"), 10**400])
+def test_what_is_no_measurement_counts_as_unknown(wrong):
+    found = costs.of_line(dict.fromkeys(("hours", "sgemm_gflops", "memory_mib"), wrong) | {"gpu_mib": 2})
+    assert found == costs.Cost(gpu_mib=2) and found.on(50.0) == found
+
+
+@pytest.mark.parametrize("wrong", ["[" * 100_000, '{"key": ["x"], "experiment": "e"}', '{"key": "x"}', "7"])
+def test_a_line_of_others_is_one_with_a_key_and_an_experiment(wrong, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    (tmp_path / costs.NAME).write_text(wrong + "\n")
+    with pytest.raises(RecordError, match=r"costs.jsonl, line 1: a measured cost was expected"):
+        costs.measured()
+
+
+def test_measured_costs_are_read_from_a_file_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    os.mkfifo(tmp_path / costs.NAME)
+    with pytest.raises(RecordError, match=r"costs.jsonl cannot be read: a FIFO, expected a file"):
         costs.measured()

@@ -55,7 +55,24 @@ def setting_of(folder: Path) -> Path:
 
 
 def change(path: Path, **changes: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    """As if the file had been written so: without a check, as older ones are."""
+    content = json.loads(path.read_text()) | changes
+    content.pop("check", None)
+    path.write_text(json.dumps(content))
+
+
+def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
+    path = path_of(tmp_path)
+    record.write(path, made())
+    text = path.read_text()
+    assert '"seed": 3' in text
+    path.write_text(text.replace('"seed": 3', '"seed": 4'))
+    with pytest.raises(
+        RecordError, match=r"seed3.json is damaged: its content has the hash \w{8}, not \w{8}"
+    ):
+        record.read(path)
+    path.write_text(text)
+    assert "check" not in record.read(path)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -202,7 +219,7 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes, said:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"seed3\.json cannot be read: No such file"):
         record.read(path_of(tmp_path))
-    with pytest.raises(RecordError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(RecordError, match=r"cannot be read: a folder, expected a file"):
         record.read(tmp_path)
 
 

@@ -1,6 +1,7 @@
 """The copy of a search as an Optuna study: records win, damage is one line, nothing in it runs."""
 
 import json
+import os
 import pickle
 import sys
 
@@ -8,12 +9,12 @@ import optuna
 import pytest
 from search_conf import without_studies, write_study
 
-from physml.base.errors import ConfigError, DataError, MissingExtra
+from physml.base.errors import ConfigError, DataError, MissingExtra, RecordError
 from physml.base.lock import held
 from physml.cli import main
 from physml.records import searches as results
 from physml.search import spec, staged, store
-from physml.search.store import TrialStore, shown
+from physml.search.store import TrialStore, place_of
 
 LSTM, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"
 SPACE = {"a": {"low": 1e-3, "high": 1.0, "log": True}, "b": ["x", None]}
@@ -109,6 +110,31 @@ def test_any_damage_of_a_journal_is_one_line_with_its_place(damage, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "FIFO"])
+def test_a_journal_is_a_file_of_its_own(kind, tmp_path):
+    path, victim = tmp_path / "x.journal", tmp_path / "victim"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(victim)
+    if kind == "link":
+        victim.write_bytes(b"half a line")
+    with pytest.raises(DataError, match=rf"x\.journal does not answer: a {kind.split()[0]}, expected a file"):
+        TrialStore("s", "lower", str(path)).update(content())
+    assert victim.read_bytes() == b"half a line" if kind == "link" else not victim.exists()
+
+
+@pytest.mark.parametrize("wrong", ["[" * 100_000, "\xff", '{"search": 1}', None])
+def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    path = results.results_path("s")
+    path.parent.mkdir()
+    rows = [{"trial": 0, "point": {"a": 1}, "value": "0.5", "status": "finished"}]
+    path.write_text(wrong or json.dumps({"search": TINY, "trials": rows}), encoding="latin-1")
+    with pytest.raises(RecordError, match=r"s\.json is not the file of a search"):
+        results.state_text("s")
+
+
 def test_half_a_line_of_a_killed_writer_is_removed(tmp_path):
     path = tmp_path / "x.journal"
     TrialStore("s", "lower", str(path)).update(content())
@@ -148,11 +174,12 @@ def test_two_workers_do_not_copy_at_once(tmp_path):
 
 
 def test_secrets_of_a_storage_are_not_shown():
-    assert shown("postgresql+psycopg://u:secret@host/x") == "postgresql+psycopg://u:***@host/x"
-    assert "secret" not in shown("postgresql://u@host/x?password=secret&sslpassword=secret&connect_timeout=1")
-    for wrong in ("u:secret@host/x", "postgresql//u:secret@host/x", "trials.txt"):
+    assert place_of("postgresql+psycopg://u:secret@host/x") == "postgresql+psycopg://***@host/x"
+    assert "secret" not in place_of("postgresql://u@host/x?password=secret&sslpassword=secret&timeout=1")
+    no_port = "postgresql://u:secret@host:x/y"
+    for wrong in ("u:secret@host/x", "postgresql//u:secret@host/x", no_port, "trials.txt"):
         with pytest.raises(ConfigError, match="--storage takes a URL such as postgresql") as error:
-            shown(wrong)
+            place_of(wrong)
         assert "secret" not in str(error.value)
 
 
@@ -166,7 +193,7 @@ def test_a_database_that_does_not_answer(tmp_path):
 
 def test_a_driver_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"u:\*\*\*@host/x needs a driver .*pip install .*psycopg"):
+    with pytest.raises(MissingExtra, match=r"://\*\*\*@host/x needs a driver .*pip install .*psycopg"):
         TrialStore("s", "lower", "postgresql+psycopg://u:secret@host/x").update(content())
 
 

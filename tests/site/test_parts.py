@@ -1,6 +1,7 @@
 """Parts of pages: axes, pictures, prose, words."""
 
 import math
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,25 @@ def test_a_docstring_has_its_equations_and_arguments():
     assert '<a href="https://arxiv.org/abs/1234.5678">' in made
     assert made.count("<dt>") == 2 and "in two lines." in made
     assert "<pre>&gt;&gt;&gt; 1 &lt; 2</pre>" in made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\text{<svg/onload=document.title='X'>}",
+        r"\text{&lt;img/src=x onerror=alert(1)&gt;}",
+        r"\href{javascript:alert(1)}{y}",
+        r"\style{background:url(//x)}{y}",
+        r"\class{\"onload=\"}{y}",
+        r"<script>alert(1)</script>",
+    ],
+)
+def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
+    made = prose.mathml(text, "block")
+    assert made.startswith(("<math ", "<code>"))
+    tree = ElementTree.fromstring(made)
+    assert {element.tag.rpartition("}")[2] for element in tree.iter()} <= {*prose.ELEMENTS, "code"}
+    assert all(prose.ATTRIBUTES.issuperset(element.keys()) for element in tree.iter())
 
 
 def test_an_equation_that_cannot_be_read_is_code():

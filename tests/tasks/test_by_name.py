@@ -178,6 +178,37 @@ def test_texts_of_a_repository_become_ids(store: Store, tmp_path: Path) -> None:
     assert set(facts["sha256"]) == {f"data/{part}-00000-of-00001.parquet" for part in ("train", "test")}
 
 
+def test_the_files_that_are_hashed_are_those_that_are_read(store: Store, tmp_path: Path) -> None:
+    name = repository(tmp_path / "films", TEXTS)
+    other = repository(tmp_path / "other", {"train": {"sentence": ["x"] * 9, "kind": [0, 1, 0] * 3}})
+    for i in range(5):
+        (tmp_path / "films" / f"train-{i}.csv").write_text("sentence,kind\nx,0\n")
+    (tmp_path / "films" / "README.md").write_text(
+        f"---\nconfigs:\n- config_name: default\n  data_files: {other}/data/*.parquet\n---\n"
+    )
+    read = hub.rows(hub.Repository(name), None, store)
+    assert {split: len(read[split]) for split in read} == {"train": 20, "test": 2}
+    assert set(hub.contents(hub.Repository(name), store)) == {
+        f"data/{part}-00000-of-00001.parquet" for part in ("train", "test")
+    }
+
+
+def test_the_split_of_a_file_is_in_its_name(tmp_path: Path) -> None:
+    for file in ("en/dev.parquet", "en/test/1.parquet", "en/a.parquet", "en/extra-00000-of-00002.parquet"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    assert hub._parquet(tmp_path, "en") == {
+        "train": ["en/a.parquet"],
+        "validation": ["en/dev.parquet"],
+        "extra": ["en/extra-00000-of-00002.parquet"],
+        "test": ["en/test/1.parquet"],
+    }
+    (tmp_path / "en" / "[a].parquet").touch()
+    for config in (None, "en", "..", "fr"):
+        with pytest.raises(DataError, match=r"has no `\*|name of a folder|has no Parquet"):
+            hub._parquet(tmp_path, config)
+
+
 def test_bytes_lengths_and_a_split_of_its_own(store: Store, tmp_path: Path) -> None:
     content = {**TEXTS, "validation": TEXTS["test"]}
     task = text(repository(tmp_path / "films", content), units="bytes", valid="validation", max_length=4)

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
 
 from physml.base import files
 from physml.base.errors import DataError
+from physml.base.text import shown, terminal
 from physml.data.cache import cache_lock as lock
 from physml.data.datasets import DataFile, Upstream
 from physml.data.files.archives import is_web_page
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REDIRECTS = 10
+LARGEST = 256 << 30  # bytes of a file whose size is not known
 CHUNK = 1 << 16  # bytes; a cut connection loses less than one
 CONNECT_S, READ_S = 15, 60
 TRIES = 4  # of one address, as long as each brings more
@@ -171,7 +175,9 @@ def _fetch(url: str, file: DataFile, part: Part) -> None:
 
     have = part.size
     headers = {"Accept-Encoding": "identity", **_range(url, file, part)}
-    with requests.get(url, headers=headers, stream=True, timeout=(CONNECT_S, READ_S)) as answer:
+    with _answer(url, headers) as answer:
+        if (packed := answer.headers.get("Content-Encoding", "identity")) != "identity":
+            raise Refused(f"it sent the file packed by {packed}, which was not asked for")
         start, whole = _content_range(answer)
         if answer.status_code == 416:  # nothing lies behind what we have, or the file has become shorter
             if have and have == (file.size or whole):
@@ -187,13 +193,38 @@ def _fetch(url: str, file: DataFile, part: Part) -> None:
             files.write_json(part.about, {"url": url, "version": version})
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length and length.isdecimal() else file.size
+        if file.size is not None and total is not None and total > file.size:
+            part.remove()
+            raise Refused(f"it sent {total} bytes, expected {file.size}")
         _room(part.path, (total or 0) - have)
+        left = (file.size or LARGEST) - have
         with part.path.open("ab" if goes_on else "wb") as out, _progress(file.name, have, total) as advance:
             for chunk in answer.iter_content(CHUNK):
+                if (left := left - len(chunk)) < 0:
+                    part.remove()
+                    raise Refused(f"it sent more than {file.size or LARGEST} bytes")
                 out.write(chunk)
                 advance(len(chunk))
     if total is not None and part.size < total:
         raise requests.ConnectionError(f"the connection ended after {part.size} of {total} bytes")
+
+
+def _answer(url: str, headers: dict[str, str]) -> "requests.Response":
+    """The answer of an address, which may lead to others, though never from https to http."""
+    import requests
+
+    for _ in range(REDIRECTS):
+        answer = requests.get(
+            url, headers=headers, stream=True, timeout=(CONNECT_S, READ_S), allow_redirects=False
+        )
+        if not answer.is_redirect:
+            return answer
+        answer.close()
+        target = urljoin(url, answer.headers["Location"])
+        if urlsplit(target).scheme not in ("https", urlsplit(url).scheme):
+            raise Refused(f"it leads from https to {shown(target)[:80]}")
+        url = target
+    raise Refused(f"it leads on more than {REDIRECTS} times")
 
 
 def _range(url: str, file: DataFile, part: Part) -> dict[str, str]:
@@ -281,5 +312,5 @@ def _progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=Console(file=terminal(sys.stderr)), transient=True) as bars:
         yield partial(bars.advance, bars.add_task(name, total=total, completed=done))

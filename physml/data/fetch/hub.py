@@ -16,6 +16,13 @@ from physml.base.errors import DataError, needed_by, suggest
 from physml.data.cache import Cache
 from physml.data.files import hash_cache
 
+SHARD = re.compile(r"(\w+)-\d{5}-of-\d{5}\.parquet")
+PLAIN = re.compile(r"[^*?\[\]:]+")  # the package `datasets` takes other paths for patterns and addresses
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("valid", "validation", "dev", "val"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -45,11 +52,10 @@ def contents(repository: Repository, store: Cache) -> dict[str, dict[str, str]]:
     folder = repository.folder
     if folder is not None:
         found = {
-            path.relative_to(folder).as_posix(): hash_cache.known(path, "sha256", store.cache)
-            for path in sorted(folder.rglob("*.parquet"))
+            name: hash_cache.known(folder / name, "sha256", store.cache)
+            for names in _parquet(folder, repository.config).values()
+            for name in names
         }
-        if not found:
-            raise DataError(f"{folder} has no Parquet files. Name a folder that has, or a repository.")
         text = "".join(f"{sha256}  {name}\n" for name, sha256 in found.items())
         _pin(repository, hashlib.sha256(text.encode()).hexdigest(), store)
         return {name: {"sha256": sha256, "verified": "first seen"} for name, sha256 in found.items()}
@@ -72,15 +78,39 @@ def rows(repository: Repository, commit: str | None, store: Cache) -> Mapping[st
 
     source = repository.folder or repository.name
     datasets.disable_progress_bars()
+    cache = str(store.cache / "hub")
     try:
-        return datasets.load_dataset(
-            str(source),
-            repository.config,
-            revision=None if repository.folder else commit,
-            cache_dir=str(store.cache / "hub"),
-        )
+        if folder := repository.folder:  # the files that were hashed, whatever else lies there
+            splits = _parquet(folder, repository.config).items()
+            chosen = {split: [str(folder / name) for name in names] for split, names in splits}
+            return datasets.load_dataset("parquet", data_files=chosen, cache_dir=cache)
+        return datasets.load_dataset(repository.name, repository.config, revision=commit, cache_dir=cache)
+    except DataError:
+        raise
     except Exception as error:  # of the network, of the hub, of Parquet
         raise DataError(f"{source} cannot be read by `datasets`: {_first_line(error)}") from error
+
+
+def _parquet(folder: Path, config: str | None) -> dict[str, list[str]]:
+    """The Parquet files of a folder by their split, which the name of each tells; train where it does not.
+
+    config: of its configurations, a folder below.
+    """
+    if config and not re.fullmatch(r"\w[\w.-]*", config):
+        raise DataError(f"{folder}: a configuration is the name of a folder in it; got {config!r}.")
+    inside = folder / config if config else folder
+    splits: dict[str, list[str]] = {split: [] for split in SPLITS.values()}
+    for path in sorted(inside.rglob("*.parquet")):
+        name = path.relative_to(folder).as_posix()
+        if not PLAIN.fullmatch(str(path)):
+            raise DataError(f"{str(path)!r}: a path to Parquet files has no `*?[]:`. Rename it.")
+        words = re.split(r"[\W\d_]+", path.relative_to(inside).as_posix().lower())
+        shard = SHARD.fullmatch(path.name)
+        split = shard[1] if shard else next((SPLITS[word] for word in words if word in SPLITS), "train")
+        splits.setdefault(split, []).append(name)
+    if not any(splits.values()):
+        raise DataError(f"{inside} has no Parquet files. Name a folder that has, or a repository.")
+    return {split: names for split, names in splits.items() if names}
 
 
 def column(split: Any, name: str, where: str) -> Any:

@@ -15,7 +15,16 @@ from typing import IO, cast
 
 from physml.base import files
 from physml.base.errors import DataError, suggest
-from physml.data.files.limits import CHUNK, LARGEST, Bounded, most, read_bytes, refuse_bomb, size_of
+from physml.data.files.limits import (
+    CHUNK,
+    LARGEST,
+    Bounded,
+    most,
+    open_regular,
+    read_bytes,
+    refuse_bomb,
+    size_of,
+)
 
 Member = tuple[str, bytes | None]
 
@@ -141,13 +150,12 @@ class TarTree(Tree):
 
 def _decompressed(path: Path) -> Bounded:
     """By what it holds. tarfile itself takes a damaged header for the end, and looks at no checksum."""
-    size = size_of(path)
-    with path.open("rb") as file:
-        start = file.read(6)
+    with open_regular(path) as file:
+        size, start = os.fstat(file.fileno()).st_size, file.read(6)
     for magic, module in ((b"\x1f\x8b", gzip), (b"BZh", bz2), (b"\xfd7zXZ\0", lzma)):
         if start.startswith(magic):
             return Bounded(cast(IO[bytes], module.open(path)), most(size), path)
-    return Bounded(path.open("rb"), size, path)
+    return Bounded(open_regular(path), size, path)
 
 
 def _is_tar(path: Path) -> bool:
@@ -228,14 +236,14 @@ def refused(archive: Path, why: str) -> DataError:
 
 
 def is_web_page(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(512).lstrip().lower()
     return start.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml"))
 
 
 def damaged(path: Path, wanted: str, error: BaseException | None) -> DataError:
     """A description of the format that came in place of the wanted one."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(8)
     if not start:
         found = "it is empty"

@@ -2,13 +2,12 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.data.files.archives import FolderTree
 from physml.data.files.limits import open_regular
 
@@ -47,8 +46,8 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
 
 def _read(stamp: Path) -> dict[str, Any]:
     try:
-        found = json.loads(stamp.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = opened.read_json(stamp)
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

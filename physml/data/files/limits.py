@@ -7,11 +7,11 @@ before anything is read.
 import gzip
 import io
 import os
-import stat
 import zlib
 from pathlib import Path
 from typing import IO
 
+from physml.base import opened
 from physml.base.errors import DataError
 
 # A packed file may unpack to SPARE bytes and RATIO times its own size; repetitive text packs about 50 to 1.
@@ -19,38 +19,17 @@ SPARE, RATIO = 64 << 20, 200
 LARGEST = 8 << 30  # bytes that are ever held at once: the largest member, the largest file
 CHUNK = 1 << 20  # bytes that are unpacked at once
 
-KINDS = {
-    stat.S_ISDIR: "a folder",
-    stat.S_ISFIFO: "a FIFO",
-    stat.S_ISSOCK: "a socket",
-    stat.S_ISBLK: "a device",
-    stat.S_ISCHR: "a device",
-}
-
 
 def most(packed: int) -> int:
     """The bytes that a packed file of this size may unpack to."""
     return SPARE + RATIO * packed
 
 
-def irregular(path: Path) -> str | None:
-    """The kind of what is in place of a regular file, such as "a FIFO"; None for a file, and for nothing."""
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return "a link to nothing" if path.is_symlink() else None
-    except NotADirectoryError:
-        return None
-    except OSError as error:
-        return f"unreadable ({error.strerror})"
-    return next((kind for is_kind, kind in KINDS.items() if is_kind(mode)), None)
-
-
 def open_regular(path: Path) -> io.BufferedReader:
     """The file, opened for reading. Errors: DataError unless it is a regular file; OSError."""
-    if kind := irregular(path):
+    if kind := opened.irregular(path, links=True):
         raise DataError(f"{path} is {kind}, expected a file. Put the file there.")
-    return path.open("rb")
+    return opened.reading(path, links=True)
 
 
 def size_of(path: Path) -> int:
@@ -65,7 +44,7 @@ def read_bytes(path: Path) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST:
             raise DataError(f"{path} has {size} bytes, more than the {LARGEST} that are read at once.")
-        return file.read(LARGEST)
+        return file.read(size + 1)
 
 
 def read_text(path: Path, again: str) -> str:

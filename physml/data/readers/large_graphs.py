@@ -40,8 +40,8 @@ def _patents(files: Files) -> Arrays:
     path, name = files.path(PATENTS), "snap_patents"
     found = mat(path, ("edge_index", "node_feat", "years"), _again(name))
     years = _vector(path, name, "years", found["years"])
-    x = found["node_feat"].tocsr() if hasattr(found["node_feat"], "tocsr") else None
-    if x is None or x.dtype.kind not in "biuf":
+    x = found["node_feat"]
+    if getattr(x, "format", None) not in ("csr", "csc") or x.dtype.kind not in "biuf":
         raise DataError(f"{path}: node_feat must be a sparse matrix of real numbers. {_again(name)}")
     graphs.check_sparse(path, x, _again(name))
     _check_sizes(files, path, name, x.shape, len(years))

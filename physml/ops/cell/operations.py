@@ -12,8 +12,8 @@ FORWARD: dict[str, str] = {
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
     "div": "{0} / {1}",
-    "maximum": "pick({0} < {1}, {1}, {0})",
-    "minimum": "pick({0} > {1}, {1}, {0})",
+    "maximum": "pick({1} == {1}, pick({0} < {1}, {1}, {0}), {1})",  # NaN in either gives NaN
+    "minimum": "pick({1} == {1}, pick({0} > {1}, {1}, {0}), {1})",
     "greater": "pick({0} > {1}, {one}, {zero})",
     "select": "pick({0} != 0, {1}, {2})",
     "relu": "pick({0} < 0, {zero}, {0})",

@@ -83,7 +83,7 @@ class Trace:
     def number(self, x: float, width: int) -> "Rows":
         """A Python number as a row; 0, 1, -1, 2, 1/2 are part of the graph, others are passed at run time."""
         for exact in (0.0, 1.0, -1.0, 2.0, 0.5):
-            if x == exact:  # x may be a symbol of torch.compile
+            if x == exact and str(x) != "-0.0":  # x may be a symbol of torch.compile
                 return self.add(width, "exactly", exact)
         if x not in self.numbers:
             self.numbers.append(x)

@@ -18,6 +18,7 @@ from threading import Lock
 
 import torch
 
+from physml.base import opened
 from physml.base.errors import InputError
 from physml.base.files import locked
 from physml.base.paths import cache_root, display_path
@@ -84,8 +85,15 @@ def _loaded(
     compiler = _compiler(os.environ.get("CC"))
     flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *defined]
     flags += _words("PHYSML_NATIVE_FLAGS", more_flags)
-    path = cache_root() / "native" / f"{name}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
     try:
+        folder = cache_root() / "native"
+    except InputError as error:
+        raise Unavailable(str(error)) from error
+    path = folder / f"{name}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if why := opened.of_others(path.parent):
+            raise Unavailable(f"the folder for compiled code, {path.parent}, is not used: {why}")
         if not _sound(path):
             with locked(path.with_suffix(".lock")):
                 if not _sound(path):  # another process may have made it meanwhile
@@ -183,10 +191,12 @@ def _digest_path(path: Path) -> Path:
 
 
 def _sound(path: Path) -> bool:
-    """True if the file exists and is complete: its digest is the one stored beside it."""
+    """True if the file exists, is ours and complete: its digest is the one stored beside it."""
     try:
-        digest = _digest_path(path).read_text(encoding="ascii", errors="replace").strip()
-        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+        if not opened.is_ours(path.stat()):
+            return False
+        digest = opened.read_bytes(_digest_path(path)).decode("ascii", errors="replace").strip()
+        return hashlib.sha256(opened.read_bytes(path)).hexdigest() == digest
     except FileNotFoundError:
         return False
 

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import yaml
 
@@ -168,8 +168,19 @@ def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
         key, equals, value = change.partition("=")
         if not equals:
             raise ConfigError(f"--engine takes KEY=VALUE, such as partition=gpu; got {change!r}.")
-        content[key] = yaml.safe_load(value)
+        content[key] = _value(change, value)
     made = structure(kind, content, f"engine {name}")
-    if made.workers < 1 or made.cpus < 1 or not made.hours > 0:
-        raise ConfigError(f"engine {name}: workers, cpus and hours must be positive.")
+    for key in ("workers", "cpus", "hours", "memory_gib", "throttle"):
+        if (number := getattr(made, key, None)) is not None and not number > 0:
+            raise ConfigError(f"engine {name}: {key} must be positive; got {number}.")
+    for key, number in {"gpus": made.gpus, **getattr(made, "resources", {})}.items():
+        if number is not None and not number >= 0:
+            raise ConfigError(f"engine {name}: {key} must not be negative; got {number}.")
     return made
+
+
+def _value(change: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--engine {change}: the value is not valid YAML. Put text in quotes.") from error

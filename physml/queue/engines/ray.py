@@ -5,6 +5,7 @@ Ray is asked for places and retries alone: what is done is told by the records.
 
 import contextlib
 import os
+import secrets
 import shlex
 import shutil
 import sys
@@ -74,6 +75,9 @@ class Ray:
                 "--detach needs a Ray cluster that goes on: start one by `ray start --head` and add "
                 "--engine address=auto. Without an address the cluster ends with this command."
             )
+        if local:  # or any user of this machine could have it run code; Ray reads them as it is imported
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         with needed_by("--on ray"):
             import ray
         folder = work_root() / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
@@ -124,7 +128,8 @@ class RayJob:
                 "num_cpus": cores(),
                 "include_dashboard": False,
                 "object_store_memory": OBJECTS,
-                "_temp_dir": str(self.temporary),
+                "_temp_dir": str(self.temporary / "r"),  # which Ray opens to all: not so the folder above
+                "_node_ip_address": "127.0.0.1",
             }
         try:
             self.ray.init(

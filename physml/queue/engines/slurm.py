@@ -4,6 +4,7 @@ The scheduler is asked for nothing but whether the job is there: what is done is
 """
 
 import math
+import re
 import shlex
 import shutil
 import subprocess
@@ -49,12 +50,12 @@ class Slurm:
         self.settings: SlurmSettings = read_settings(SlurmSettings, name, changes)
 
     def describe(self, job: Job) -> str:
-        return script(job, self.settings)
+        return f"# sbatch {shlex.quote(_output())}\n{script(job, self.settings)}"
 
     def submit(self, job: Job) -> "SlurmJob":
         (work_root() / "slurm").mkdir(parents=True, exist_ok=True)
-        ident = _command("sbatch", "--parsable", text=script(job, self.settings)).strip().split(";")[0]
-        return SlurmJob(ident)
+        ident = _command("sbatch", "--parsable", _output(), text=script(job, self.settings))
+        return SlurmJob(ident.strip().split(";")[0])
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,21 @@ class SlurmJob:
         return len(lines.split())
 
 
+def _output() -> str:
+    """The option for the logs, an argument of sbatch: a line of its script would end at a space."""
+    folder = str(work_root() / "slurm")
+    if "\\" in folder:
+        raise ConfigError(f"Slurm takes no path with a backslash for its logs; got {folder!r}.")
+    return f"--output={folder.replace('%', '%%')}/%A_%a.log"
+
+
 def script(job: Job, settings: SlurmSettings) -> str:
     """The batch script: a pilot that is told of the end in time, and queued again if it was stopped."""
     minutes = math.ceil(job.hours * 60)
     gres = settings.gres or (f"gpu:{job.gpus}" if job.gpus else None)
     throttle = f"%{settings.throttle}" if settings.throttle else ""
     options = {
-        "job-name": "physml-" + job.name.replace(" ", "-").replace("/", "-"),
+        "job-name": "physml-" + re.sub(r"[^\w.]+", "-", job.name),
         "array": f"0-{job.workers - 1}{throttle}",
         "partition": settings.partition,
         "account": settings.account,
@@ -95,8 +104,10 @@ def script(job: Job, settings: SlurmSettings) -> str:
         "time": f"{minutes // 60}:{minutes % 60:02d}:00",
         "signal": f"B:USR1@{SIGNAL_S}",
         "open-mode": "append",
-        "output": str(work_root() / "slurm" / "%A_%a.log"),
     }
+    for key, value in options.items():
+        if re.search(r"[\s'\"\\#]", str(value)):
+            raise ConfigError(f"engine slurm: {key} must be one word without quotes; got {value!r}.")
     lines = [f"#SBATCH --{key}={value}" for key, value in options.items() if value is not None]
     lines += ["#SBATCH --requeue", *(f"#SBATCH {line}" for line in settings.lines)]
     for line in lines:

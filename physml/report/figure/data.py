@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from physml.base.text import csv_cell
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.legend import published
 from physml.report.figure.plot import histogram_edges
@@ -35,7 +36,7 @@ def comma_separated(figure: Figure) -> str:
 def _text(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.{DIGITS}g}"
-    return "NA" if value is None else value
+    return "NA" if value is None else csv_cell(value)
 
 
 def _lines(figure: Figure) -> Iterator[dict[str, object]]:

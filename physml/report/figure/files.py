@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 PICTURES = ("png", "svg", "pdf")
 FORMS = (*PICTURES, "csv")
 USUAL = ("png", "svg", "csv")  # a PDF only where it is asked for
+TICK = "$\\mathdefault"  # begins the numbers that matplotlib writes at a logarithmic axis
 SHADES = 256  # colours of a PNG: a third of the size of one with all
 NO_DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def write_picture(canvas: "Canvas", path: Path, *, dpi: int = 150) -> Path:
     """Writes a PNG, SVG or PDF, by the suffix of the path, whole or not at all."""
+    from matplotlib.text import Text
+
+    for text in canvas.findobj(Text):
+        if isinstance(text, Text) and "$" in (words := text.get_text()) and not words.startswith(TICK):
+            text.set_parse_math(False)  # a dollar in a title or label is a dollar
     files.write(path, lambda file: _fill(canvas, file, path.suffix.removeprefix("."), path.stem, dpi))
     return path
 

@@ -9,12 +9,13 @@ Kind `measurement`: the same without seeds, of a function that reads what was me
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from physml.base.errors import ConfigError, suggest
 from physml.config.class_source import module_file
+from physml.config.load import WORDS, coerce
 from physml.report.figure.spec import FigureSpec, Panel, Series
 
 SIMULATIONS = ("tasks.", "physml.lab.simulate.")  # where a function that a config names may stand
@@ -26,23 +27,35 @@ def simulate(spec: FigureSpec, panel: Panel, series: Series) -> Arrays:
 
     ConfigError where the function can't be called so, or returns something else; whatever it raises.
     """
-    given = panel.arguments | series.arguments
-    arguments = {k: np.array(v, float) if isinstance(v, list) else v for k, v in given.items()}
     name = panel.function or spec.function or ""
     function = function_of(name)
+    where, hints = f"{spec.id}: series {series.label}", get_type_hints(function)
+    arguments = {
+        key: _argument(value, hints.get(key), f"{where}: {key}")
+        for key, value in (panel.arguments | series.arguments).items()
+    }
     calls: list[dict[str, Any]] = [arguments]
     if spec.kind == "simulation" and (seeds := spec.seeds_of(series)):
         calls = [arguments | {"seed": seed} for seed in seeds]
     try:
         inspect.signature(function).bind(**calls[0])
     except TypeError as error:
-        raise ConfigError(f"{spec.id}: series {series.label}: {name}: {error}.") from error
+        raise ConfigError(f"{where}: {name}: {error}.") from error
     if spec.kind == "trajectories":
         path = np.asarray(function(**arguments))
         if path.ndim != 3 or path.shape[2] < 2:
             raise ConfigError(f"{name} must return (N, T, D) with D of at least 2; got {path.shape}.")
         return {"x": path[0, :, 0], "y": path[0, :, 1]}
     return _together([_checked(name, function(**call)) for call in calls])
+
+
+def _argument(value: Any, hint: Any, where: str) -> Any:
+    """A value of a config as the function takes it: a list becomes an array."""
+    if isinstance(value, dict):
+        raise ConfigError(f"{where} must not be a mapping; got {value!r}.")
+    if hint in WORDS:
+        return coerce(value, hint, where)
+    return np.array(value, float) if isinstance(value, list) else value
 
 
 def _checked(name: str, made: Any) -> Arrays:

@@ -4,6 +4,7 @@ import fnmatch
 from collections.abc import Callable, Sequence
 
 from physml.base.errors import ConfigError, suggest
+from physml.base.text import tex
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.numbers import decimals, difference_text, interval_text, mean_text, printed_text
 from physml.report.table.spec import Column
@@ -125,13 +126,3 @@ def _bold(text: str) -> str:
     """The number in bold, not its spread."""
     number, sign, spread = text.partition(r" $\pm$")
     return rf"\textbf{{{number}}}{sign}{spread}"
-
-
-_TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "²": r"$^2$",
-}  # fmt: skip
-
-
-def tex(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in " ".join(text.split())).replace("`", "")

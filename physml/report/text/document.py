@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from physml.base import files
+from physml.base.text import csv_cell, plain
 from physml.report.outcome import Outcome
 from physml.report.state import State
 
@@ -34,7 +35,7 @@ class Cell:
 Text = str | Cell
 
 
-def plain(text: Text) -> str:
+def text_of(text: Text) -> str:
     return text.text if isinstance(text, Cell) else text
 
 
@@ -146,7 +147,7 @@ def letters(i: int) -> str:
 
 def markdown(document: Document) -> str:
     """The first sight, and the rest in parts that open."""
-    out = [f"# {document.id}: {document.title}", "", *_blocks(document.first, "*{}*")]
+    out = [f"# {document.id}: {md(document.title)}", "", *_blocks(document.first, "*{}*")]
     for title, found in ((LONG_TITLE, document.long), (RULES_TITLE, document.rules)):
         if found:
             out += ["<details>", f"<summary>{title}</summary>", "", *_blocks(found), "</details>", ""]
@@ -177,11 +178,12 @@ def _md_cell(text: Text) -> str:
     if isinstance(text, Cell) and text.bold:
         number, space, sign = re.fullmatch(r"(.*?)( ?)([^\d%)]?)", md(text.text)).groups()  # type: ignore[union-attr]
         return f"**{number}**{space}{sign}"
-    return md(plain(text)) or " "
+    return md(text_of(text)) or " "
 
 
 def md(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """In one line, without control characters, bars of a table and elements of HTML."""
+    return re.sub(r"<(?=[A-Za-z/!?])", r"\<", " ".join(plain(text).split())).replace("|", "\\|")
 
 
 # --- CSV
@@ -198,7 +200,7 @@ def comma_separated(document: Document) -> str:
 def _number(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.12g}"
-    return "NA" if value is None else value
+    return "NA" if value is None else csv_cell(value)
 
 
 # --- files

@@ -4,14 +4,14 @@ import re
 import textwrap
 from dataclasses import replace
 
-from physml.report.text.document import Grid, plain
+from physml.report.text.document import Grid, text_of
 
 
 def short_heads(grid: Grid, least: int) -> Grid:
     """Heads broken into lines as wide as their column."""
     heads = [grid.heads[0]]
     for head, column in zip(grid.heads[1:], list(zip(*grid.lines, strict=True))[1:], strict=True):
-        heads.append(broken(head, max(least, *(len(plain(text)) for text in column))))
+        heads.append(broken(head, max(least, *(len(text_of(text)) for text in column))))
     return replace(grid, heads=tuple(heads))
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from physml.report.text.document import Block, Cell, Document, Grid, Text, plain
+from physml.base.text import plain
+from physml.report.text.document import Block, Cell, Document, Grid, Text, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.text import Text as Rich
 
 LABEL = (16, 40)  # characters of a row's name: at least, and before it is cut or wrapped
 COMFORT = 24  # characters of a row's name that are worth a wider gap between columns
@@ -26,32 +28,28 @@ class Screen:
     rules: bool = False
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        from rich.text import Text as Rich
-
         document = self.document
-        yield Rich(f"{document.id}: {document.title}", style="bold")
+        yield _rich(f"{document.id}: {document.title}", "bold")
         shown = [*document.first]
         shown += document.long if self.long else ()
         shown += document.rules if self.rules else ()
         for block in shown:
             yield from _block(block, options.max_width)
         if document.more and not (self.long and self.rules):
-            yield Rich(document.more, style="dim")
+            yield _rich(document.more, "dim")
 
 
 def _block(block: Block, width: int) -> "Iterator[RenderableType]":
-    from rich.text import Text as Rich
-
     if isinstance(block, Grid):
         block = fitted(block, width)
     if block.heading:
-        yield Rich(f"\n{block.heading}", style="italic")
+        yield _rich(f"\n{block.heading}", "italic")
     if isinstance(block, Grid):
-        yield from (() if block.heading else (Rich(),))
-        yield from (_table(block, width), Rich())
+        yield from (() if block.heading else (_rich(""),))
+        yield from (_table(block, width), _rich(""))
         return
     for line in block.lines:
-        yield Rich(f"- {line}" if block.look == "items" else line, style=LOOKS.get(block.look, ""))
+        yield _rich(f"- {line}" if block.look == "items" else line, LOOKS.get(block.look, ""))
 
 
 def _width(grid: Grid, label: int, gap: int) -> int:
@@ -61,7 +59,7 @@ def _width(grid: Grid, label: int, gap: int) -> int:
 
 
 def _columns(text: Text) -> int:
-    return max((cell_len(line) for line in plain(text).split("\n")), default=0)
+    return max((cell_len(line) for line in plain(text_of(text)).split("\n")), default=0)
 
 
 def fitted(grid: Grid, width: int) -> Grid:
@@ -72,7 +70,7 @@ def fitted(grid: Grid, width: int) -> Grid:
         return grid
     fold = grid.folded
     heads = tuple("\n".join(grid.heads[i] for i in stack) for stack in fold)
-    lines = tuple(tuple("\n".join(plain(line[i]) for i in stack) for stack in fold) for line in grid.lines)
+    lines = tuple(tuple("\n".join(text_of(line[i]) for i in stack) for stack in fold) for line in grid.lines)
     return Grid(heads, lines, grid.heading, grid.outcomes)
 
 
@@ -83,25 +81,25 @@ def _table(grid: Grid, width: int) -> "RenderableType":
 
     gap = GAP if _width(grid, COMFORT, GAP) <= width else 1
     label = max(LABEL[0], min(LABEL[1], width - _width(grid, 0, gap)))
-    names = {plain(line[0]) for line in grid.lines}
+    names = {plain(text_of(line[0])) for line in grid.lines}
     cut = len({name[: label - 1] for name in names}) == len(names) and "\n" not in "".join(names)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap - 1, 0, 0), show_edge=False)
     for i, head in enumerate(grid.heads):
         look: Any = {"max_width": label, "no_wrap": cut, "overflow": "ellipsis" if cut else "fold"}
-        table.add_column(head, **(look if i == 0 else {"overflow": "fold"}))
+        table.add_column(_rich(head), **(look if i == 0 else {"overflow": "fold"}))
     for i, line in enumerate(grid.lines):
         outcome = grid.outcomes[i] if i < len(grid.outcomes) else None
         table.add_row(*map(_rich, line), style=outcome.colour if outcome else "")
     return table
 
 
-def _rich(text: Text) -> "RenderableType":
+def _rich(text: Text, style: str = "") -> "Rich":
     from rich.text import Text as Rich
 
     if not isinstance(text, Cell):
-        return Rich(text)
+        return Rich(plain(text), style=style)
     looks: Sequence[str] = (
         *(["bold"] if text.bold else []),
         *(["dim"] if text.quoted else [text.outcome.colour] if text.outcome else []),
     )
-    return Rich(text.text, style=" ".join(looks))
+    return Rich(plain(text.text), style=" ".join(looks))

@@ -12,7 +12,7 @@ from physml.report.stats.summary import Summary
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.numbers import decimals, mean_text, printed_text
 from physml.report.table.spec import Column, Row
-from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, plain
+from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, text_of
 from physml.report.text.heads import short_heads
 from physml.report.view.coverage import Coverage, is_short
 from physml.report.view.finding import finding_text, printed_cells
@@ -164,7 +164,7 @@ class View:
 
     def _says_nothing(self, grid: Grid, i: int) -> bool:
         """An empty column, numbers of runs that are all alike, or what a section of short runs leaves out."""
-        texts = {plain(line[i]) for line in grid.lines} - {"", NONE}
+        texts = {text_of(line[i]) for line in grid.lines} - {"", NONE}
         return not texts or (i == 3 and texts == {str(self.usual)}) or (self.short and i in (1, 4))
 
     def _matrix(self) -> Grid:

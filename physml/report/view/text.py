@@ -24,7 +24,7 @@ from physml.report.table.numbers import (
     time_text,
 )
 from physml.report.table.spec import Claim, Column
-from physml.report.text.document import NONE, Document, Grid, Lines, Reasons, blocks, plain
+from physml.report.text.document import NONE, Document, Grid, Lines, Reasons, blocks, text_of
 from physml.report.view.first_sight import MORE, first_sight
 
 HEADS = (
@@ -68,7 +68,7 @@ def document(table: Table) -> Document:
 def _without_constants(grids: list[Grid], own: bool) -> tuple[list[Grid], list[str]]:
     """The grids without columns whose texts are all alike, which are said once."""
     lines = [line for grid in grids for line in grid.lines]
-    texts = [{plain(line[i]) for line in lines} for i in range(len(HEADS))]
+    texts = [{text_of(line[i]) for line in lines} for i in range(len(HEADS))]
     gone = [i for i, found in enumerate(texts) if i and len(found) == 1 and len(lines) > 1]
     alike = [f"{HEADS[i]}: {text}" for i in gone for text in texts[i] if text not in (NONE, NO_PRINT)]
     dropped = {*gone, *(PAPER if own else ())}

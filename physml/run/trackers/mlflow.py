@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from physml.base.errors import needed_by, to_install
 from physml.base.paths import work_root
+from physml.base.text import shown
 from physml.run.trackers.tracker import GuardedTracker, Row, Service, TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,10 @@ def installed() -> bool:
     return "mlflow" in sys.modules or importlib.util.find_spec("mlflow") is not None
 
 
+def _address() -> str:
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{work_root() / 'mlflow.db'}"
+
+
 class Mlflow(Service):
     name: ClassVar[str] = "MLflow"
 
@@ -37,13 +42,13 @@ class Mlflow(Service):
         if not installed():
             log.warning("MLflow gets no copy: mlflow is not installed. Get it: %s", to_install("mlflow"))
             return Tracker()
-        return MlflowTracker(run, self.address())
+        return MlflowTracker(run, _address())
 
     def upload(self, run: TrackedRun) -> Tracker:
-        return MlflowTracker(run, self.address(), AT_ONCE)
+        return MlflowTracker(run, _address(), AT_ONCE)
 
     def address(self) -> str:
-        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{work_root() / 'mlflow.db'}"
+        return shown(_address())
 
     def refuse(self) -> None:
         with needed_by("MLflow"):

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from physml.base.paths import work_root
+from physml.base.text import shown
+from physml.config.conf_files import without_places
 from physml.records.record import Place
 from physml.records.schema import Record
 from physml.run.spec import RunSpec
@@ -39,7 +41,7 @@ class TrackedRun:
 
     @classmethod
     def of_spec(cls, spec: RunSpec, tables: Sequence[str]) -> "TrackedRun":
-        return cls(spec.place, spec.config, spec.config["tracker"], tables, spec.label)
+        return cls(spec.place, without_places(spec.config), spec.config["tracker"], tables, spec.label)
 
     @classmethod
     def of_record(cls, made: Record, keys: dict[str, Any], tables: Sequence[str]) -> "TrackedRun":
@@ -50,7 +52,7 @@ class TrackedRun:
             folder = "/".join(above[len(above) - above[::-1].index("runs") :])
         place = Place(folder, made["identity"], made["split"], made["seed"])
         known = made.get("wandb") if keys["kind"] == "wandb" else None
-        return cls(place, made["config"], keys, tables, known_id=known)
+        return cls(place, without_places(made["config"]), keys, tables, known_id=known)
 
     @property
     def id(self) -> str:
@@ -112,7 +114,7 @@ class Service:
         return self.start(run)
 
     def address(self) -> str:
-        """The server or database that gets the copies."""
+        """The server or database that gets the copies, without a password."""
         raise NotImplementedError
 
     def refuse(self) -> None:
@@ -151,7 +153,7 @@ class GuardedTracker(Tracker):
             action()
         except Exception as error:  # a tracker's fault is noted and never hurts the run
             said = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
-            log.warning("%s %s failed: %s. The run goes on.", self.name, what, said)
+            log.warning("%s %s failed: %s. The run goes on.", self.name, what, shown(said))
             self.failed = True
 
     def _begin(self) -> None:

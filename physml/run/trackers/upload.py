@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import RecordError
 from physml.base.paths import CONF, work_root
 from physml.config.load import read_yaml
@@ -58,7 +58,7 @@ class Upload:
         if self.service.has_here(run):
             return True
         try:
-            return bool(json.loads(self._marker(run).read_text(encoding="utf-8")) == self._mark(made))
+            return bool(opened.read_json(self._marker(run)) == self._mark(made))
         except (OSError, ValueError):
             return False
 

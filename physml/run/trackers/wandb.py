@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from physml.base.errors import ConfigError, needed_by, to_install
+from physml.base.text import shown
 from physml.run.trackers.tracker import GuardedTracker, Row, Service, TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class Wandb(Service):
     def address(self) -> str:
         if mode_of("auto") == "offline":
             return "offline runs in the work folders"
-        return os.environ.get("WANDB_BASE_URL") or f"https://{PUBLIC_HOSTS[0]}"
+        return shown(os.environ.get("WANDB_BASE_URL") or f"https://{PUBLIC_HOSTS[0]}")
 
     def refuse(self) -> None:
         with needed_by("W&B"):

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF
 from physml.config.load import structure
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.data import HEADS, MOST, comma_separated
-from physml.report.figure.files import write_figure
+from physml.report.figure.files import write_figure, write_picture
 from physml.report.figure.plot import draw
 from physml.report.figure.spec import FigureSpec, load_figure
 from physml.report.figure.style import COLOURS, apart, counted, evenly, styles
@@ -124,3 +126,18 @@ def test_published_points_are_checked_and_drawn() -> None:
         (drawn,) = (one for one in axes.lines if one.get_label() == "official log of LEM")
         assert tuple(drawn.get_ydata()) == panel.printed[0].y  # type: ignore[arg-type]
         assert axes.get_ylim()[0] < min(panel.printed[0].y)
+
+
+def test_a_dollar_in_a_title_is_no_formula(tmp_path):
+    canvas = Canvas(layout="constrained")
+    FigureCanvasAgg(canvas)
+    axes = canvas.subplots()
+    axes.plot([1, 2], [1, 1e6], label="a $ b_{ $")
+    axes.set_yscale("log")
+    axes.set_title("$x_{")
+    axes.legend()
+    for form in ("png", "svg", "svg"):
+        path = write_picture(canvas, tmp_path / f"x.{form}")
+    found = path.read_text()
+    assert "<!-- $x_{ -->" in found and "<!-- a $ b_{ $ -->" in found
+    assert "<!-- $\\mathdefault{10^{6}}$ -->" in found and "<use" in found.split("mathdefault")[1][:900]

@@ -26,7 +26,7 @@ from physml.report.table import values as table_values
 from physml.report.table.collect import Table, collect, table_state
 from physml.report.table.fact_text import fact_lines, searched_here
 from physml.report.table.spec import TableSpec
-from physml.report.text.document import FORMS, Grid, plain, write
+from physml.report.text.document import FORMS, Grid, text_of, write
 from physml.report.text.screen import Screen
 from physml.report.view.text import claim_lines, document
 
@@ -429,7 +429,7 @@ def test_no_cell_is_empty() -> None:
     assert len(grids) == 3
     for grid in grids:
         for line in grid.lines:
-            assert len(line) == len(grid.heads) and all(plain(text).strip() for text in line)
+            assert len(line) == len(grid.heads) and all(text_of(text).strip() for text in line)
     for row in csv.reader(io.StringIO(FORMS["csv"](document(synthetic())))):
         assert all(row)
 

@@ -24,7 +24,7 @@ from physml.report.table.collect import Table, collect
 from physml.report.table.ranks import Ranking
 from physml.report.table.ranks_text import TOO_FEW, blocks_of
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
-from physml.report.text.document import FORMS, NONE, Cell, Grid, Lines, plain
+from physml.report.text.document import FORMS, NONE, Cell, Grid, Lines, text_of
 from physml.report.text.screen import Screen
 from physml.report.view.text import document
 
@@ -189,11 +189,11 @@ def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
     assert isinstance(grid, Grid) and grid.narrow is not None
     assert grid.heads == ("model", "mean rank", *(key.upper() for key in KEYS))
     means = grid.narrow.lines
-    lines = {plain(row): tuple(map(plain, rest)) for row, *rest in means}
+    lines = {text_of(row): tuple(map(text_of, rest)) for row, *rest in means}
     assert list(lines) == ["A", "B", "C", "D"] and lines["D"] == (NONE, *lines["D"][1:5], NONE, NONE)
     want = [cell.summary.mean for cell in table.cells if cell.row == "A" and cell.summary]
     assert [float(mean) for mean in lines["A"][1:6]] == pytest.approx(want, abs=0.05)
-    bold = {plain(line[0]) for line in means for text in line if isinstance(text, Cell) and text.bold}
+    bold = {text_of(line[0]) for line in means for text in line if isinstance(text, Cell) and text.bold}
     assert bold == {"A"}
     heads = {head for block in shown.long if isinstance(block, Grid) for head in block.heads}
     assert "ours" in heads and not {"published", "difference"} & heads

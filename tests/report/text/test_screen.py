@@ -5,7 +5,7 @@ import io
 import pytest
 
 from physml.report.outcome import EVEN, REPRODUCED
-from physml.report.text.document import Cell, Document, Grid, Lines, blocks, markdown, plain
+from physml.report.text.document import Cell, Document, Grid, Lines, blocks, markdown, text_of
 from physml.report.text.heads import short_heads
 from physml.report.text.screen import Screen, fitted
 
@@ -57,7 +57,7 @@ def test_a_long_name_is_cut_where_the_names_still_differ_and_wrapped_where_they_
 
 
 def test_columns_that_fit_in_no_form_are_stacked() -> None:
-    assert [*map(plain, fitted(STACKED, 40).lines[0])] == [f"{'x' * 30}\n{'y' * 30}"]
+    assert [*map(text_of, fitted(STACKED, 40).lines[0])] == [f"{'x' * 30}\n{'y' * 30}"]
     assert fitted(STACKED, 80) is STACKED
 
 

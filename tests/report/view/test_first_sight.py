@@ -9,7 +9,7 @@ from physml.config.load import structure
 from physml.report.table import spec as tables
 from physml.report.table.collect import Table, collect, recorded
 from physml.report.table.spec import TableSpec
-from physml.report.text.document import Cell, Grid, plain
+from physml.report.text.document import Cell, Grid, text_of
 from physml.report.view.coverage import Coverage
 from physml.report.view.finding import NOTHING, finding_text, outcomes, written
 from physml.report.view.first_sight import View
@@ -63,7 +63,7 @@ def made(found: list[dict[str, Any]] | None = None, **changes: Any) -> Table:
 
 
 def lines(grid: Grid) -> list[list[str]]:
-    return [[plain(text) for text in line] for line in grid.lines]
+    return [[text_of(text) for text in line] for line in grid.lines]
 
 
 def test_one_column_has_a_line_for_each_model_with_its_outcome_in_words() -> None:
@@ -88,7 +88,7 @@ def test_columns_stand_side_by_side_and_narrow_forms_have_printed_numbers_below(
     (grid,) = View(made()).grids()
     assert grid.heads == ("model", "RMSE of x:\nprinted", "\nours", "RMSE of y:\nprinted", "\nours")
     assert lines(grid)[1] == ["B", "1.0 ± 0.1", "2.010 ± 0.010 ✕", "1.0 ± 0.1", "2.010 ± 0.010 ✕"]
-    bold = [plain(line[0]) for line in grid.lines if isinstance(line[2], Cell) and line[2].bold]
+    bold = [text_of(line[0]) for line in grid.lines if isinstance(line[2], Cell) and line[2].bold]
     assert bold == ["A", "Q †"]
     forms = [grid]
     while forms[-1].narrow is not None:

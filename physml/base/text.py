@@ -1,0 +1,62 @@
+"""Text that others have written, made harmless for the place where it is shown."""
+
+import re
+from typing import IO, Any
+
+# Control characters, but for line feed and tab, and those that turn the direction of the text around.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "²": r"$^2$",
+}  # fmt: skip
+
+
+def plain(text: str) -> str:
+    r"""For a terminal and for files of text: control characters are written out.
+
+    Example:
+        >>> plain("a\x1b[2Jb")
+        'a\\x1b[2Jb'
+    """
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def terminal(stream: IO[str]) -> IO[str]:
+    """The stream for rich, which writes control characters of its own: its texts must be plain already."""
+    raw: IO[str] = getattr(stream, "raw_text", stream)
+    return raw
+
+
+def csv_cell(value: Any) -> Any:
+    """For CSV: text that a spreadsheet would take for a formula gets an apostrophe; numbers stay.
+
+    Example:
+        >>> csv_cell("=1+2"), csv_cell("-0.5"), csv_cell(3)
+        ("'=1+2", '-0.5', 3)
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
+    return value
+
+
+def tex(text: str) -> str:
+    r"""For a cell in LaTeX. `[` or `*` at the start of a row would be an argument of the `\\` before it."""
+    words = " ".join(plain(text).split())
+    made = "".join(_TEX.get(letter, letter) for letter in words).replace("`", "")
+    return "{}" + made if made.startswith(("[", "*")) else made
+
+
+def shown(text: str) -> str:
+    """A text whose addresses have no passwords: of each, name, password and query are left out.
+
+    Example:
+        >>> shown("no answer of https://ana:secret@host/base?token=x")
+        'no answer of https://***@host/base?***'
+    """
+    without_query = re.sub(r"(://[^\s'\"?]*)\?[^\s'\"]+", r"\1?***", text)
+    return re.sub(r"(:/{1,3})[^\s'\"]*@", r"\1***@", without_query)

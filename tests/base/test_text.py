@@ -1,0 +1,102 @@
+"""One hostile label through every output: nothing of it acts on a terminal, a page, a sheet or a paper."""
+
+import csv
+import io
+import re
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from physml.base.text import csv_cell, plain, shown, tex
+from physml.report.outcome import outcome_of
+from physml.report.state import State
+from physml.report.text.document import Cell, Document, Grid, Lines, comma_separated, markdown
+from physml.report.text.screen import Screen
+from physml.run.trackers.registry import SERVICES
+
+LABEL = "=cmd|' /C calc'!A0\x1b[2J\x1b]0;x\x07\u202egpj.exe\x9b31m<img src=x onerror=alert(1)>$x[*"
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+@pytest.fixture
+def document() -> Document:
+    lines = ((LABEL, Cell("1.0", outcome_of(State("agrees")))), (Cell(LABEL, bold=True), LABEL))
+    grid = Grid(("model", LABEL), lines, LABEL, folded=((0, 1),))
+    said = tuple(Lines((LABEL,), LABEL, look) for look in ("", "items", "strong"))
+    return Document("mine-1", LABEL, (grid, *said), (grid,), said, LABEL, ((LABEL, 1.0), (None, 2)))
+
+
+def test_files_of_tables_have_no_control_characters(document: Document) -> None:
+    assert "<img" not in markdown(document).replace("\\<", "")
+    for made in (markdown(document), comma_separated(document)):
+        assert not CONTROL.search(made)
+    first, second = csv.reader(io.StringIO(comma_separated(document)))
+    assert first[0].startswith("'=cmd") and second == ["NA", "2"]
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("width", [40, 400])
+def test_a_terminal_gets_none_either(document: Document, width: int, long: bool) -> None:
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=True, color_system=None).print(Screen(document, long, long))
+    assert not CONTROL.search(out.getvalue())
+
+
+def test_a_printed_line_is_plain() -> None:
+    code = (
+        "import sys; from physml.cli.console import write_what_the_terminal_can as f; f(); f(); "
+        f"print({LABEL!r}); print({LABEL!r}, file=sys.stderr); "
+        "from rich.console import Console; from physml.base.text import terminal; "
+        "Console(file=terminal(sys.stdout), force_terminal=True).print('[bold]x[/bold]'); print('end')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second, last = done.stdout.splitlines()
+    assert first == plain(LABEL) and not CONTROL.search(first + done.stderr)
+    assert second == "\x1b[1mx\x1b[0m" and last == "end"
+
+
+@pytest.mark.parametrize("text", ["=1", "+1+2", "-1-2", "@x", "\tx"])
+def test_text_is_no_formula(text: str) -> None:
+    assert csv_cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("value", ["-1.5", "+3", "1e-3", -2.0, None, "a=b", "–"])
+def test_numbers_and_words_stay(value: object) -> None:
+    assert csv_cell(value) == value
+
+
+@pytest.mark.parametrize("text", ["[3pt] x", "*", " [a]"])
+def test_a_row_of_a_paper_begins_with_no_argument(text: str) -> None:
+    assert tex(text).startswith("{}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ana:S3CRET@host/base",
+        "postgresql:/ana:S3CRET@host/base",
+        "https://host/x?password=S3CRET&a=1",
+        "https://ana:p@S3CRET@host/x",
+        "mysql+x://S3CRET@host",
+    ],
+)
+def test_an_address_is_shown_without_its_password(url: str) -> None:
+    made = shown(f"cannot reach {url}: timed out")
+    assert "S3CRET" not in made and "host" in made and made.endswith("timed out")
+
+
+def test_an_address_without_secrets_stays() -> None:
+    for url in ("https://api.wandb.ai", "sqlite:////home/a/mlflow.db", "me@host"):
+        assert shown(url) == url
+
+
+@pytest.mark.parametrize(
+    ("variable", "kind"), [("MLFLOW_TRACKING_URI", "mlflow"), ("WANDB_BASE_URL", "wandb")]
+)
+def test_a_tracker_says_no_password(variable: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "https://ana:S3CRET@host/x")
+    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    assert SERVICES[kind].address() == "https://***@host/x"
