@@ -17,7 +17,7 @@ SHIPPED = "_records.jsonl.xz"
 # Keys of a run that no table reads, or that name files which a wheel does not have.
 LEFT_OUT = {
     *("curve", "arrays", "profile", "weights", "wandb"),
-    *("packages", "calibration", "started", "check"),
+    *("calibration", "started", "check"),
 }
 
 
@@ -87,8 +87,7 @@ def _shipped_lines() -> Iterator[str]:
 
 
 def _shortened(run: dict[str, Any]) -> dict[str, Any]:
-    """A run with what tables read: scores of the selected weights, cost, device, data."""
+    """A run without the scores of its last weights and the keys above."""
     kept = {key: value for key, value in run.items() if key not in LEFT_OUT}
     kept["metrics"] = {"best": run["metrics"]["best"], "last": None}
-    kept["machine"] = {"device": (run.get("machine") or {}).get("device")}
     return kept

@@ -13,6 +13,7 @@ import pytest
 from physml.base import paths
 from physml.base.paths import OWN_RESULTS, ROOT
 from physml.records import record, shipped
+from physml.report.compare.rerun import verdict
 
 FOLDERS = ("lem/fitzhugh_nagumo-lem", "g2/texas-mlp")
 
@@ -50,7 +51,7 @@ def _forget() -> None:
 
 
 def test_they_are_the_runs_of_the_packs_without_what_no_table_reads(wheel: Path) -> None:
-    gone = build_wheel().LEFT_OUT | {"path", "metrics", "machine"}
+    gone = build_wheel().LEFT_OUT | {"path", "metrics"}
     assert paths.results_roots() == [paths.OWN_RESULTS, wheel]
     assert [one.relative_to(wheel).as_posix() for one in record.folders_below(wheel / "runs")] == [
         f"runs/{name}" for name in sorted(FOLDERS)
@@ -75,6 +76,11 @@ def test_a_run_of_the_reader_counts_first(wheel: Path, monkeypatch: pytest.Monke
     record.write(own, {**first, "n_parameters": 7})
     found = record.records(FOLDERS[0])
     assert [one["n_parameters"] for one in found].count(7) == 1 and len(found) == len(others) + 1
+
+
+def test_the_same_run_again_is_equal(wheel: Path) -> None:
+    (again, *_), (first, *_) = record.records(FOLDERS[0], [OWN_RESULTS]), record.records(FOLDERS[0])
+    assert verdict(first, again).sentence.startswith("equal to the bit")
 
 
 def test_without_the_file_there_are_none(wheel: Path) -> None:
