@@ -162,6 +162,8 @@ def settings_lines(name: str) -> tuple[str, ...]:
 
 
 def _short(value: Any, inside: bool = False) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_short(part, inside=True) for part in value)}]"
     if not isinstance(value, dict):
         return "null" if value is None else str(value)
     inner = ", ".join(f"{key} {_short(v, inside=True)}" for key, v in value.items() if key != "_target_")

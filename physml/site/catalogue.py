@@ -15,9 +15,11 @@ from physml.listing.inventory import Entry
 from physml.records.searches import content_of_file, results_path, state_text
 from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import table_state
+from physml.report.view.finding import NOTHING, finding_text
 from physml.report.view.text import claim_lines
 from physml.site import prose
-from physml.site.content import DOCS, OWN, Content, One, Results, paper_of, paper_page
+from physml.site.content import DOCS, Content, One, Results, paper_of, paper_page, paper_title
+from physml.site.home import home_context
 from physml.site.render import Renderer
 from physml.site.search_page import search_context
 from physml.site.table_pages import ColumnView, table_page
@@ -27,7 +29,8 @@ Page = tuple[str, str | Path]
 
 def pages(content: Content, render: Renderer) -> Iterator[Page]:
     papers = [_paper(content, key) for key in content.papers]
-    yield "index.html", render.page("home.html.j2", "index.html", papers=papers, **_home(content))
+    home = home_context(content, papers)
+    yield "index.html", render.page("home.html.j2", "index.html", claims=_claims(content), **home)
     yield "cells/index.html", render.page("cells.html.j2", "cells/index.html", papers=content.papers)
     yield "data/index.html", render.page("data.html.j2", "data/index.html")
     yield "all/index.html", render.page("all.html.j2", "all/index.html", papers=papers)
@@ -55,9 +58,8 @@ def _bars(ones: list[One]) -> list[tuple[str, str, int]]:
     return [(one.kind, one.name, counts[one]) for one in ALL]
 
 
-def _home(content: Content) -> dict[str, Any]:
-    ones = _published(content.cells())
-    claims = [
+def _claims(content: Content) -> list[tuple[str, str, str]]:
+    return [
         (
             results.spec.id,
             claim_lines(results.table)[0].removeprefix("Claim: "),
@@ -66,12 +68,6 @@ def _home(content: Content) -> dict[str, Any]:
         for results in content.tables.values()
         if results.table.claim
     ]
-    return {
-        "total": len(ones),
-        "bars": _bars(ones),
-        "ran": sum(one.result.summary is not None for one in ones),
-        "claims": claims,
-    }
 
 
 def _paper(content: Content, key: str) -> dict[str, Any]:
@@ -82,17 +78,22 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
     entries = [(i, made.spec.title, table_page(i), table_state(made.table)) for i, made in tables.items()]
     entries += [(i, spec.title, table_page(i), "settings") for i, spec in settings.items()]
     entries += [(i, spec.title, f"figure/{i}/index.html", "") for i, spec in figures.items()]
+    findings = [(i, table_page(i), finding_text(made.table)) for i, made in tables.items()]
+    run = [one for one in ones if one.result.summary is not None]
+    found = Counter(outcome_of(one.result.state) for one in run)
     text = paper_page(key).read_text(encoding="utf-8") if paper_page(key).exists() else ""
     return {
         "key": key,
-        "title": prose.title_of(text) or ("Tables of our own" if key == OWN else key),
+        "title": paper_title(key),
+        "findings": [found for found in findings if found[2] != NOTHING],
+        "dots": [one.kind for one in ALL for _ in range(found[one])],
         "text": prose.markdown(
             prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))
         ),
         "tables": len(tables) + len(settings),
         "figures": len(figures),
         "total": len(ones),
-        "ran": sum(one.result.summary is not None for one in ones),
+        "ran": len(run),
         "bars": _bars(ones),
         "entries": entries,
     }

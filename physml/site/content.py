@@ -32,6 +32,7 @@ from physml.report.table.spec import (
 from physml.report.text.document import Document
 from physml.report.view import text as table_text
 from physml.run.progress import tracked
+from physml.site import prose
 
 DOCS = ROOT / "docs"
 OWN = "own"  # tables and figures of this project, of no paper
@@ -121,6 +122,12 @@ def paper_of(ident: str) -> str:
 
 def paper_page(key: str) -> Path:
     return DOCS / "papers" / f"{key}.md"
+
+
+def paper_title(key: str) -> str:
+    path = paper_page(key)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return prose.title_of(text) or ("Tables of our own" if key == OWN else key)
 
 
 def gather() -> Content:

@@ -18,7 +18,8 @@ from physml.report.table.spec import experiments_of
 from physml.report.text.document import FORMS, Document, md
 from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines
-from physml.site.content import Content, paper_of
+from physml.site import prose
+from physml.site.content import DOCS, Content, paper_of, paper_title
 from physml.site.table_pages import cell_page, table_page
 
 
@@ -115,8 +116,11 @@ def _cells_csv(content: Content) -> str:
 
 
 def _search_index(content: Content) -> str:
+    """Cells, those with runs first, with the words that they are found by; and all other pages."""
     found = []
-    for results, one in content.cells():
+    for results, one in sorted(content.cells(), key=lambda pair: pair[1].result.summary is None):
+        experiment = one.cell.experiment or ""
+        choices = content.choices.get(experiment, {})
         state, places = one.result.state, decimals(results.table, one.column)
         found.append(
             [
@@ -129,10 +133,35 @@ def _search_index(content: Content) -> str:
                 f"{outcome_of(state).sign} {state}",
                 outcome_of(state).kind,
                 paper_of(results.spec.id),
+                " ".join([experiment, choices.get("model", ""), choices.get("task", "")]).strip(),
             ]
         )
+    return f"{_rows('CELLS', found)}{_rows('PAGES', list(_found_pages(content)))}"
+
+
+def _rows(name: str, found: list[Any]) -> str:
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found)
-    return f"window.CELLS = [\n{rows}\n];\n"
+    return f"window.{name} = [\n{rows}\n];\n"
+
+
+def _found_pages(content: Content) -> Iterator[tuple[str, str, str, str]]:
+    """Page, title, kind and further words of all that is no cell."""
+    for key in content.papers:
+        titles = (one.title for one in cited([key]).values())
+        yield f"paper/{key}/index.html", paper_title(key), "paper", " ".join(titles)
+    for ident, results in content.tables.items():
+        words = f"{results.spec.source} {paper_title(paper_of(ident))}"
+        yield table_page(ident), f"{ident}: {results.spec.title}", "table", words
+    for ident, (spec, _) in content.settings.items():
+        yield table_page(ident), f"{ident}: {spec.title}", "settings", paper_title(paper_of(ident))
+    for ident, figure in content.figures.items():
+        yield f"figure/{ident}/index.html", f"{ident}: {figure.title}", "figure", figure.source
+    for kind, entries in (("model", content.models), ("task", content.tasks)):
+        yield from ((f"{kind}/{one.name}/index.html", one.name, kind, one.about) for one in entries)
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        heads = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("##"))
+        yield f"docs/{path.stem}/index.html", prose.title_of(text) or path.stem, "docs", heads
 
 
 def settings_of(content: Content) -> dict[str, list[Record]]:

@@ -12,6 +12,7 @@ from physml.report.stats.summary import Published, Summary
 LOG_FROM = 15.0  # greatest over least value, from where on an axis is logarithmic
 LEFT, RIGHT = 3.0, 97.0  # per cent of the width
 HEIGHT = 22
+TALL = 244  # of a scatter
 MOST_CURVES, MOST_POINTS = 12, 80
 
 
@@ -107,14 +108,23 @@ def interval(
     return _svg(parts, HEIGHT, label)
 
 
-def axis_row(axis: Axis) -> Markup:
+def axis_row(axis: Axis, name: str) -> Markup:
     """The values below the rows of a column."""
-    parts = [_line(LEFT, 1, RIGHT, 1, "axis")]
+    return _svg(_below(axis, 1, name), 35, f"axis: {name}")
+
+
+def _below(axis: Axis, y: float, name: str) -> list[str]:
+    """An axis with its values and its name below it."""
+    parts = [_line(LEFT, y, RIGHT, y, "axis")]
     for value in axis.ticks():
         x = axis.at(value)
-        parts.append(_line(x, 0, x, 5, "axis"))
-        parts.append(f'<text class="tick" x="{x:.2f}%" y="17" text-anchor="middle">{value:g}</text>')
-    return _svg(parts, 20, "axis")
+        parts.append(_line(x, y, x, y + 5, "axis"))
+        parts.append(f'<text class="tick" x="{x:.2f}%" y="{y + 17:g}" text-anchor="middle">{value:g}</text>')
+    return [*parts, _name("50%", y + 31, name, "middle")]
+
+
+def _name(x: str, y: float, name: str, anchor: str = "start") -> str:
+    return f'<text class="tick name" x="{x}" y="{y:g}" text-anchor="{anchor}">{escape(name)}</text>'
 
 
 def dots(
@@ -123,9 +133,10 @@ def dots(
     published: Published | None,
     summary: Summary | None,
     label: str,
+    name: str,
 ) -> Markup:
-    """Every run as a dot, our interval below, and the band of the paper."""
-    parts = [_line(LEFT, 56, RIGHT, 56, "axis")]
+    """Every run as a dot, our interval below, and the band of the paper. name: of the axis."""
+    parts = _below(axis, 56, name)
     if published is not None:
         if published.sd:
             low, high = axis.at(published.value - published.sd), axis.at(published.value + published.sd)
@@ -140,15 +151,52 @@ def dots(
         parts.append(_line(low, 44, high, 44, "interval"))
         parts += [_line(x, 40, x, 48, "interval") for x in (low, high)]
         parts.append(f'<circle class="ours" cx="{axis.at(summary.mean):.2f}%" cy="44" r="4.5"/>')
-    for value in axis.ticks():
-        x = axis.at(value)
-        parts.append(_line(x, 56, x, 61, "axis"))
-        parts.append(f'<text class="tick" x="{x:.2f}%" y="74" text-anchor="middle">{value:g}</text>')
-    return _svg(parts, 78, label)
+    return _svg(parts, 92, label)
 
 
-def curves(lines: Sequence[tuple[Sequence[float], Sequence[float]]], label: str) -> Markup | None:
-    """Curves of one metric against steps, of several runs. None where nothing is finite."""
+@dataclass(frozen=True)
+class Point:
+    """A cell in a scatter. kind: its outcome. page: where a click leads."""
+
+    x: float
+    y: float
+    kind: str
+    page: str
+    label: str
+
+
+def scatter(across: Axis, up: Axis, points: Iterable[Point], names: tuple[str, str], label: str) -> Markup:
+    """Points with links, and the line on which both values are equal. What lies outside is at the edge."""
+    ends = max(across.low, up.low), min(across.high, up.high)
+    places = [(across.at(end), 100 - up.at(end)) for end in ends]
+    (x1, y1), (x2, y2) = places
+    parts = [f'<line class="trivial" x1="{x1:.2f}%" y1="{y1:.2f}%" x2="{x2:.2f}%" y2="{y2:.2f}%"/>']
+    for value in up.ticks():
+        y = 100 - up.at(value)
+        parts.append(f'<line class="axis" x1="{LEFT}%" x2="{RIGHT}%" y1="{y:.2f}%" y2="{y:.2f}%"/>')
+        parts.append(f'<text class="tick" x="{LEFT}%" y="{y - 1:.2f}%">{value:g}</text>')
+    parts += [
+        f'<a href="{escape(one.page)}" tabindex="-1"><title>{escape(one.label)}</title>'
+        f'<circle class="dot {one.kind}" cx="{across.at(one.x):.2f}%" cy="{100 - up.at(one.y):.2f}%" r="4"/>'
+        "</a>"
+        for one in points
+    ]
+    inner = f'<svg y="20" width="100%" height="{TALL}" overflow="visible">{"".join(parts)}</svg>'
+    outer = [*_below(across, TALL + 20, names[0]), inner, _name(f"{LEFT}%", 10, names[1])]
+    return _svg(outer, TALL + 54, label, "group")
+
+
+def outcome_dots(kinds: Sequence[str], most: int, label: str) -> Markup:
+    """A dot for each outcome, on a line with room for `most`."""
+    places = ((kind, 100 * (i + 0.5) / most) for i, kind in enumerate(kinds))
+    parts = (f'<circle class="dot {kind}" cx="{x:.2f}%" cy="6" r="2.2"/>' for kind, x in places)
+    return _svg(parts, 12, label)
+
+
+def curves(
+    lines: Sequence[tuple[Sequence[float], Sequence[float]]], label: str, names: tuple[str, str]
+) -> Markup | None:
+    """Curves of several runs. None where nothing is finite. names: what lies across, and what goes up."""
     shown = [_thinned(x, y) for x, y in lines[:MOST_CURVES]]
     points = [point for line in shown for point in line]
     if not points:
@@ -176,7 +224,8 @@ def curves(lines: Sequence[tuple[Sequence[float], Sequence[float]]], label: str)
         f'<text class="tick" x="{x}" y="216" text-anchor="{anchor}">{value:g}</text>'
         for x, anchor, value in (("3.4rem", "start", across.low), ("99%", "end", across.high))
     ]
-    return _svg([inner, *texts, *below], 220, label)
+    named = [_name("50%", 216, names[0], "middle"), _name("3.6rem", 12, names[1])]
+    return _svg([inner, *texts, *below, *named], 220, label)
 
 
 def _thinned(x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
@@ -195,8 +244,6 @@ def _rect(low: float, high: float, height: float, kind: str) -> str:
     )
 
 
-def _svg(parts: Iterable[str], height: int, label: str) -> Markup:
-    content = "".join(parts)
-    return Markup(
-        f'<svg width="100%" height="{height}" role="img" aria-label="{escape(plain(label))}">{content}</svg>'
-    )
+def _svg(parts: Iterable[str], height: int, label: str, role: str = "img") -> Markup:
+    content, label = "".join(parts), escape(plain(label))
+    return Markup(f'<svg width="100%" height="{height}" role="{role}" aria-label="{label}">{content}</svg>')

@@ -31,6 +31,7 @@ _ATTRIBUTES = (
     "linethickness columnalign columnspacing columnlines rowspacing rowlines rowalign notation voffset"
 )
 ELEMENTS, ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
+_BREAKS = re.compile(r"[({\[\])}]|(?<=\s)(?:[+=-]|\\odot|\\cdot|\\in|\\sum)(?=[\s_])|\\q?quad(?=\s)|(?<=,)\s")
 
 Links = Callable[[str], str | None]  # where a link of a page leads on the site; None: nowhere
 
@@ -122,7 +123,7 @@ def _paragraphs(text: str) -> list[str]:
             elif head.strip() == "Args:":
                 made.append(f"<h2>Arguments</h2><dl class='facts'>{_arguments(textwrap.dedent(rest))}</dl>")
             elif part.strip():
-                made.append(f"<p>{_inline(' '.join(part.split()))}</p>")
+                made.append(f"<p>{inline(' '.join(part.split()))}</p>")
     return made
 
 
@@ -138,31 +139,43 @@ def _arguments(text: str) -> str:
     made = []
     for entry in entries:
         name, _, about = entry.partition(":")
-        made.append(
-            f"<dt><code>{escape(name.strip())}</code></dt><dd>{_inline(' '.join(about.split()))}</dd>"
-        )
+        plain = escape(name.strip().replace("`", ""))
+        made.append(f"<dt><code>{plain}</code></dt><dd>{inline(' '.join(about.split()))}</dd>")
     return "".join(made)
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> Markup:
     """Text with its equations and its code; addresses become links."""
     made, end = [], 0
     for found in re.finditer(r":math:`([^`]+)`|`([^`]+)`|(https?://[^\s,;)]*[^\s,;).])", text):
         made.append(str(escape(text[end : found.start()])))
         if found[1]:
-            made.append(mathml(found[1], "inline"))
+            made.append(_breaking(found[1]))
         elif found[2]:
             made.append(f"<code>{escape(found[2])}</code>")
         else:
             made.append(f'<a href="{escape(found[3])}">{escape(found[3])}</a>')
         end = found.end()
-    return "".join([*made, str(escape(text[end:]))])
+    return Markup("".join([*made, str(escape(text[end:]))]))
 
 
 def _equations(text: str) -> str:
-    """The lines of an aligned equation, one below the other."""
-    lines = [line for line in re.split(r"\\\\", " ".join(text.split())) if line.strip()]
-    return "".join(mathml(line.replace("&", " ").strip(), "block") for line in lines)
+    """The lines of an aligned equation, one below the other; a line that is too wide breaks before a sign."""
+    lines = [line.replace("&", " ").strip() for line in re.split(r"\\\\", " ".join(text.split()))]
+    around = '<div class="wide equation" tabindex="0" role="group" aria-label="Equation">'
+    return "".join(f"{around}{_breaking(line)}</div>" for line in lines if line)
+
+
+def _breaking(line: str) -> str:
+    """An equation in parts, each beginning with a sign or a space that no bracket holds."""
+    cuts, depth = [0], 0
+    for found in _BREAKS.finditer(line):
+        depth += (found[0] in "({[") - (found[0] in ")}]")
+        cuts += [found.start()] if found[0] not in "({[)}]" and not depth else []
+    parts = [line[a:b] for a, b in itertools.pairwise([*cuts, len(line)])]
+    made = [mathml(part if not i else f"{{}} {part}", "inline") for i, part in enumerate(parts)]
+    whole = "\\begin" in line or any("<code>" in part for part in made)
+    return mathml(line, "inline") if whole else " ".join(made)
 
 
 @cache

@@ -1,15 +1,18 @@
 """Templates: every page has the menu, and links that are relative, so that it works from a file."""
 
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from physml import __version__
 from physml.base.errors import needed_by
 from physml.base.text import plain
 from physml.records import provenance
 from physml.report.outcome import ALL
-from physml.site import plots, words
+from physml.site import plots, prose, words
 from physml.site.content import DOCS
 
 FOLDER = Path(__file__).parent
@@ -17,13 +20,21 @@ ASSETS = FOLDER / "assets"
 MENU = (
     ("physml", "index.html"),
     ("Tables", "all/index.html"),
-    ("Cells", "cells/index.html"),
+    ("Find", "cells/index.html"),
     ("Figures", "figure/index.html"),
     ("Models", "model/index.html"),
     ("Tasks", "task/index.html"),
     ("Searches", "search/index.html"),
     ("Docs", "docs/index.html"),
 )
+
+
+_OURS = re.compile(r"-?\d[\d.]*(?:e-?\d+)? ± \d+(?:\.\d+)?")  # a mean with its spread
+
+
+def numbers(text: str) -> Markup:
+    """A finding whose numbers with a spread stand out."""
+    return Markup(_OURS.sub(r"<strong>\g<0></strong>", str(prose.inline(text))))
 
 
 class Renderer:
@@ -48,6 +59,7 @@ class Renderer:
             undefined=jinja2.StrictUndefined,
         )
         made.filters["slug"] = words.slug
+        made.filters |= {"inline": prose.inline, "numbers": numbers}
         made.globals.update(
             kinds={one.kind: one.name for one in ALL}, axis_row=plots.axis_row, menu=self.menu
         )
@@ -66,8 +78,6 @@ class Renderer:
             inline: Whether it stands alone, with its style in it and no links to other pages.
             context: What the template shows.
         """
-        from markupsafe import Markup
-
         given = {
             "root": "../" * name.count("/"),
             "here": next((title for title, page in MENU if page == name), None),

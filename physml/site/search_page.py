@@ -56,7 +56,8 @@ def _best_so_far(content: Content) -> str | None:
             continue
         x.append(float(trial["trial"]))
         y.append(value if not y else (min if lower else max)(y[-1], value))
-    return plots.curves([(x, y)], "best value so far by trial") if len(x) > 1 else None
+    names = ("trial", f"best valid/{content['search']['metric']} so far")
+    return plots.curves([(x, y)], "best value so far by trial", names) if len(x) > 1 else None
 
 
 def _range(value: Any) -> str:

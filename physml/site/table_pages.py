@@ -148,11 +148,16 @@ def cell_context(results: Results, one: One, pictures: "Pictures") -> dict[str, 
         "memory": memory_text(result),
         "dots": axis
         and plots.dots(
-            axis, known, result.published, result.summary, f"{len(known)} runs, {view.row(one)['ours']}"
+            axis,
+            known,
+            result.published,
+            result.summary,
+            f"{len(known)} runs, {view.row(one)['ours']}",
+            view.heading,
         ),
         "runs": [run_row(record, value, places) for record, value in values],
         "curves": pictures.of(records),
-        "provenance": (records[0].get("provenance") or {}) if records else {},
+        "provenance": list(flat((records[0].get("provenance") or {}) if records else {})),
         "identity": results.identities.get(experiment) if experiment else None,
         "has_runs": bool(records),
         "earlier": _earlier(results, one) if experiment else [],
@@ -218,7 +223,7 @@ class Pictures:
             metric = _selecting(records[0])
             lines = list(_curves(records[: plots.MOST_CURVES], metric))
             label = f"{metric} of {len(lines)} runs by steps"
-            self._made[identity] = (metric, plots.curves(lines, label))
+            self._made[identity] = (metric, plots.curves(lines, label, ("steps", metric)))
         metric, picture = self._made[identity]
         return (metric, picture) if picture else None
 
@@ -300,10 +305,24 @@ def _machine(record: Record) -> str:
     return ", ".join([*parts, *(f"torch {t}" for t in [known.get("torch")] if t)])
 
 
+def said(value: Any) -> str:
+    """A value of a config, as YAML has it; a list as its parts.
+
+    Example:
+        >>> said(["mean", "dx"]), said(None), said([[0, 1], True])
+        ('mean, dx', 'null', '[0, 1], true')
+    """
+    if isinstance(value, list | tuple):
+        return ", ".join(
+            f"[{said(part)}]" if isinstance(part, list | tuple) else said(part) for part in value
+        )
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def flat(node: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
     """Key and value of every leaf: `model.dt`, `1.0`."""
     for key, value in node.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{above}{key}.")
         else:
-            yield f"{above}{key}", "null" if value is None else str(value)
+            yield f"{above}{key}", said(value)

@@ -58,14 +58,15 @@ def test_a_row_says_what_it_shows():
 def test_a_curve_that_runs_away_does_not_fill_the_picture():
     flat = ([float(i) for i in range(200)], [1.0 - 0.001 * i for i in range(200)])
     wild = ([0.0, 1.0], [1.0, 1e9])
-    made = plots.curves([flat, wild], "x")
+    made = plots.curves([flat, wild], "x", ("steps", "valid/rmse"))
     ticks = [
         float(part.split("<")[0])
         for part in made.split('class="tick"')[1:]
         for part in [part.split(">", 1)[1]]
     ]
     assert max(ticks[:-2]) < 10
-    assert plots.curves([([0.0], [math.nan])], "x") is None
+    assert ">steps</text>" in made and ">valid/rmse</text>" in made
+    assert plots.curves([([0.0], [math.nan])], "x", ("", "")) is None
 
 
 @pytest.mark.parametrize("text", ["<script>x</script>", "[a](javascript:x)", "<img src=x onerror=y>"])
@@ -99,7 +100,11 @@ def test_a_docstring_has_its_equations_and_arguments():
         >>> 1 < 2
     """
     made = prose.docstring(text)
-    assert made.count("<math") == 3 and "&amp;" not in made.partition("<p>Source")[0]
+    assert (
+        made.count("<math") == 5
+        and made.count("Equation") == 2
+        and "&amp;" not in made.partition("<p>Source")[0]
+    )
     assert '<a href="https://arxiv.org/abs/1234.5678">' in made
     assert made.count("<dt>") == 2 and "in two lines." in made
     assert "<pre>&gt;&gt;&gt; 1 &lt; 2</pre>" in made
@@ -122,6 +127,11 @@ def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
     tree = ElementTree.fromstring(made)
     assert {element.tag.rpartition("}")[2] for element in tree.iter()} <= {*prose.ELEMENTS, "code"}
     assert all(prose.ATTRIBUTES.issuperset(element.keys()) for element in tree.iter())
+
+
+def test_an_equation_breaks_before_signs_that_no_bracket_holds():
+    made = prose.docstring(r":math:`y = (a + b) z + \frac{c + d}{e}`")
+    assert made.count("<math") == 3 and "<code>" not in made
 
 
 def test_an_equation_that_cannot_be_read_is_code():

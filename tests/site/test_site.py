@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import html
 import io
 import json
 import re
@@ -13,18 +14,20 @@ from site_links import check_links
 from physml.base.errors import ConfigError, InputError
 from physml.cli import main
 from physml.listing import inventory
+from physml.report import outcome
 from physml.report.table import spec as table_spec
 from physml.report.table.spec import find_table, load_table
+from physml.report.view.finding import finding_text
 from physml.site import build, content, words
 from physml.site.content import results_of
 from physml.site.data import lines
 
-TABLES = ["lem-4", "lem-8", "own-rates"]
+TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
 
 
 @pytest.fixture(scope="module")
 def few():
-    """Three tables, two figures, and all else."""
+    """Five tables, two figures, and all else."""
     with pytest.MonkeyPatch.context() as patch:
         figures = [one for one in inventory.figures() if one.name in ("lem-fig-4", "lem-fig-2")]
         patch.setattr(content, "table_ids", lambda: TABLES)
@@ -93,6 +96,72 @@ def test_numbers_of_a_page_are_those_of_the_csv(site, few):
     assert cells == lines(few.tables["lem-4"].document)
 
 
+def test_the_first_screen_has_three_findings_with_their_numbers(site, few):
+    page = (site / "index.html").read_text()
+    found = re.findall(
+        r'<li><h2 class="small"><a href="table/(.*?)/index.html">.*?<p>(.*?)</p>', page, re.DOTALL
+    )
+    assert [ident for ident, _ in found] == ["lem-4", "unicornn-6", "cornn-6"]  # most verdicts first
+    for ident, text in found:
+        assert visible(text) == finding_text(few.tables[ident].table)
+        assert re.search(r"<strong>\d[\d.]* ± \d[\d.]*</strong>", text)
+    ran = sum(one.result.published is not None and one.result.summary is not None for _, one in few.cells())
+    assert f"{ran} of " in re.search("<h1.*?</h1>", page)[0]
+
+
+def test_a_point_leads_to_its_cell(site, few):
+    page = (site / "index.html").read_text()
+    points = re.findall(
+        r'<a href="(cell/[^"]*)" tabindex="-1"><title>(.*?)</title><circle class="dot (\w+)"', page
+    )
+    run = [(made.spec.id, one) for made, one in few.cells() if one.result.published and one.result.summary]
+    drawn = [one for ident, one in run if (ident, one.column.key) != ("cornn-6", "f09")]  # both print 2.0
+    assert len(points) == len(drawn) > 8 and len(run) == len(drawn) + 2
+    assert {kind for *_, kind in points} <= {one.kind for one in outcome.ALL}
+    title = {page: title for page, title, _ in points}["cell/lem-4/lstm/official/index.html"]
+    assert title.startswith("lem-4, LSTM, ") and title.endswith("reproduced, better")
+    places = dict(re.findall(r'<a href="(cell/[^"]*)".*?cy="([\d.]+)%"', page))
+    assert float(places["cell/lem-4/lstm/official/index.html"]) < float(
+        places["cell/lem-4/cornn/official/index.html"]
+    )  # a lower error is higher up
+
+
+def test_no_page_shows_marks_of_text_or_lists_of_python(site):
+    for path in site.rglob("*.html"):
+        text = path.read_text()
+        assert "`" not in visible(re.sub(r"<(pre|script)\b.*?</\1>", "", text, flags=re.DOTALL)), path
+        assert not re.search(
+            r"\['|\{'|\('", visible(re.sub(r"<pre\b.*?</pre>", "", text, flags=re.DOTALL))
+        ), path
+
+
+def visible(text):
+    return html.unescape(re.sub(r"<[^>]*>", "", text))
+
+
+def test_the_search_knows_titles_tasks_models_papers_experiments_and_docs(site):
+    text = (site / "assets" / "cells.js").read_text()
+    cells, pages = (json.loads(part) for part in re.findall(r"= (\[\n.*?\n\]);", text, re.DOTALL))
+    ours = [cell[5] != "–" for cell in cells]
+    assert ours == sorted(ours, reverse=True)  # those with runs first
+    words = {cell[0]: cell[9] for cell in cells}["cell/lem-4/lstm/official/index.html"]
+    assert words == "lem/fitzhugh_nagumo-lstm lstm fitzhugh_nagumo"
+    found = {page: f"{title} {kind} {words}" for page, title, kind, words in pages}
+    assert "FitzHugh-Nagumo" in found["table/lem-4/index.html"]
+    assert "Long Expressive Memory" in found["paper/lem/index.html"]
+    assert found["model/lem/index.html"].startswith("lem model ")
+    assert found["task/ptb_char/index.html"].startswith("ptb_char task Characters")
+    assert "docs" in found["docs/verdicts/index.html"]
+    assert all((site / page).is_file() for page in found)
+
+
+def test_a_paper_begins_with_what_came_out(site, few):
+    page = (site / "paper" / "lem" / "index.html").read_text()
+    came, tables, paths = (page.index(part) for part in ("What came out", "All tables", "conf/table"))
+    assert came < tables < paths
+    assert finding_text(few.tables["lem-4"].table) in visible(page)
+
+
 def test_a_table_of_our_own_has_no_published_numbers(site):
     pages = [site / "table" / "own-rates" / "index.html", *(site / "cell" / "own-rates").rglob("*.html")]
     assert len(pages) > 1
@@ -140,7 +209,7 @@ def test_a_build_that_fails_leaves_the_old_site(site, few, monkeypatch):
 def test_one_table_stands_alone_and_foreign_text_is_escaped():
     spec = load_table(find_table("lem-4"))
     row = dataclasses.replace(spec.rows[0], label="<script>alert(1)</script>")
-    claim = dataclasses.replace(spec.claim, order=(), amounts=())
+    claim = dataclasses.replace(spec.claim, order=(), ties=(), amounts=())
     bare = dataclasses.replace(spec, claim=claim, reasons=(), notes=("<b>x</b>",), finding=None)
     made = dataclasses.replace(bare, rows=(row, *spec.rows[1:]))
     page = build.one_table(results_of(made))

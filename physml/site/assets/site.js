@@ -57,17 +57,33 @@ function sortable(head) {
   });
 }
 
-// ---- the search over all cells: CELLS is [page, table, row, column, published, ours, outcome, kind, paper]
+// ---- the search: CELLS is [page, table, row, column, published, ours, outcome, kind, paper, words], those
+// with runs first; PAGES is [page, title, kind, words]
 
-function searched(form, cells) {
+const plain = (text) => text.toLowerCase().replace(/[_-]/g, " ");
+
+function searched(form, cells, pages) {
+  const titles = Object.fromEntries(pages.map((page) => [page[1].split(":")[0], page[1] + " " + page[3]]));
+  const texts = new Map(cells.map((cell) => [cell, plain([...cell.slice(1, 7), cell[9], titles[cell[1]]].join(" "))]));
+  const others = document.querySelector("#pages");
   const root = form.dataset.root, body = document.querySelector("#found tbody");
   const count = form.querySelector("output"), most = 200;
   const show = () => {
     const chosen = { kind: form.elements.kind.value, paper: form.elements.paper.value };
-    const words = form.elements.q.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = form.elements.q.value.split(/\s+/).filter(Boolean).map(plain);
+    const fits = (text) => words.every((word) => text.includes(word));
+    const wanted = words.length && !chosen.kind && !chosen.paper;
+    const near = pages.filter((page) => wanted && fits(plain(page.slice(1).join(" "))));
+    others.replaceChildren(...near.slice(0, 12).map((page) => {
+      const item = document.createElement("li"), link = document.createElement("a");
+      link.href = root + page[0];
+      link.textContent = page[1];
+      item.append(`${page[2]} `, link);
+      return item;
+    }));
     const found = cells.filter((cell) =>
       (!chosen.kind || cell[7] === chosen.kind) && (!chosen.paper || cell[8] === chosen.paper) &&
-      words.every((word) => cell.slice(1, 7).join(" ").toLowerCase().includes(word)));
+      fits(texts.get(cell)));
     count.textContent = `${found.length} of ${cells.length} cells` +
       (found.length > most ? `; the first ${most} are shown` : "");
     body.replaceChildren(...found.slice(0, most).map((cell) => {
@@ -95,5 +111,5 @@ function searched(form, cells) {
 
 document.querySelectorAll("form[data-filter]").forEach(filtered);
 document.querySelectorAll("th[data-sort]").forEach(sortable);
-document.querySelectorAll("form[data-search]").forEach((form) => searched(form, window.CELLS || []));
+document.querySelectorAll("form[data-search]").forEach((form) => searched(form, window.CELLS || [], window.PAGES || []));
 document.querySelectorAll("[data-js]").forEach((part) => { part.hidden = false; });

@@ -1,0 +1,110 @@
+"""The first page: what was checked, what came out, printed against ours, and where to go on."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from physml.report.outcome import ALL, NO_VERDICT, NOT_RUN, outcome_of, words_of
+from physml.report.references import cited
+from physml.report.table.numbers import mean_text, printed_text
+from physml.report.view.finding import NAMED, printed_cells, written
+from physml.site import plots
+from physml.site.content import Content, One, Results, paper_of
+from physml.site.data import settings_of
+from physml.site.table_pages import ColumnView, cell_page
+
+FINDINGS = 3
+LOW, HIGH = -50.0, 150.0  # of the scatter; what lies outside is at its edge
+
+
+def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Context of the first page. papers: contexts of their pages."""
+    printed = [one for _, one in content.cells() if one.result.published is not None]
+    run = [one for one in printed if one.result.summary is not None]
+    states = Counter(outcome_of(one.result.state) for one in printed)
+    waiting = [one for one in printed if outcome_of(one.result.state) is NOT_RUN]
+    points = list(_points(content))
+    most = max((paper["ran"] for paper in papers), default=0)
+    return {
+        "models": len(_models_run(content)),
+        "runs": sum(r["status"] == "finished" for of in settings_of(content).values() for r in of),
+        "checked": len(run),
+        "total": len(printed),
+        "papers": len(cited([paper["key"] for paper in papers if paper["ran"]])),
+        "findings": [(results, written(results.table)) for results in headlines(content)],
+        "scatter": plots.scatter(
+            plots.Axis(-8.0, 108.0, False),
+            plots.Axis(LOW, HIGH, False),
+            points,
+            ("printed: 0 is the worst number of a column, 100 the best", "ours, on the same scale"),
+            "Printed numbers against ours",
+        ),
+        "drawn": len(points),
+        "holds": [
+            (paper, plots.outcome_dots(paper["dots"], most, f"{paper['ran']} cells with runs, by outcome"))
+            for paper in papers
+            if paper["total"]
+        ],
+        "choose": [(results.spec, ranks) for results, ranks in _best(content)],
+        "bars": [(one.kind, one.name, states[one]) for one in ALL],
+        "open": len(waiting),
+        "ready": sum(one.cell.experiment is not None for one in waiting),
+    }
+
+
+def headlines(content: Content) -> list[Results]:
+    """Tables of papers with a written finding that holds, of different papers as far as there are, those with
+    most verdicts first.
+    """
+    found = [made for made in content.tables.values() if not made.table.own and written(made.table)]
+    found.sort(key=lambda made: -_verdicts(made))
+    nth: Counter[str] = Counter()
+    order = []
+    for made in found:
+        order.append((nth[paper_of(made.spec.id)], made))
+        nth[paper_of(made.spec.id)] += 1
+    return [made for _, made in sorted(order, key=lambda one: one[0])][:FINDINGS]
+
+
+def _verdicts(results: Results) -> int:
+    return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in printed_cells(results.table))
+
+
+def _models_run(content: Content) -> set[str]:
+    ran = (one.cell.experiment for _, one in content.cells() if one.result.summary)
+    return {model for name in ran if (model := content.choices.get(name or "", {}).get("model"))}
+
+
+def _points(content: Content) -> Iterator[plots.Point]:
+    """Cells with a printed number and ours, on the scale of their column: 0 is the worst printed number, 100
+    the best. A column that prints one number has no such scale.
+    """
+    for results in content.tables.values():
+        for column in results.spec.columns:
+            view = ColumnView(results, column)
+            values = [one.result.published.value for one in view.ones if one.result.published]
+            if len(set(values)) < 2:
+                continue
+            worst, best = min(values), max(values)
+            if column.better == "lower":
+                worst, best = best, worst
+            for one in view.ones:
+                published, summary = one.result.published, one.result.summary
+                if published and summary:
+                    x, y = (100 * (v - worst) / (best - worst) for v in (published.value, summary.mean))
+                    page, kind = cell_page(results, one), outcome_of(one.result.state).kind
+                    yield plots.Point(x, y, kind, page, _label(view, one))
+
+
+def _label(view: ColumnView, one: One) -> str:
+    ours, printed = mean_text(one.result.summary, view.places), printed_text(one.result.published)
+    said = words_of(one.result.state)
+    return f"{view.results.spec.id}, {one.row.label}, {view.heading}: printed {printed}, ours {ours}; {said}"
+
+
+def _best(content: Content) -> Iterator[tuple[Results, list[tuple[str, str]]]]:
+    """Comparisons of models at an equal budget, with the first rows by mean rank."""
+    for results in content.tables.values():
+        ranking = results.table.ranking
+        if results.table.own and results.spec.claim is None and ranking and ranking.ranks:
+            yield results, [(row, f"{rank:.1f}") for row, rank in list(ranking.ranks.mean.items())[:NAMED]]
