@@ -214,7 +214,7 @@ class Rows:
                 if by == 1:
                     return self.narrow(1, begin, end - begin)
             if isinstance(key, Tensor) and key.ndim == 1 and key.dtype == torch.int64:
-                key = key.tolist()
+                return self.index_select(1, key)
             if isinstance(key, list | range) and not any(isinstance(i, bool) for i in key):
                 return self.index_select(1, key)
         raise NotExpressible("it takes a part of a row other than by x[:, a:b] or x[:, list of units]")

@@ -180,6 +180,9 @@ def _flip(x: Rows, *dims: Any) -> Rows:
 
 def _index_select(x: Rows, dim: int, index: Any) -> Rows:
     _along("index_select", dim)
+    if torch.compiler.is_compiling() and isinstance(index, Tensor):  # whose numbers are not known yet
+        unit = torch.eye(x.width, dtype=x.dtype, device=x.device)
+        return x.trace.product(x, unit[index], chooses=True)
     return chosen(x, index.tolist() if isinstance(index, Tensor) else index)
 
 
