@@ -183,11 +183,77 @@ def oscillator(D: int, H: int, dtype: torch.dtype) -> Cell:
     return Cell(step, [*V.parameters(), *W.parameters()], [H, H, H])
 
 
+def normed_lstm(D: int, H: int, dtype: torch.dtype) -> Cell:
+    V, W = _linear(D, 4 * H, dtype), _linear(H, 4 * H, dtype)
+    norms = [nn.LayerNorm(n).to(dtype) for n in (4 * H, 4 * H, H)]
+
+    def step(u, state):
+        h, c = state
+        i, f, g, o = (norms[0](V(u)) + norms[1](W(h))).chunk(4, 1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(norms[2](c))
+        return h, (h, c)
+
+    scales = [p for norm in norms for p in norm.parameters()]
+    return Cell(step, [*V.parameters(), *W.parameters(), *scales], [H, H])
+
+
+def slstm_with_heads(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """Each half of the units is a head, with products of its own, and is normed by itself."""
+    V, widths = _linear(D, 4 * H, dtype), [len(x) for x in torch.arange(H).chunk(2)]
+    R = [[nn.Parameter(0.3 * torch.randn(n, n, dtype=dtype)) for n in widths] for _ in range(4)]
+    gain = nn.Parameter(torch.rand(H, dtype=dtype))
+
+    def step(u, state):
+        h, c, n, m = state
+        heads = h.split(widths, 1)
+        turned = [torch.cat([x @ r for x, r in zip(heads, gate, strict=True)], 1) for gate in R]
+        z, i, f, o = (a + b for a, b in zip(V(u).chunk(4, 1), turned, strict=True))
+        kept = m - F.softplus(-f)
+        m = torch.maximum(kept, i)
+        write, keep = torch.exp(i - m), torch.exp(kept - m)
+        c, n = keep * c + write * torch.tanh(z), keep * n + write
+        h = torch.sigmoid(o) * c / (n.abs() + 1)
+        return F.group_norm(h, len(widths) if H % 2 == 0 else 1, gain), (h, c, n, m)
+
+    return Cell(step, [*V.parameters(), *(r for gate in R for r in gate), gain], [H] * 4)
+
+
+def unitary(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """A permutation between two products by units, a roll, a flip, and units 0, 2, 4, ..."""
+    V, W, order = _linear(D, H, dtype), _linear(H, H, dtype), torch.randperm(H)
+    a, b = (nn.Parameter(torch.rand(H, dtype=dtype)) for _ in range(2))
+
+    def step(u, state):
+        (h,) = state
+        h = torch.roll(b * (a * h)[:, order], 1, dims=1) + V(u) + 0.1 * W(h.flip(1))
+        return torch.tanh(h)[:, ::2], (h / (1 + h.norm(dim=1, keepdim=True)),)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), a, b], [H])
+
+
+def attention(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """Softmax, means, spreads and norms over units, and a mask of Booleans."""
+    V, W = _linear(D, H, dtype), _linear(H, H, dtype)
+    scale = nn.Parameter(torch.rand(H, dtype=dtype))
+
+    def step(u, state):
+        (h,) = state
+        x = V(u) + W(h)
+        x = torch.softmax(3 * x, 1) * x + F.normalize(x, dim=-1) + F.rms_norm(x, (H,), scale)
+        x = x - 0.1 * x.mean(-1, keepdim=True) / (1 + x.std(1, keepdim=True, correction=0))
+        x = torch.where(torch.arange(H) < H // 2, x, torch.log_softmax(x, -1) * 0.1)
+        h = torch.tanh(x.sum(1, keepdim=True) * scale * 0.1 + x)
+        return h, (h,)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), scale], [H])
+
+
 CELLS = {
     f.__name__: f
     for f in (
         *(tanh, lstm, lstm_of_one_product, gru, lem, cornn, midpoint, independent, odd_operations, two_sizes),
-        *(linear, oscillator),
+        *(linear, oscillator, normed_lstm, slstm_with_heads, unitary, attention),
     )
 }
 

@@ -312,6 +312,7 @@ def test_what_c_cannot_compute_is_refused(in_bf16: None) -> None:
         (lambda: UnICORNN(3, 4, backend="reference")(u), "unicornn with .*not computed in C here"),
         (lambda: UnICORNN(3, 4).double()(u.double()), "unicornn with .*not computed in C here"),
         (lambda: recurrence(lambda x, s: (x.sort()[0], s), u, (u[:, 0],)), "cell with .*sort"),
+        (lambda: recurrence(lambda x, s: (x.roll(1, 1), s), u, (u[:, 0],)), "cell with .*rounds to bfloat16"),
     ]
     for make, says in cases:
         with pytest.raises(InputError, match=says + r"[\s\S]*or else precision=fp32"):

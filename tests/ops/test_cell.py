@@ -320,13 +320,28 @@ def branches(u, state):
     return h, (h,)
 
 
-def takes_a_state_apart(u, state):
-    return torch.tanh(state[0][:, :1]), (u,)
-
-
-def sums_over_units(u, state):
-    h = u + state[0].sum(1, keepdim=True)
+def sums_without_the_axis(u, state):
+    h = u + state[0].sum(1)[:, None]
     return h, (h,)
+
+
+def adds_an_axis(u, state):
+    h = (u[:, None] + state[0][:, None])[:, 0]
+    return h, (h,)
+
+
+def takes_units_by_a_mask(u, state):
+    return torch.tanh(u)[:, [True, False, True, False]] + state[0][:, :2], state
+
+
+def counts_deviations_of_the_batch(u, state):
+    h = u - u.mean(0, keepdim=True) + state[0]
+    return h, (h,)
+
+
+def norms_wide_rows(u, state):
+    wide = F.linear(u, torch.ones(300, 4))
+    return F.layer_norm(wide, (300,))[:, :4] + state[0], state
 
 
 def multiplies_rows(u, state):
@@ -344,9 +359,12 @@ def multiplies_rows(u, state):
         (activates_in_place, "in place"),
         (writes_elsewhere, "tanh in a way"),
         (bends_softplus, "threshold 1"),
-        (branches, "it uses sum"),
-        (takes_a_state_apart, "state apart"),
-        (sums_over_units, "it uses sum"),
+        (branches, "it uses sum with dim=None, keepdim=False"),
+        (sums_without_the_axis, "dim=1, keepdim=False; the compiler knows dim=1, keepdim=True"),
+        (adds_an_axis, "adds an axis to rows"),
+        (takes_units_by_a_mask, "takes a part of a row other than by"),
+        (counts_deviations_of_the_batch, "it uses mean with dim=0"),
+        (norms_wide_rows, "norms 300 units; beyond 256 the loop is faster"),
         (multiplies_rows, "it uses t,"),
     ],
 )

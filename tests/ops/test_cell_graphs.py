@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import cells
 import pytest
 import torch
 from c_compiler import needs_compiler
@@ -195,3 +196,14 @@ def test_a_step_that_draws_numbers_stays_outside(caplog: pytest.LogCaptureFixtur
     torch._dynamo.reset()
     with pytest.raises(torch._dynamo.exc.Unsupported, match="For fullgraph=True set backend='reference'"):
         torch.compile(call, backend="aot_eager", fullgraph=True)(u)
+
+
+@pytest.mark.parametrize("name", ["normed_lstm", "unitary"])
+def test_sums_and_choices_of_units_in_a_whole_graph(name: str):
+    cell = cells.made(name, 2, 6)
+    u, state = cells.given(cell, 3, 9, 2)
+    found = torch.compile(lambda u, s: recurrence(cell.step, u, s), fullgraph=True, backend="aot_eager")
+    (y, _), (wanted, _) = found(u, state), recurrence(cell.step, u, state, backend="reference")
+    assert cells.distance(wanted, y) < 1e-12
+    for x in zip(*(torch.autograd.grad(z.sum(), cell.parameters) for z in (wanted, y)), strict=True):
+        assert cells.distance(*x) < 1e-12

@@ -13,6 +13,10 @@ from physml.base.errors import InputError
 from physml.models.sequence.state_space import StateSpace, StateSpaceStack, complex_diagonal, parts, real_part
 from physml.models.start import truncated_normal
 
+BLOCK = 64  # steps of S4D in one product: as many multiplications as its states take, with 32 of them
+BLOCK_ON_GPU = 512  # where the recurrence over blocks is a launch for each
+FINE = 8  # powers of S4D that are exponentials of their own; others are products of two
+
 
 def hold(eigenvalues: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
     """Factors of x and b in exact steps of x' = lambda x + b, b constant in each (zero-order hold)."""
@@ -37,6 +41,13 @@ def hippo_normal(size: int) -> tuple[Tensor, Tensor]:
     upper = torch.outer(root, root).triu(1) / 2
     values, vectors = torch.linalg.eigh(-1j * (upper - upper.t()))
     return torch.complex(torch.full((size,), -0.5, dtype=torch.float64), values[size:]), vectors[:, size:]
+
+
+def toeplitz(kernel: Tensor) -> Tensor:
+    """Matrices (H, n, n) whose product with a row of n steps convolves it with a kernel of (H, n)."""
+    n = kernel.shape[1]
+    rows = F.pad(kernel, (0, n))[:, None].expand(-1, n, -1).flatten(1)  # each row begins one later
+    return rows[:, : n * (2 * n - 1)].unflatten(1, (n, 2 * n - 1))[..., :n]
 
 
 def _cut_normal(*shape: int, fan: int) -> Tensor:
@@ -108,8 +119,7 @@ class _SISO(StateSpace):
         return hold(torch.complex(-torch.exp(self.log_re), self.im), torch.exp(self.log_dt)[:, None])
 
     def forward(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        y, last = (self._one_step if u.shape[1] == 1 else self._all_steps)(u, state)
-        return y + self.D * u, last
+        return (self._one_step if u.shape[1] == 1 else self._all_steps)(u, state)
 
     def _one_step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """In real numbers, which every format of an exported network has."""
@@ -117,22 +127,46 @@ class _SISO(StateSpace):
         both = torch.cat([share.real.flatten(), share.imag.flatten()])
         driven = both * u.repeat_interleave(self.d_state, 2).repeat(1, 1, 2)
         C = 2 * real_part(*(torch.block_diag(*rows[:, None]) for rows in self.C))
-        return complex_diagonal(factor.flatten(), driven, C, state)
+        y, last = complex_diagonal(factor.flatten(), driven, C, state)
+        return y + self.D * u, last
+
+    def _powers(self, n: int) -> Tensor:
+        """lambda^k, k = 0..n - 1, complex (H, P, n): products of few exponentials, which take long."""
+        exponent = self._exponent()[..., None]
+        fine = torch.exp(exponent * torch.arange(FINE, device=exponent.device))
+        coarse = torch.exp(exponent * torch.arange(0, n, FINE, device=exponent.device))
+        return (coarse[..., None] * fine[..., None, :]).flatten(2)[..., :n]
 
     def _all_steps(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """A convolution with the kernel Re(C lambda^n B) of each feature, and what the first state adds."""
-        n, u = u.shape[1], u.transpose(1, 2).contiguous()
-        factor, share = self.discrete()
-        C, x = 2 * torch.complex(*self.C), torch.complex(*state).unflatten(1, factor.shape)
-        powers = torch.exp(self._exponent()[..., None] * torch.arange(n, device=u.device))
-        both = torch.cat([powers.real, powers.imag], 1)  # (H, 2P, T)
-        kernel = torch.einsum("hp,hpt->ht", torch.cat([(C * share).real, -(C * share).imag], 1), both)
-        y = torch.fft.irfft(torch.fft.rfft(u, 2 * n) * torch.fft.rfft(kernel, 2 * n), 2 * n)[..., :n]
-        first = factor * C * x
-        y = y + torch.einsum("bhp,hpt->bht", torch.cat([first.real, -first.imag], 2), both)
-        driven = torch.complex(*torch.einsum("bht,hpt->bhp", u, both.flip(2)).chunk(2, 2))
-        x = (factor * powers[..., -1] * x + share * driven).flatten(1)
-        return y.transpose(1, 2), (x.real, x.imag)
+        """In blocks of n steps: a product with the kernel inside each, the recurrence from one to the next.
+
+        Axes: A blocks.
+        """
+        (n_batch, n_steps, _), exponent, (factor, share) = u.shape, self._exponent(), self.discrete()
+        n = min(BLOCK if u.device.type == "cpu" else BLOCK_ON_GPU, n_steps)
+        n_blocks = -(-n_steps // n)
+        n_last = n_steps - (n_blocks - 1) * n
+        powers, C = self._powers(n), 2 * torch.complex(*self.C)
+        out, into = C[..., None] * factor[..., None] * powers, share[..., None] * powers
+        read = torch.cat([out.real, -out.imag], 1)  # (H, 2P, n), from the state before a block
+        write = torch.cat([into.real, into.imag], 1).flip(2).transpose(1, 2)  # (H, n, 2P), to that behind it
+        kernel = (real_part(C.real, C.imag)[:, None] @ torch.cat([into.real, into.imag], 1))[:, 0]
+        kernel = kernel + F.pad(self.D[:, None], (0, n - 1))
+        u = F.pad(u.permute(2, 0, 1), (0, n - n_last)).unflatten(2, (n_blocks, n))  # (H, B, A, n)
+        pushes = (u.flatten(1, 2) @ write).view(-1, n_batch, n_blocks, 2 * self.d_state).permute(2, 1, 0, 3)
+        x, over = torch.complex(*state).unflatten(1, factor.shape), torch.exp(n * exponent)
+        before = [x]
+        for push in torch.complex(*pushes[:-1].chunk(2, 3)).unbind():
+            before.append(torch.addcmul(push, over, before[-1]))
+        x = torch.stack(before)  # (A, B, H, P)
+        y = torch.baddbmm(
+            torch.cat([x.real, x.imag], 3).permute(2, 1, 0, 3).flatten(1, 2) @ read,
+            u.flatten(1, 2),
+            toeplitz(kernel),
+        )
+        pushed = torch.complex(*(u[:, :, -1, :n_last] @ write[:, n - n_last :]).transpose(0, 1).chunk(2, 2))
+        last = (torch.exp(n_last * exponent) * before[-1] + pushed).flatten(1)
+        return y.view(-1, n_batch, n_blocks * n)[..., :n_steps].permute(1, 2, 0), (last.real, last.imag)
 
 
 class S5(StateSpaceStack):
@@ -197,8 +231,8 @@ class S4D(StateSpaceStack):
     trained a. The blocks around the systems are those of `StateSpaceStack`.
 
     Source: Gu et al., NeurIPS 2022, https://arxiv.org/abs/2206.11893, S4D-Lin.
-    Choices: B = 1, since only its product with C matters. Blocks as those of S5. All steps at once by fast
-    Fourier transforms; steps that come in one at a time by the recurrence.
+    Choices: B = 1, since only its product with C matters. Blocks as those of S5. Inside 64 steps (512 on a
+    GPU) products with the convolution kernel, from these to the next the recurrence.
     Init: Lambda = -1/2 + i pi p, p = 0..P-1; C normal with variance 1, half of it in each part; D normal;
     step sizes log-uniform on [dt_min, dt_max].
 

@@ -1,9 +1,9 @@
 """A compiler for recurrent cells: from one step, written in torch, to all steps and their gradients.
 
-A step is traced (rows.py, words.py), its sums of products are joined (graph.py) and put in order (plan.py).
-Loops are written for what lies between the products, forward and back (operations.py, writer.py), in C
-(source.py) or as Triton kernels (kernels.py), and everything gets its place (layout.py). program.py serves
-autograd; native.py and triton.py compute. In graphs of torch a cell is an operator (operator.py).
+A step is traced (rows.py, words.py, units.py), its sums of products are joined (graph.py) and put in order
+(plan.py). Loops are written for what lies between the products, forward and back (operations.py, writer.py),
+in C (source.py) or as Triton kernels (kernels.py), and everything gets its place (layout.py). program.py
+serves autograd; native.py and triton.py compute. In graphs of torch a cell is an operator (operator.py).
 """
 
 import importlib
@@ -42,9 +42,9 @@ def recurrence(
 
     The step is compiled with its gradients: to C on a CPU, to kernels on a GPU. It may use sums, products
     and quotients, products with weights, activations, comparisons with `torch.where`, `chunk` and `cat`, any
-    number of states, and tensors from outside: weights (n, k), numbers per unit (n,), or per row of the batch
-    (B, n). What it computes from these alone is computed once. A step that does anything else runs as a loop,
-    and a warning says what it was.
+    number of states, sums and norms over units, units by a constant index, and tensors from outside: weights
+    (n, k), numbers per unit (n,), or per row of the batch (B, n). What it computes from these alone is
+    computed once. A step that does anything else runs as a loop, and a warning says what it was.
 
     Args:
         step: `step(u, state) -> (output, state)`, from u (B, D) and a tuple of (B, H) to (B, n) and a tuple

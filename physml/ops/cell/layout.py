@@ -60,7 +60,9 @@ class Layout:
         self.n_weights = 0
         for g in range(len(self.plan.groups)):
             self._group(g)
-        self.parts = [part for g in range(len(self.plan.groups)) for part in self._parts(g)]
+        parts = [self._parts(g) for g in range(len(self.plan.groups))]
+        self.parts = [part for found in parts for part in found]
+        self.leaves = [{part.leaf for part in found} for found in parts]  # of each group
         # Products read whole vectors of a piece.
         self.ld_row = self.apart(max([end, *(begin + self.room(k) for begin, k, _ in self.pieces)]))
         self.states = [self._state(k) for k in range(len(self.graph.states))]

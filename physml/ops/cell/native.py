@@ -33,7 +33,7 @@ SIZES = (
 )
 LENGTHS = ("ld_row", "ld_pre", "ld_vec", "ld_fixed", "ld_state", "ld_op", "ld_in")
 COUNTS = ("out_width", "out_room", "n_weights", "n_numbers")
-TABLES = ("at", "states", "inputs", "groups", "pieces", "backs", "numbers")
+TABLES = ("at", "states", "inputs", "groups", "pieces", "backs", "numbers", "trained")
 LISTS = ("u", "state", "d_last", "last", "d_first", "d_u")
 ARRAYS = ("vec", "fixed", "weights", "path", "out", "d_out", "d_vec", "d_fixed", "d_weights", "scratch")
 STAGES = ("forward_stage", "backward_stage")  # functions of the generated code
@@ -102,6 +102,8 @@ class CProgram(Program):
     def backward(self, work: Backward, d_out: Tensor | None, d_last: Sequence[Tensor | None]) -> None:
         strides = [(0, 0, 0)] * work.n_inputs
         call, tables = _call(self, work.n_batch, work.n_steps, work.numbers, strides, keep=True)
+        trained = np.array(work.trained(), np.int64)
+        call.trained = trained.ctypes.data
         d_last = [None if x is None else x.contiguous() for x in d_last]
         work.d_u = {
             v: pool.empty((work.n_steps, work.n_batch, self.graph.widths[v]), self.dtype)
@@ -114,7 +116,7 @@ class CProgram(Program):
         if d_out is not None:
             call.d_out, (call.d_batch, call.d_step, call.d_unit) = pointer(d_out), d_out.stride()
         _run(self, call, backward=True)
-        del tables, lists
+        del tables, lists, trained
 
 
 def _point(call: Call, **lists: Sequence[Tensor | None]) -> list[Any]:

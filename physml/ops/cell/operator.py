@@ -158,9 +158,9 @@ class CellOperator:
         else:
             with torch.no_grad():
                 shapes = [x.shape for x in call.tensors]
-                work = Backward(call.program, call.numbers, call.sizes, shapes, kept)
+                work = Backward(call.program, call.numbers, call.sizes, shapes, kept, needs)
                 call.program.backward(work, d_out, d_last)
-                found = work.gradients(needs)
+                found = work.gradients()
         return [
             alone(x.transpose(0, 1) if k < call.n_inputs else x)
             for k, x in enumerate(found)

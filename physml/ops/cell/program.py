@@ -138,9 +138,9 @@ class CellFunction(torch.autograd.Function):
     @once
     def backward(ctx: Any, d_out: Tensor | None, *d_last: Tensor | None) -> tuple[Tensor | None, ...]:
         made, numbers, sizes, shapes = ctx.work
-        work = Backward(made, numbers, sizes, shapes, ctx.saved_tensors)
+        work = Backward(made, numbers, sizes, shapes, ctx.saved_tensors, ctx.needs_input_grad[3:])
         made.backward(work, d_out, d_last)
-        return None, None, None, *work.gradients(ctx.needs_input_grad[3:])
+        return None, None, None, *work.gradients()
 
 
 class Forward:
@@ -194,6 +194,7 @@ class Backward:
         sizes: how many inputs and states there are.
         shapes: of inputs, states and leaves.
         saved: path, weights, vectors and fixed numbers of the forward pass.
+        needed: for each of inputs, states and leaves, whether its gradient is.
     """
 
     def __init__(
@@ -203,9 +204,10 @@ class Backward:
         sizes: tuple[int, int],
         shapes: Sequence[torch.Size],
         saved: Sequence[Tensor],
+        needed: Sequence[bool],
     ) -> None:
         self.layout, self.numbers = made.layout, numbers
-        (self.n_inputs, self.n_states), self.shapes = sizes, shapes
+        (self.n_inputs, self.n_states), self.shapes, self.needed = sizes, shapes, needed
         self.path, self.weights, self.vec, self.fixed = saved
         self.n_batch, self.n_steps = shapes[0][:2]
         self.d_first = [self.path.new_empty(s) for s in shapes[self.n_inputs :][: self.n_states]]
@@ -213,9 +215,14 @@ class Backward:
         self.d_fixed = torch.zeros_like(self.fixed)
         self.d_u: dict[int, Tensor] = {}  # per input node (T, B, n), made by the program
 
-    def gradients(self, needed: Sequence[bool]) -> list[Tensor | None]:
+    def trained(self) -> list[bool]:
+        """For each group of products, True if the gradient of one of its weights is needed."""
+        leaves = self.needed[self.n_inputs + self.n_states :]
+        return [any(leaves[k] for k in found) for found in self.layout.leaves]
+
+    def gradients(self) -> list[Tensor | None]:
         """Gradients of inputs, states and leaves; None where none is needed."""
-        layout, n_before = self.layout, self.n_inputs + self.n_states
+        layout, needed, n_before = self.layout, self.needed, self.n_inputs + self.n_states
         inputs = [self._of_input(k) if needed[k] else None for k in range(self.n_inputs)]
         states = [
             x if need else None

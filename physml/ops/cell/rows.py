@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.ops.backend import bf16_products
 from physml.ops.cell.outline import Node
 
 IN_PLACE = "it changes a tensor in place: write x = x + y for x += y, x.relu() for x.relu_()"
@@ -45,6 +46,8 @@ class Trace:
     numbers: list[float] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
     _known: dict[Node, int] = field(default_factory=dict)
+    _constants: dict[Any, Tensor] = field(default_factory=dict)
+    _choices: dict[int, tuple["Rows", Tensor]] = field(default_factory=dict)
 
     def add(self, width: int, *node: Any) -> "Rows":
         """The row that `node` computes; the same node is written down once."""
@@ -80,6 +83,38 @@ class Trace:
         self.leaves.append(x)
         return len(self.leaves) - 1
 
+    def constant(self, key: tuple[Any, ...], make: Callable[[Tensor], Tensor]) -> Tensor:
+        """The matrix that `make` gives for a tensor like all others; the same for the same key."""
+        if bf16_products():
+            raise NotExpressible(
+                "it moves or sums units by products, which this precision rounds to bfloat16"
+            )
+        if key not in self._constants:
+            self._constants[key] = make(self.like)
+        return self._constants[key]
+
+    def product(self, x: "Rows", weight: Tensor, *, chooses: bool = False) -> "Rows":
+        """The row x times the transpose of a weight (n, x.width); a choice of units before it is part of it.
+
+        Args:
+            chooses: each unit of the result is one of x.
+        """
+        if x.index in self._choices:
+            x, choice = self._choices[x.index]
+            weight = weight @ choice
+        found = self.add(len(weight), "linear", x.index, self.leaf(weight))
+        if chooses:
+            self._choices[found.index] = x, weight
+        return found
+
+    def spread(self, x: "Rows", width: int) -> "Rows":
+        """Each unit repeated for as many neighbours as fill `width`."""
+        if x.width == width:
+            return x
+        return self.product(
+            x, self.constant(("spread", width, x.width), lambda like: members(like, width, x.width))
+        )
+
     def number(self, x: float, width: int) -> "Rows":
         """A Python number as a row; 0, 1, -1, 2, 1/2 are part of the graph, others are passed at run time."""
         for exact in (0.0, 1.0, -1.0, 2.0, 0.5):
@@ -92,10 +127,14 @@ class Trace:
     def row(self, x: Any, width: int) -> "Rows":
         """An operand of an elementwise operation as a row of `width` units."""
         if isinstance(x, Rows):
+            if x.width == 1 != width:
+                return self.spread(x, width)
             if x.width != width:
                 raise NotExpressible(f"it combines rows of {x.width} and of {width} units")
             return x
         if isinstance(x, Tensor):
+            if not x.is_floating_point() and not x.is_complex():
+                x = x.to(self.like.dtype)  # masks
             if x.numel() == 1 or x.shape in ((width,), (1, width)):
                 return self.add(width, "vector", self.leaf(x))
             if x.shape == (self.n_batch, width):
@@ -104,6 +143,11 @@ class Trace:
         if isinstance(x, int | float):
             return self.number(float(x), width)
         raise NotExpressible(f"it combines rows with {type(x).__name__}")
+
+
+def members(like: Tensor, width: int, groups: int) -> Tensor:
+    """The matrix (width, groups) that is 1 where a unit belongs to a group of neighbours."""
+    return torch.eye(groups, dtype=like.dtype, device=like.device).repeat_interleave(width // groups, 0)
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -158,12 +202,22 @@ class Rows:
         return lambda *args, **kwargs: self.trace.apply(name, (self, *args), kwargs)
 
     def __getitem__(self, key: Any) -> "Rows":
+        if isinstance(key, tuple) and any(part is None for part in key):
+            raise NotExpressible(
+                "it adds an axis to rows, which stay (B, n): sums keep theirs by keepdim=True"
+            )
         if isinstance(key, tuple) and len(key) == 2 and (key[0] is Ellipsis or key[0] == slice(None)):
             key = key[1]
-            if isinstance(key, slice) and key.step in (None, 1):
-                begin, end, _ = key.indices(self.width)
-                return self.narrow(1, begin, end - begin)
-        raise NotExpressible("it takes a part of a row other than by x[:, a:b]")
+            if isinstance(key, slice):
+                begin, end, by = key.indices(self.width)
+                key = range(begin, end, by)
+                if by == 1:
+                    return self.narrow(1, begin, end - begin)
+            if isinstance(key, Tensor) and key.ndim == 1 and key.dtype == torch.int64:
+                return self.index_select(1, key)
+            if isinstance(key, list | range) and not any(isinstance(i, bool) for i in key):
+                return self.index_select(1, key)
+        raise NotExpressible("it takes a part of a row other than by x[:, a:b] or x[:, list of units]")
 
     __add__ = __radd__ = _operator("add")
     __sub__, __rsub__ = _operator("sub"), _operator("rsub")

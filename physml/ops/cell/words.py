@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from physml.ops.cell.outline import Outline
 from physml.ops.cell.reference import returned
 from physml.ops.cell.rows import RANDOM, NotExpressible, Rows, Trace
+from physml.ops.cell.units import UNITS, chosen
 
 
 def trace(
@@ -89,9 +90,18 @@ def _first(args: Sequence[Any]) -> Rows:
     raise NotExpressible("it has no row among its arguments")
 
 
+def _width(args: Sequence[Any]) -> int:
+    """The number of units of a result; rows of one unit are repeated."""
+    width = max(x.width for x in args if isinstance(x, Rows))
+    return (
+        max([width, *(x.shape[-1] for x in args if isinstance(x, Tensor) and x.ndim)])
+        if width == 1
+        else width
+    )
+
+
 def _binary(name: str, a: Any, b: Any) -> Rows:
-    first = _first((a, b))
-    trace, width = first.trace, first.width
+    trace, width = _first((a, b)).trace, _width((a, b))
     left, right = trace.row(a, width), trace.row(b, width)
     if name in ("mul", "div") and trace.nodes[right.index] == ("exactly", 1.0):
         return left
@@ -136,21 +146,21 @@ def _pow(x: Any, power: Any) -> Rows:
     return _unary("exp")(_binary("mul", _unary("log")(x), float(power)))
 
 
-def _weight(x: Rows, weight: Any) -> int:
-    """The place of a weight (n, x.width)."""
+def _product(x: Rows, weight: Any) -> Rows:
+    """The product with a weight (n, x.width)."""
     if not isinstance(weight, Tensor):
         raise NotExpressible("it multiplies rows of the batch with each other")
     if weight.ndim != 2 or weight.shape[1] != x.width:
         raise NotExpressible(
             f"it multiplies rows of {x.width} units with a tensor of shape {tuple(weight.shape)}"
         )
-    return x.trace.leaf(weight)
+    return x.trace.product(x, weight)
 
 
 def _linear(x: Rows, weight: Tensor, bias: Tensor | None = None) -> Rows:
     if not isinstance(x, Rows):
         raise NotExpressible("it computes weights from rows of the batch")
-    product = x.trace.add(len(weight), "linear", x.index, _weight(x, weight))
+    product = _product(x, weight)
     return product if bias is None else _add(product, bias)
 
 
@@ -164,7 +174,7 @@ def _matmul(x: Any, weight: Any) -> Rows:
         raise NotExpressible(
             f"it multiplies rows of {x.width} units with a matrix of shape {tuple(weight.shape)}"
         )
-    return trace.add(weight.shape[1], "linear", x.index, trace.leaf(_turned(trace, weight)))
+    return trace.product(x, _turned(trace, weight))
 
 
 def _turned(trace: Trace, weight: Tensor) -> Tensor:
@@ -190,6 +200,8 @@ def _part(x: Rows, begin: int, end: int) -> Rows:
         return x
     if not 0 <= begin < end <= x.width:
         raise NotExpressible(f"it takes the part {begin}:{end} of a row of {x.width} units")
+    if x.trace.nodes[x.index][0] == "state":
+        return chosen(x, range(begin, end))
     return x.trace.add(end - begin, "slice", x.index, begin, end)
 
 
@@ -218,13 +230,17 @@ def _cat(parts: Sequence[Any], dim: int = 0) -> Rows:
     _last_axis(dim)
     if not all(isinstance(x, Rows) for x in parts):
         raise NotExpressible("it joins rows with other tensors")
-    return parts[0].trace.add(sum(x.width for x in parts), "cat", *(x.index for x in parts))
+    trace = parts[0].trace
+    nodes = [trace.nodes[x.index] for x in parts]
+    if all(node[0] == "linear" and node[1] == nodes[0][1] for node in nodes):  # heads: one product
+        operand = Rows(trace, nodes[0][1], trace.widths[nodes[0][1]])
+        return trace.product(operand, torch.cat([trace.leaves[node[2]] for node in nodes]))
+    return trace.add(sum(x.width for x in parts), "cat", *(x.index for x in parts))
 
 
 def _where(condition: Any, a: Any, b: Any) -> Rows:
-    first = _first((condition, a, b))
-    rows = [first.trace.row(x, first.width).index for x in (condition, a, b)]
-    return first.trace.add(first.width, "select", *rows)
+    trace, width = _first((condition, a, b)).trace, _width((condition, a, b))
+    return trace.add(width, "select", *(trace.row(x, width).index for x in (condition, a, b)))
 
 
 def _clamp(x: Rows, min: Any = None, max: Any = None) -> Rows:
@@ -349,4 +365,5 @@ WORDS: dict[str, Callable[..., Any]] = {
     "size": _size,
     "dim": lambda x: 2,
     "new_zeros": _new_zeros,
+    **UNITS,
 }

@@ -170,7 +170,7 @@ static void block_products(const cell_work *work, const cell_scratch *m, real *b
     const int n = n_steps * n_rows;
     const real *path = row_of(c, base, n_rows, begin), *packed = work->packed;
     for (const group_place *g = c->groups; g < c->groups + c->n_groups; g++)
-        for (int p = 0; p < g->pieces; p++) {
+        for (int p = 0; c->trained[g - c->groups] && p < g->pieces; p++) {
             const piece_place *piece = c->pieces + g->first + p;
             gemm_tn((int)g->n, (int)piece->k, n, m->pre + g->pre, c->ld_pre, path + piece->at, c->ld_row,
                     m->weights + g->weights + piece->column, (ptrdiff_t)g->length);

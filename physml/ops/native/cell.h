@@ -33,6 +33,7 @@ struct cell_call {
     const piece_place *pieces;
     const back_place *backs;
     const double *numbers;
+    const int64_t *trained; /* per group of products, for the backward pass: whether its weights get a gradient */
     const real **u, **state, **d_last; /* one per input, state, state */
     real **last, **d_first, **d_u;     /* d_u (T, B, width) */
     const real *vec, *fixed, *weights;

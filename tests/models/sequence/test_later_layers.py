@@ -9,6 +9,7 @@ from drawn_layers import made, numbers
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
+from physml.models.sequence import diagonal_ssm
 from physml.models.sequence.diagonal_ssm import S4D, S5, hippo_normal
 from physml.models.sequence.linoss import LinOSS
 from physml.models.sequence.lru import LRU
@@ -172,6 +173,14 @@ def test_equals_a_loop_from_the_equations(name: str):
     for got, want in zip(*gradients, strict=True):
         assert got is not None and got.abs().sum() > 0
         torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("block", "fine"), [(1, 2), (3, 2), (5, 2), (7, 3), (64, 4)])
+def test_s4d_is_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, block: int, fine: int):
+    """Values and gradients, with a whole last block, a part of one, and a single one."""
+    monkeypatch.setattr(diagonal_ssm, "BLOCK", block)
+    monkeypatch.setattr(diagonal_ssm, "FINE", fine)
+    test_equals_a_loop_from_the_equations("s4d")
 
 
 @pytest.mark.parametrize("name", LAYERS)
