@@ -21,6 +21,7 @@ MORE = "More: --long (all columns, comparisons, reasons, notes), --rules (verdic
 OWN = "own"  # the source of a table that no paper has
 QUOTED = "†"
 HEADS = (7, 12)  # characters of a head in a narrow table, at least
+MOST = 48  # lines of a matrix; of a longer one rows without a printed number stand in --long
 NUMBER = 5  # characters of a number in a narrow table without printed ones; of a head one more
 TRIED = {"failed": "failed", "diverged": "div.", "running": "runs"}  # states that are words in a matrix
 
@@ -86,11 +87,22 @@ class View:
         """Rows with something to show, in the order of the paper; those of our own by their mean rank. Where
         nothing was run, those with a printed number.
         """
-        found = [row for row in self.table.spec.rows if any(map(self._happened, self.cells(row)))]
+        found = [row for row in self._with_runs if row not in self.left]
         if self.table.own:
             return sorted(found, key=lambda row: self.ranks.get(row.label, math.inf))
         every = () if found or self.short else self.table.spec.rows
         return found or [row for row in every if any(cell.published for cell in self.cells(row))]
+
+    @cached_property
+    def _with_runs(self) -> list[Row]:
+        return [row for row in self.table.spec.rows if any(map(self._happened, self.cells(row)))]
+
+    @cached_property
+    def left(self) -> list[Row]:
+        """Rows of our own that a long matrix leaves to --long."""
+        own = [r for r in self._with_runs if not (r.extra or any(c.published for c in self.cells(r)))]
+        lines = 2 * len(self._with_runs) - len(own)  # a printed number has a line of its own
+        return own if len(self.columns) > 1 and not (self.table.own or self.short) and lines > MOST else []
 
     @cached_property
     def run(self) -> bool:
@@ -309,13 +321,16 @@ class View:
     def below(self) -> Iterator[str]:
         if legend := self._legend():
             yield legend
-        shown = {row.label for row in self.rows}
+        shown = {row.label for row in (*self.rows, *self.left)}
         rows = [row for row in self.table.spec.rows if row.label not in shown]
         if absent := [self._absent(row) for row in rows if not any(map(is_short, self.cells(row)))]:
             yield f"Not run: {'; '.join(absent)}"
         if blocked := sum(cell.state.word == "blocked" for cell in self.table.cells):
             cells = "1 cell" if blocked == 1 else f"{blocked} cells"
             yield f"Blocked on this machine: {cells} (--long says why)"
+        if self.left:
+            names = "; ".join(row.label for row in self.left)
+            yield f"Rows without printed numbers (--long): {names}"
         if others := [column.title for column in self.table.spec.columns if column not in self.columns]:
             yield f"Without printed numbers (--long): {'; '.join(others)}"
         yield Coverage(self.table).text()
