@@ -145,6 +145,6 @@ def test_wrong_settings_of_a_solver(wrong: dict, says: str) -> None:
 
 def test_without_torchdiffeq_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchdiffeq", None)
-    message = r"^method=dopri5 needs torchdiffeq\. Install it with: pip install 'physml\[ode\]'$"
+    message = r"^method=dopri5 needs torchdiffeq\. Install it with: pip install 'torchdiffeq>=0\.2\.3'$"
     with pytest.raises(MissingExtra, match=message):
         Solver("dopri5", n_steps=None, rtol=1e-3, atol=1e-3, adjoint=False)
