@@ -170,7 +170,7 @@ def looped_mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
         total = torch.zeros_like(stored).index_add(0, edges.receiver, weight)
         return Spread(edges, weight / gather(total, edges.receiver))
 
-    return cached("looped mean", edge_index, (n, dtype), make)
+    return cached("weighted looped mean", edge_index, (n, dtype), make)
 
 
 def softmax_over(score: Tensor, node: Tensor, n: int) -> Tensor:
