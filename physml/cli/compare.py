@@ -67,7 +67,8 @@ def _run(options: argparse.Namespace) -> int:
 def _of_table(options: argparse.Namespace) -> "Rows":
     from physml.listing.rows import experiments_of_rows, row_named, rows_of_table
     from physml.queue.requested import RequestedRuns, RunOptions
-    from physml.report.table.spec import find_table, load_table, parse_row, with_rows
+    from physml.report.table.spec import find_table, load_table
+    from physml.report.table.typed import parse_row, with_rows
 
     if options.metric or options.better:
         raise ConfigError("--metric and --better are for two experiments: a table's columns say both.")

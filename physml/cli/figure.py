@@ -43,7 +43,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     from physml.report.figure.collect import collect, state_lines
     from physml.report.figure.files import write_figure
     from physml.report.figure.spec import find_figure, load_figure
-    from physml.report.table.spec import parse_seeds
+    from physml.report.table.typed import parse_seeds
 
     forms = _forms(options.formats)
     spec = load_figure(find_figure(name, options.paper))

@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from physml.report.figure.files import FORMS, write_form
     from physml.report.figure.run_curves import metrics_of, run_curves
-    from physml.report.table.spec import parse_seeds
+    from physml.report.table.typed import parse_seeds
 
     out = Path(options.out)
     if out.suffix.removeprefix(".") not in FORMS:

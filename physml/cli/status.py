@@ -73,9 +73,10 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     from physml.queue.requested import RequestedRuns, RunOptions
     from physml.report.figure import spec as figure_spec
     from physml.report.table import spec as table_spec
+    from physml.report.table.typed import parse_seeds
     from physml.search.spec import final_runs
 
-    seeds = table_spec.parse_seeds(options.seeds) if options.seeds else None
+    seeds = parse_seeds(options.seeds) if options.seeds else None
     content = read_yaml(Path(absolute(name))) if name.endswith(YAML) else {}
     if studies.is_name(name) or (content and not {"rows", "title"} & content.keys()):
         of = final_runs(name) or {(0, 0)}

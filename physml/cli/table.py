@@ -218,7 +218,7 @@ def _latex(table: "Table", options: argparse.Namespace) -> None:
 
 
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":
-    from physml.report.table.spec import parse_row, parse_seeds, with_rows
+    from physml.report.table.typed import parse_row, parse_seeds, with_rows
 
     if options.seeds:
         spec = dataclasses.replace(spec.with_seeds(parse_seeds(options.seeds)), finding=None)

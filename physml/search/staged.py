@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from physml.base import files
-from physml.base.errors import PhysmlError, RunFailed, needed_by
+from physml.base.errors import PhysmlError, RunFailed
 from physml.base.paths import display_path
 from physml.config.studies import Found
 from physml.queue import planning, scheduler
@@ -28,7 +28,7 @@ from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.search import report
 from physml.search.content import content_of, write_curves
-from physml.search.points import Point, Space, designed, estimated, promoted
+from physml.search.points import Point, Space, designed, estimated, optuna_module, promoted
 from physml.search.space import Bound, bounds, widened
 from physml.search.spec import (
     check,
@@ -72,8 +72,7 @@ def carry_out(
     """
     spec = load_search(name)
     in_this_checkout(spec.experiment)
-    with needed_by("a search"):
-        import optuna  # noqa: F401  before any run
+    optuna_module()  # refused before any run where it is not installed
     searches = [StagedSearch(spec, verify, repeat) for repeat in range(1, repeats + 1)]
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     for search in searches or [StagedSearch(spec, verify)]:

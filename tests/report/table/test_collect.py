@@ -22,6 +22,7 @@ from physml.config import studies
 from physml.config.load import read_yaml, structure
 from physml.records.schema import SCHEMA
 from physml.report.table import spec as tables
+from physml.report.table import typed
 from physml.report.table import values as table_values
 from physml.report.table.collect import Table, collect, table_state
 from physml.report.table.fact_text import fact_lines, searched_here
@@ -577,32 +578,32 @@ def test_ids_are_sorted_by_number(tmp_path: Path) -> None:
 
 
 def test_seeds_and_rows_from_the_command_line() -> None:
-    assert tables.parse_seeds("n3") == (0, 1, 2)
-    assert tables.parse_seeds("0, 5,5") == (0, 5)
-    assert tables.parse_row("label=Mine, dt=2,experiment=./mine.yaml").label == "Mine, dt=2"
-    assert tables.parse_seeds("1-3,7") == (1, 2, 3, 7)
+    assert typed.parse_seeds("n3") == (0, 1, 2)
+    assert typed.parse_seeds("0, 5,5") == (0, 5)
+    assert typed.parse_row("label=Mine, dt=2,experiment=./mine.yaml").label == "Mine, dt=2"
+    assert typed.parse_seeds("1-3,7") == (1, 2, 3, 7)
     for wrong in ("n0", "3-1", "1-", "0-999999999", "", "a"):
         with pytest.raises(ConfigError, match="seeds must look like"):
-            tables.parse_seeds(wrong)
+            typed.parse_seeds(wrong)
     with pytest.raises(ConfigError, match="a row must look like"):
-        tables.parse_row("mine.yaml")
+        typed.parse_row("mine.yaml")
     for wrong in ("label=Mine", "label=,experiment=a", "experiment=a,label=Mine", "label=Mine,texas="):
         with pytest.raises(ConfigError, match="a row must look like"):
-            tables.parse_row(wrong)
+            typed.parse_row(wrong)
 
 
 def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None:
-    row = tables.parse_row("label=Mine, dt=2,official=./a.yaml")
-    made = tables.with_rows(spec(), [row])
+    row = typed.parse_row("label=Mine, dt=2,official=./a.yaml")
+    made = typed.with_rows(spec(), [row])
     column = next(c for c in made.columns if c.key == "official")
     assert (row.label, made.cell(row, column).experiment) == ("Mine, dt=2", "./a.yaml")
     assert ("./a.yaml", 0, 2) in made.runs
     with pytest.raises(ConfigError, match="row Mine: there is no column offical"):
-        tables.with_rows(spec(), [tables.parse_row("label=Mine,offical=./a.yaml")])
+        typed.with_rows(spec(), [typed.parse_row("label=Mine,offical=./a.yaml")])
 
 
 def test_an_extra_row_joins_the_table() -> None:
-    made = tables.with_rows(spec(), [tables.parse_row("label=Mine,experiment=./mine.yaml")])
+    made = typed.with_rows(spec(), [typed.parse_row("label=Mine,experiment=./mine.yaml")])
     assert ("./mine.yaml", 0, 2) in made.runs
     records = [record("./mine.yaml", k, 0.01, identity="00000001") for k in range(3)]
     cell = collect(made, {"./mine.yaml": "00000001"}, records).column("official")[-1]

@@ -1,0 +1,64 @@
+"""Seeds and extra rows as they are typed on the command line."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+
+from physml.base.errors import ConfigError
+from physml.report.table.spec import Cell, Row, TableSpec
+
+MOST_SEEDS = 100_000  # of one range
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`0,1,2`, `0-4`, or `n5` for the first five.
+
+    Example:
+        >>> parse_seeds("n3"), parse_seeds("4,7-9")
+        ((0, 1, 2), (4, 7, 8, 9))
+    """
+    if match := re.fullmatch(r"n([1-9]\d{0,4})", text.strip()):
+        return tuple(range(int(match[1])))
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if not 0 <= last - first < MOST_SEEDS:
+            raise ConfigError(f"seeds must look like 0,1,2, 0-4 or n5; got {text!r}.")
+        found |= dict.fromkeys(range(first, last + 1))
+    return tuple(found)
+
+
+def parse_row(text: str) -> Row:
+    """An extra row from the command line: one experiment for all columns, or one for each by its key.
+
+    `seeds` are those of this row; else it has those of the table.
+
+    Example:
+        >>> made = parse_row("label=Mine,experiment=./mine.yaml,seeds=0-2")
+        >>> made.experiment, made.seeds
+        ('./mine.yaml', (0, 1, 2))
+        >>> sorted(parse_row("label=Mine,texas=./a.yaml,cornell=./b.yaml").cells)
+        ['cornell', 'texas']
+    """
+    label, *parts = re.split(r",(?=\w+=)", text.strip())
+    cells = dict(part.split("=", 1) for part in parts)
+    seeds = cells.pop("seeds", None)
+    named = label.removeprefix("label=").strip()
+    if not (label.startswith("label=") and named and cells and all(cells.values())):
+        raise ConfigError(
+            "a row must look like label=Mine,experiment=./mine.yaml, or, where the columns differ in task, "
+            f"label=Mine,COLUMN=./a.yaml,COLUMN=./b.yaml; got {text!r}."
+        )
+    whole = cells.pop("experiment", None)
+    return Row(
+        named,
+        experiment=None if whole is None else whole.strip(),
+        cells={key: Cell(experiment=value.strip()) for key, value in cells.items()},
+        seeds=() if seeds is None else parse_seeds(seeds),
+        extra=True,
+    )
+
+
+def with_rows(spec: TableSpec, rows: Iterable[Row]) -> TableSpec:
+    return dataclasses.replace(spec, rows=(*spec.rows, *rows))
