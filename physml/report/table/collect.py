@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from physml.records.costs import core_hours
 from physml.records.schema import Record
+from physml.records.searches import SearchSpread
 from physml.report.state import State
 from physml.report.stats import summary as stats
 from physml.report.stats.claims import ClaimVerdict, Gain
@@ -53,6 +54,7 @@ class CellResult:
     settings: Settings | None = None
     comparison: Comparison | None = None
     within: Bounds | None = None  # interval of the mean on these very splits
+    search: SearchSpread | None = None  # final scores of repeats of the search that found the settings
     over: tuple[str, Gain] | None = None  # the best trivial reference, and the gain over it
     params_ours: int | None = None
     params_paper: str | None = None
@@ -161,9 +163,10 @@ def _cell(
     costs = [cost for record in some if (cost := record.get("cost"))]
     summary = stats.summarise_runs(values, column.better, spec.spread, column.bounds) if values else None
     settings = settings_of(some[0].get("provenance")) if some else None
+    search = runs.search_spread(column)
     comparison = None
     if summary is not None and cell.published is not None:
-        margin, search = column.margin.of(cell.published), runs.search_spread(column)
+        margin = column.margin.of(cell.published)
         comparison = compare(summary, cell.published, margin, column.better, search)
     return dataclasses.replace(
         empty,
@@ -174,6 +177,7 @@ def _cell(
         state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
         settings=settings,
         comparison=comparison,
+        search=search,
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
         over=_over_references(spec, column, runs),
         params_ours=some[0].get("n_parameters") if some else None,

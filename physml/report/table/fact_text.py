@@ -70,6 +70,7 @@ def fact_lines(table: Table) -> list[str]:
             "are wider than they need be"
         )
     lines += within_lines(table)
+    lines += search_lines(table)
     protocols = ", ".join(f"{c.key}: {c.protocol}" for c in spec.columns)
     lines.append(f"Protocol: {protocols}")
     if facts.rules:
@@ -131,6 +132,20 @@ def within_lines(table: Table) -> Iterator[str]:
         texts = [f"{c.row} [{c.within[0]:.{places}f}, {c.within[1]:.{places}f}]" for c in cells if c.within]
         if texts:
             yield f"On these splits alone, random in the starts only ({column.key}): {'; '.join(texts)}"
+
+
+def search_lines(table: Table) -> Iterator[str]:
+    """How far a search that is repeated with other points moves the test score of a row."""
+    for column in table.spec.columns:
+        places = decimals(table, column)
+        texts = [
+            f"{cell.row} ± {found.sd:.{places}f} (best {found.best:.{places}f}, "
+            f"worst {found.worst:.{places}f}, n = {len(found.values)})"
+            for cell in table.column(column.key)
+            if (found := cell.search)
+        ]
+        if texts:
+            yield f"Searches repeated with other points, search ± sd ({column.title}): {'; '.join(texts)}"
 
 
 def reason_lines(spec: TableSpec) -> Iterator[str]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from physml.report.outcome import FIVE, NO_VERDICT, NOT_RUN, Outcome, outcome_of, signed
 from physml.report.stats.summary import Summary
 from physml.report.table.collect import CellResult, Table
+from physml.report.table.fact_text import search_lines
 from physml.report.table.numbers import decimals, mean_text, printed_text
 from physml.report.table.spec import Column, Row
 from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, text_of
@@ -321,6 +322,7 @@ class View:
     def below(self) -> Iterator[str]:
         if legend := self._legend():
             yield legend
+        yield from search_lines(self.table)
         shown = {row.label for row in (*self.rows, *self.left)}
         rows = [row for row in self.table.spec.rows if row.label not in shown]
         if absent := [self._absent(row) for row in rows if not any(map(is_short, self.cells(row)))]:

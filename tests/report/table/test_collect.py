@@ -21,11 +21,12 @@ from physml.base.paths import CONF, ROOT
 from physml.config import studies
 from physml.config.load import read_yaml, structure
 from physml.records.schema import SCHEMA
+from physml.records.searches import SearchSpread
 from physml.report.table import spec as tables
 from physml.report.table import typed
 from physml.report.table import values as table_values
 from physml.report.table.collect import Table, collect, table_state
-from physml.report.table.fact_text import fact_lines, searched_here
+from physml.report.table.fact_text import fact_lines, search_lines, searched_here
 from physml.report.table.spec import TableSpec
 from physml.report.text.document import FORMS, Grid, text_of, write
 from physml.report.text.screen import Screen
@@ -348,6 +349,21 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
         lines(times=2, points=1)
     with pytest.raises(ConfigError, match="times must be positive"):
         lines(times=0)
+
+
+def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the unit of the column, and only for settings that the search found."""
+    spread = SearchSpread("rmse", "lower", (0.01, 0.02, 0.03))
+    monkeypatch.setattr("physml.report.table.runs.spread_of_search", {"toy-agrees": spread}.get)
+    found = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
+    records = [record("t/agrees", seed, 0.02, provenance=found) for seed in range(3)]
+    records += [record("t/worse", seed, 0.03) for seed in range(3)]
+    table = collect(spec(), ids("t/agrees", "t/worse"), records)
+    told = list(search_lines(table))
+    assert len(told) == 1 and "agrees ± 1.0000 (best 1.0000, worst 3.0000, n = 3)" in told[0]
+    assert "worse ±" not in told[0]
+    for long in (False, True):
+        assert "agrees ± 1.0000 (best" in console(table, 260, long)
 
 
 def test_splits_have_their_own_spread() -> None:
