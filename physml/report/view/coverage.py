@@ -24,8 +24,8 @@ class Coverage:
 
     @cached_property
     def trained(self) -> list[CellResult]:
-        """Cells with a number that is not of a short budget."""
-        return [cell for cell in self.cells if cell.summary and not is_short(cell)]
+        """Cells with a number that is not of a short budget; a table of our own has no other budget."""
+        return [cell for cell in self.cells if cell.summary and (self.table.own or not is_short(cell))]
 
     @property
     def enough(self) -> int:

@@ -210,7 +210,8 @@ class View:
         return units.pop() if len(units) == 1 else None
 
     def _heading(self, what: str) -> str:
-        """The line above a grid: its unit and what is better; for short runs why they are no results."""
+        """The line above a grid: its unit and what is better; for short runs their budget, which is no result on a
+        printed number."""
         directions = {column.better for column in self.columns}
         better = f"{directions.pop()} is better" if len(directions) == 1 else ""
         text = ", ".join(filter(None, [what, better]))
@@ -218,7 +219,8 @@ class View:
             return text
         shorts = self.table.facts.shorts
         why = "; ".join([*(shorts if len(shorts) == 1 else ()), f"n = {self.usual}"])
-        return f"Short budget, no result ({why}): {text}"
+        kind = "Short budget" if self.table.own else "Short budget, no result"
+        return f"{kind} ({why}): {text}"
 
     @property
     def _caption(self) -> str:

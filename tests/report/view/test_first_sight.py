@@ -104,6 +104,14 @@ def test_short_runs_have_a_part_of_their_own() -> None:
     assert not any(line[0] == "S" for line in lines(next(View(table).grids())))
 
 
+def test_a_table_of_our_own_has_no_other_budget_than_a_short_one() -> None:
+    row = {"label": "S", "experiment": "t/s"}
+    table = collect(spec(source="own", rows=[row]), IDENTITY, [record("t/s", 0, short="1 of 9 epochs")])
+    (grid,) = View(table, short=True).grids()
+    assert grid.heading.startswith("Short budget (1 of 9 epochs; n = 1)")
+    assert Coverage(table).text() == "2 of 2 cells trained, n = 1"
+
+
 def test_what_stands_below() -> None:
     below = [*View(made(keys=("x", "free"))).below()]
     assert below == [
