@@ -15,6 +15,7 @@ from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
 from physml.listing import tasks as task_facts
+from physml.report.table.spec import natural
 
 _OPEN = "???"  # a value that the user must give
 
@@ -60,7 +61,7 @@ def experiments(named: str | None = None) -> list[Entry]:
     fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
     found = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
     listed = []
-    for name in sorted(found, key=_natural):
+    for name in sorted(found, key=natural):
         made = studies.experiment(name, CONF)
         provenance, source = made.settings["provenance"], made.settings["provenance"].get("source")
         about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
@@ -75,7 +76,7 @@ def searches() -> list[Entry]:
     from physml.records.searches import state_text
 
     found = [(experiment, ident) for ident, experiment in studies.searches(CONF).items()]
-    return [Entry(name, state_text(ident)) for name, ident in sorted(found, key=lambda one: _natural(one[0]))]
+    return [Entry(name, state_text(ident)) for name, ident in sorted(found, key=lambda one: natural(one[0]))]
 
 
 KINDS: dict[str, Callable[..., list[Entry]]] = {
@@ -111,16 +112,11 @@ def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
     files = conf_files.files(group, CONF)
     if not files:
         raise ConfigError(f"there are no configs in {CONF / group}: physml is not whole. Install it again.")
-    return [(name, _read(files[name])) for name in sorted(files, key=_natural)]
+    return [(name, _read(files[name])) for name in sorted(files, key=natural)]
 
 
 def _joined(*facts: str | None) -> str:
     return ", ".join(filter(None, facts))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts lem-9 before lem-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in name.replace(".", "-").split("-")]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -52,6 +52,18 @@ class Planned:
         return self.todo and not self.substitute
 
 
+def at_places(spec: RunSpec, places: Sequence[tuple[int, int]]) -> list[RunSpec]:
+    """The same run for each split and seed."""
+    return [
+        replace(
+            spec,
+            config=spec.config | {"split": split, "seed": seed},
+            place=replace(spec.place, split=split, seed=seed),
+        )
+        for split, seed in places
+    ]
+
+
 def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
     """Each run with its state; with `probe`, missing ones are measured for a few steps if no record tells."""
     rows = []

@@ -1,7 +1,6 @@
 """The runs that a table or figure wants: composed, planned, made, and their records. No torch."""
 
 import contextlib
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -111,14 +110,7 @@ class RequestedRuns:
         if other.config | {"split": 0, "seed": 0} != first.config:  # an interpolation, say
             return checked_specs([self._composed(experiment, *at) for at in wanted], run=run)
         (spec,) = checked_specs([first], run=run)
-        return [
-            dataclasses.replace(
-                spec,
-                config=spec.config | {"split": split, "seed": seed},
-                place=dataclasses.replace(spec.place, split=split, seed=seed),
-            )
-            for split, seed in wanted
-        ]
+        return planning.at_places(spec, wanted)
 
     @property
     def untrainable(self) -> dict[str, str]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from physml.base import opened
 from physml.base.errors import InputError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
@@ -19,6 +18,7 @@ from physml.queue.processes import (
     Process,
     can_fork,
     device_of,
+    news,
     output_lines,
     pause,
     start_worker,
@@ -289,8 +289,5 @@ def last_words(spec: RunSpec) -> str:
 
 def progress(spec: RunSpec) -> tuple[int, int]:
     """Steps that a run has made, of how many; 0 of 0 where nothing is known."""
-    try:
-        now = opened.read_json(spec.work_folder / "progress.json")
-        return now["done"], now["total"]
-    except (OSError, ValueError, KeyError):
-        return 0, 0
+    now = news(spec)
+    return now.get("done", 0), now.get("total", 0)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from physml.base import opened
 from physml.queue.planning import Planned
+from physml.queue.processes import news
 from physml.queue.scheduler import last_words
 from physml.run import history
 from physml.run.perform import existing
@@ -81,12 +81,12 @@ def seen(one: Planned) -> Seen:
         return Seen(spec, state)
     if state == "blocked":
         return Seen(spec, state, reason=one.reason)
-    news = _news(spec)
+    latest = news(spec)
     last = history.last(spec.work_folder)
-    host = news.get("host") or last.get("host")
-    step, steps = int(news.get("done", 0)), int(news.get("total", 0))
+    host = latest.get("host") or last.get("host")
+    step, steps = int(latest.get("done", 0)), int(latest.get("total", 0))
     if state == "running":
-        return Seen(spec, state, host, step, steps, _hours_left(news), _silent(news))
+        return Seen(spec, state, host, step, steps, _hours_left(latest), _silent(latest))
     reason = None
     if state == "failed":
         made = existing(spec)
@@ -99,26 +99,17 @@ def seen(one: Planned) -> Seen:
     return Seen(spec, state, host, step, steps, reason=reason)
 
 
-def _news(spec: RunSpec) -> dict[str, Any]:
-    """Last progress written by the worker."""
+def _hours_left(latest: dict[str, Any]) -> float | None:
     try:
-        news = opened.read_json(spec.work_folder / "progress.json")
-    except (OSError, ValueError):
-        return {}
-    return news if isinstance(news, dict) else {}
-
-
-def _hours_left(news: dict[str, Any]) -> float | None:
-    try:
-        made = news["done"] - news["first"]
-        spent = news["at"] - news["began"]
-        return float(spent / made * (news["total"] - news["done"]) / 3600) if made > 0 else None
+        steps = latest["done"] - latest["first"]
+        spent = latest["at"] - latest["began"]
+        return float(spent / steps * (latest["total"] - latest["done"]) / 3600) if steps > 0 else None
     except (KeyError, TypeError):
         return None
 
 
-def _silent(news: dict[str, Any]) -> float | None:
-    at = news.get("at")
+def _silent(latest: dict[str, Any]) -> float | None:
+    at = latest.get("at")
     silent = time.time() - at if isinstance(at, int | float) else 0.0
     return silent if silent > STALE else None
 

@@ -18,6 +18,7 @@ from physml.config.compose import Composed, compose
 from physml.config.load import read_yaml
 from physml.config.search_schema import Search
 from physml.config.studies import Found
+from physml.queue.planning import at_places
 from physml.records.searches import is_done, recorded
 from physml.report.table import spec as tables
 from physml.report.table.spec import natural
@@ -236,18 +237,6 @@ def _run(spec: SearchSpec, changes: dict[str, Any]) -> RunSpec:
 def _composed(experiment: str, overrides: list[str]) -> Composed:
     """The setting of a row without what an earlier search has found for it."""
     return compose([f"experiment={experiment}", "tracker=none", *overrides], searched=False)
-
-
-def at_places(one: RunSpec, places: list[tuple[int, int]]) -> list[RunSpec]:
-    """The same run for each split and seed."""
-    return [
-        replace(
-            one,
-            config=one.config | {"split": split, "seed": seed},
-            place=replace(one.place, split=split, seed=seed),
-        )
-        for split, seed in places
-    ]
 
 
 def in_folder(one: RunSpec, folder: str) -> RunSpec:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from physml.config.search_schema import Stage
+from physml.queue.planning import at_places
 from physml.records import searches as results
 from physml.records.schema import Record
 from physml.run.attempt import DONE
@@ -12,7 +13,7 @@ from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.search.points import Point, Space
 from physml.search.space import Bound
-from physml.search.spec import SearchSpec, at_places, in_folder, run_of, runs_of_winner
+from physml.search.spec import SearchSpec, in_folder, run_of, runs_of_winner
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from physml.data import graphs as graph_data
 from physml.data.readers import musae, zinc
 from physml.data.store import Store
 from physml.graph.measures import dirichlet_energy, grid, mean_average_distance
+from physml.lab.experiments import one_thread
 from physml.models.graph.g2 import GradientGating
 from physml.models.graph.graph_layers import GraphAttention, GraphConvolution
 from physml.models.graph.graph_parts import Force, copies
@@ -38,14 +39,9 @@ PAGES = {"chameleon": musae.CHAMELEON, "squirrel": musae.SQUIRREL}
 @contextmanager
 def _drawn_from(seed: int) -> Iterator[None]:
     """Random numbers of a seed, no gradients, and one thread: several wait for each other at these sizes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        yield
 
 
 # --- measures by depth

@@ -176,9 +176,7 @@ def _flat(made: Record) -> dict[str, Any]:
     kept = {key: data.get(key) for key in ("version", "kind", "sizes")} | {"files": files}
     fingerprint = str(data.get("fingerprint") or "none")
     return {
-        **{
-            key: made.get(key) for key in ("hashed", "n_parameters", "code", "packages", "machine", "backend")
-        },
+        **{key: made.get(key) for key in FIELDS},
         "data": kept | {"fingerprint": fingerprint},
     }
 

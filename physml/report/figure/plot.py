@@ -14,7 +14,7 @@ from physml.report.figure.legend import NOTE, absent, add_legends, caption, lege
 from physml.report.figure.limits import bounds, limits, within
 from physml.report.figure.rank_plot import draw_ranks
 from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Panel
-from physml.report.figure.style import WIDTH, Style, evenly, marked, styles
+from physml.report.figure.style import WIDTH, Style, canvas_of, evenly, marked, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,9 +34,6 @@ def draw(figure: Figure) -> "Canvas":
 
     A panel without runs is left out, and named below; if all are, they are drawn empty.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     spec = figure.spec
     if spec.kind == "ranks":
         return draw_ranks(figure)
@@ -45,8 +42,7 @@ def draw(figure: Figure) -> "Canvas":
     columns = min(spec.columns or n, n)
     rows = math.ceil(n / columns)
     width, height = ALONE if n == 1 else (PANEL[0] * columns, (ALONE[1] if rows == 1 else PANEL[1]) * rows)
-    canvas = Canvas(figsize=(width + legend_width(figure, columns), height), layout="constrained")
-    FigureCanvasAgg(canvas)
+    canvas = canvas_of(width + legend_width(figure, columns), height)
     grid = canvas.subplots(rows, columns, squeeze=False)
     looks, span, frame = styles(figure), _span(figure), _frame(figure)
     for axes, (panel, curves) in zip(grid.ravel(), figure.panels, strict=False):

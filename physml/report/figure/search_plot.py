@@ -7,7 +7,7 @@ from typing import Any
 
 from physml.report.figure.files import write_picture
 from physml.report.figure.legend import NOTE
-from physml.report.figure.style import COLOURS
+from physml.report.figure.style import COLOURS, canvas_of
 
 PANEL = 2.6  # inches
 ASIDE = 0.05  # of the distance between two words of a list
@@ -33,12 +33,8 @@ def write_search_plot(
         importance: Config key to its part of the variance; empty where it is not known.
         path: Path of the picture.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     keys = sorted(space, key=lambda key: -importance.get(key, 0.0))
-    canvas = Canvas(figsize=(max(6.4, PANEL * len(keys)), 3.4), layout="constrained")
-    FigureCanvasAgg(canvas)
+    canvas = canvas_of(max(6.4, PANEL * len(keys)), 3.4)
     grid = canvas.subplots(1, len(keys), sharey=True, squeeze=False)[0]
     values = [one["value"] for one in trials if one["value"] is not None]
     log = bool(values) and min(values) > 0

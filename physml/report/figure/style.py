@@ -6,11 +6,14 @@ The colours are those of Okabe and Ito (2008), without yellow, which is too ligh
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from physml.report.figure.collect import Curve, Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = (
@@ -38,6 +41,16 @@ class Style:
 
     def marks(self, size: float = 4.5) -> dict[str, Any]:
         return {"marker": self.marker, "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white"}
+
+
+def canvas_of(width: float, height: float) -> "Canvas":
+    """An empty picture of so many inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(canvas)
+    return canvas
 
 
 def style(i: int, line: str | None = None) -> Style:
