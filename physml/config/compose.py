@@ -65,8 +65,8 @@ def compose(overrides: list[str], *, searched: bool = True) -> Composed:
             )
         merged, choices = _merged(experiment, chosen)
         for group, value in left_out.items():
-            if (there := choices[group]) != value:
-                raise ConfigError(f"~{group}={value}: {group} is {there}. To leave it out: ~{group}={there}.")
+            if (now := choices[group]) != value:
+                raise ConfigError(f"~{group}={value}: {group} is {now}. To leave it out: ~{group}={now}.")
             merged[group], choices[group] = {}, None
         raw = _plain(merged, typed) or _resolved(with_overrides(merged, typed), choices)
     except ConfigError as error:
@@ -170,7 +170,7 @@ def _settings(content: dict[str, Any]) -> dict[str, Any]:
 
 def _overridden(content: Mapping[str, Any]) -> dict[str, str]:
     """The files that a file chooses for other groups: `override /net: graph` in its defaults."""
-    found = {}
+    choices = {}
     for default in content.get("defaults") or []:
         for key, name in default.items() if isinstance(default, dict) else ():
             match = re.fullmatch(r"override /(\w+)(@_global_\.\1)?", str(key))
@@ -178,8 +178,8 @@ def _overridden(content: Mapping[str, Any]) -> dict[str, str]:
                 raise ConfigError(f"`{key}: {name}` in defaults must be `override /GROUP: NAME`.")
             if match[1] not in (*PARTS, "profile"):
                 raise ConfigError(f"there is no config group {match[1]}. {suggest(match[1], GROUPS)}")
-            found[match[1]] = str(name)
-    return found
+            choices[match[1]] = str(name)
+    return choices
 
 
 def _from_file(path: Path) -> Experiment:
@@ -259,8 +259,8 @@ def _resolved(composed: Any, choices: Mapping[str, str | None]) -> dict[str, Any
 
     for group in ("model", "task"):
         if OmegaConf.is_dict(composed[group]) and OmegaConf.is_missing(composed[group], "_target_"):
-            wanted = [n for n in names(group) if n != "own"]
-            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', wanted)}")
+            known = [n for n in names(group) if n != "own"]
+            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', known)}")
     try:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
         missing = OmegaConf.missing_keys(composed)
@@ -321,22 +321,22 @@ def _smoke_values(key: str, node: dict[str, Any]) -> dict[str, Any]:
     return smoke
 
 
-def _datasets(given: Any) -> tuple[str, ...]:
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {given!r}.")
-    for name in given:
+def _datasets(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {value!r}.")
+    for name in value:
         if not is_name("dataset", name):
             raise ConfigError(
                 f"task.datasets: there is no data set {name}. {suggest(name, names('dataset'))}"
             )
-    return tuple(given)
+    return tuple(value)
 
 
-def _plugins(given: Any, base: Path) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {given!r}.")
+def _plugins(value: Any, base: Path) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {value!r}.")
     paths: dict[str, Path] = {}
-    for path in [_plugin(name, base) for name in given]:
+    for path in [_plugin(name, base) for name in value]:
         if not paths.setdefault(path.stem, path).samefile(path):
             raise ConfigError(f"two plugins are named {path.name}. Rename one.")
     return list(map(str, paths.values()))

@@ -125,12 +125,12 @@ class Forecaster(WindowArguments, Estimator):
         check_is_fitted(self)
         count("steps", steps)
         path = self.last_ if y is None else self.scale_(self._known(y)[-self.window :])
-        found, state = self.network_(path[None])
-        found = found[:, -1:]
-        future = [found]
+        value, state = self.network_(path[None])
+        value = value[:, -1:]
+        future = [value]
         for _ in range(steps - 1):
-            found, state = self.network_(found, state)
-            future.append(found)
+            value, state = self.network_(value, state)
+            future.append(value)
         return self._shaped(self.scale_.back(torch.cat(future, 1)[0]))
 
     @torch.no_grad()
@@ -150,13 +150,15 @@ class Forecaster(WindowArguments, Estimator):
         return series
 
     def _series(self, y: Any, shortest: int) -> np.ndarray:
-        found = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=shortest, input_name="y")
-        if found.ndim > 2 or found.size == 0:
-            raise InputError(f"y must be one series, (T,) or (T, D); got shape {found.shape}.")
-        return found.reshape(len(found), -1)
+        series = check_array(
+            y, dtype=np.float64, ensure_2d=False, ensure_min_samples=shortest, input_name="y"
+        )
+        if series.ndim > 2 or series.size == 0:
+            raise InputError(f"y must be one series, (T,) or (T, D); got shape {series.shape}.")
+        return series.reshape(len(series), -1)
 
-    def _shaped(self, found: np.ndarray) -> np.ndarray:
-        return found[:, 0] if self.one_channel_ else found
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if self.one_channel_ else values
 
 
 def _windows(series: Tensor, length: int) -> Tensor:

@@ -108,7 +108,7 @@ def greatest_difference(net: nn.Module, run: Callable[[Inputs], Tensor], *, leng
     Errors: InputError where they differ by more than rounding.
     """
     assert isinstance(net, SequenceModel)
-    found = 0.0
+    greatest = 0.0
     for inputs, want in _answers(net, lengths):
         difference = float((run(inputs) - want).abs().max())
         if not difference <= TOLERANCE * (1 + float(want.abs().max())):
@@ -118,8 +118,8 @@ def greatest_difference(net: nn.Module, run: Callable[[Inputs], Tensor], *, leng
                 "else at zero, where its state is None, and give the same in two halves as in one pass. "
                 "Export it with --to safetensors."
             )
-        found = max(found, difference)
-    return found
+        greatest = max(greatest, difference)
+    return greatest
 
 
 def _answers(net: SequenceModel, lengths: bool) -> Iterator[tuple[Inputs, Tensor]]:

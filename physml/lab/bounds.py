@@ -300,8 +300,8 @@ def total(layer: nn.Module, Y: float, n: int) -> float | None:
     N dt = 1 is (2.17); with explicit damping 3 C t_n (m + sqrt(m) Y) / gamma. UnICORNN: (3.47). LEM: (5.18).
     """
     if isinstance(layer, CoRNN):
-        found = one_step(layer, Y, n, n)
-        return None if found is None else n * found
+        bound = one_step(layer, Y, n, n)
+        return None if bound is None else n * bound
     if isinstance(layer, UnICORNN) and layer.alpha > 0:
         return Unicornn.of(layer, n).total_3_18(Y)
     if isinstance(layer, LEM) and layer.multiscale:

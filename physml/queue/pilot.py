@@ -55,7 +55,7 @@ class Pilot(Scheduler):
 
     def work(self) -> Outcome:
         outcome = super().work()
-        held = [one.spec.label for one in self.held]
+        held = [run.spec.label for run in self.held]
         if self.stopping:  # nobody knows whether the others will end them: this pilot is to be started again
             outcome.left += held
         else:
@@ -69,16 +69,16 @@ class Pilot(Scheduler):
             self.held.clear()
         super()._start()
 
-    def _admitted(self, one: Planned) -> bool:
+    def _admitted(self, run: Planned) -> bool:
         """True if a run is still missing: others may have made it since, or may be working on it."""
-        spec = one.spec
+        spec = run.spec
         state = state_of(spec)
         if state in ("done", "diverged") and not self.force:
             self.outcome.elsewhere.append(spec.label)
             self.view.note(f"{spec.label}: {state} by another process")
             return False
         if state == "running":
-            self._leave(one)
+            self._leave(run)
             return False
         if history.given_up(spec):
             self.outcome.codes[spec.label] = 1
@@ -86,12 +86,12 @@ class Pilot(Scheduler):
             return False
         return True
 
-    def _leave(self, one: Planned) -> None:
-        self.held.append(one)
+    def _leave(self, run: Planned) -> None:
+        self.held.append(run)
 
-    def _start_one(self, one: Planned, slot: Slot) -> None:
-        if self._admitted(one):
-            super()._start_one(one, slot)
+    def _start_one(self, run: Planned, slot: Slot) -> None:
+        if self._admitted(run):
+            super()._start_one(run, slot)
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """False where another process was quicker: its run is not our failure."""

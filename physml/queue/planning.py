@@ -94,10 +94,10 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
 
 def refuse_long(planned: Sequence[Planned]) -> None:
     """ConfigError where a run of this machine's cores takes longer than a person may expect."""
-    for one in planned:
-        if one.todo and _on_cpu(one.spec) and (one.cost.hours or 0.0) > LONG:
+    for run in planned:
+        if run.todo and _on_cpu(run.spec) and (run.cost.hours or 0.0) > LONG:
             raise ConfigError(
-                f"{one.spec.label} takes about {one.cost.hours:.0f} core-hours on this machine. Say --yes to "
+                f"{run.spec.label} takes about {run.cost.hours:.0f} core-hours on this machine. Say --yes to "
                 "start it, or --max-hours H to stop in between; the same command goes on."
             )
 
@@ -169,6 +169,6 @@ def gather_costs(root: Path) -> Path:
     lines = costs.measured()
     for path in sorted((work_root() / "probes").glob("*-3.json")):
         with contextlib.suppress(OSError, *costs.FAULTS):  # one that has no experiment, or is damaged
-            made = costs.named(opened.read_json(path))
-            lines[made["key"]] = made
+            line = costs.named(opened.read_json(path))
+            lines[line["key"]] = line
     return costs.write(root, lines)

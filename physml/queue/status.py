@@ -75,12 +75,12 @@ def duration(hours: float) -> str:
     return f"{minutes // 1440} d {minutes % 1440 // 60} h"
 
 
-def seen(one: Planned) -> Seen:
-    spec, state = one.spec, str(one.state)
+def seen(planned: Planned) -> Seen:
+    spec, state = planned.spec, str(planned.state)
     if state in ("done", "diverged"):
         return Seen(spec, state)
     if state == "blocked":
-        return Seen(spec, state, reason=one.reason)
+        return Seen(spec, state, reason=planned.reason)
     latest = news(spec)
     last = history.last(spec.work_folder)
     host = latest.get("host") or last.get("host")
@@ -89,8 +89,8 @@ def seen(one: Planned) -> Seen:
         return Seen(spec, state, host, step, steps, _hours_left(latest), _silent(latest))
     reason = None
     if state == "failed":
-        made = existing(spec)
-        reason = made["reason"] if made else None
+        record = existing(spec)
+        reason = record["reason"] if record else None
     if history.given_up(spec):
         count = history.in_vain(spec.work_folder)
         state, reason = "given up", f"{count} attempts in vain: {reason or last_words(spec)}"
@@ -116,11 +116,11 @@ def _silent(latest: dict[str, Any]) -> float | None:
 
 def summary(name: str, runs: Sequence[Seen], planned: Iterable[Planned]) -> str:
     """Counts, and the hours that are left as far as they are known."""
-    counts = Counter(one.state for one in runs)
+    counts = Counter(run.state for run in runs)
     words = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-    waiting = [one.cost.hours for one in planned if one.todo]
+    waiting = [run.cost.hours for run in planned if run.todo]
     known = [hours for hours in waiting if hours is not None]
-    hours = sum(known) + sum(one.hours_left or 0.0 for one in runs if one.state == "running")
+    hours = sum(known) + sum(run.hours_left or 0.0 for run in runs if run.state == "running")
     text = f"{name}: {len(runs)} runs: {words or 'none'}"
     if waiting or counts["running"]:
         unknown = len(waiting) - len(known)

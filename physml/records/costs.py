@@ -84,10 +84,10 @@ def measured() -> dict[str, dict[str, Any]]:
     Raises:
         RecordError: a line is not one.
     """
-    found: dict[str, dict[str, Any]] = {}
+    lines: dict[str, dict[str, Any]] = {}
     for root in reversed(results_roots()):
-        found |= {line["key"]: line for line in _lines(root / NAME)}
-    return found
+        lines |= {line["key"]: line for line in _lines(root / NAME)}
+    return lines
 
 
 def write(root: Path, lines: Mapping[str, Mapping[str, Any]]) -> Path:
@@ -115,17 +115,17 @@ def number(value: Any) -> float | None:
 
 def named(line: Any) -> dict[str, Any]:
     """A line with its key and experiment. One of FAULTS for anything else."""
-    found = dict(line)
+    content = dict(line)
     for name in ("key", "experiment"):
-        if not isinstance(found[name], str):
+        if not isinstance(content[name], str):
             raise TypeError(f"{name} is no text")
-    return found
+    return content
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
-    found = []
+    lines = []
     try:
         content = opened.read_bytes(path).decode()
     except (OSError, ValueError) as error:
@@ -139,5 +139,5 @@ def _lines(path: Path) -> list[dict[str, Any]]:
                 f"{display_path(path)}, line {i}: a measured cost was expected; got {text[:60]!r}. "
                 "Delete the line, and measure again with physml table ID --plan --probe."
             ) from error
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines

@@ -44,7 +44,7 @@ class TrialStore:
 
     def update(self, content: Content) -> None:
         """Copy the trials of a search; does nothing while another worker copies them."""
-        spaces = [one["space"] for one in content["rounds"] for _ in range(one["trials"])]
+        spaces = [draw["space"] for draw in content["rounds"] for _ in range(draw["trials"])]
         trials = [_trial(row, space) for row, space in zip(content["trials"], spaces, strict=True)]
         with contextlib.suppress(Busy), held(self.folder), _reached(self.place):
             storage = self._opened()
@@ -136,9 +136,9 @@ def _reached(place: str) -> Iterator[None]:
         yield
     except broken as error:
         known = error.strerror if isinstance(error, OSError) else None
-        said = shown(known or str(error.__cause__ or error)).strip().partition("\n")[0]
+        message = shown(known or str(error.__cause__ or error)).strip().partition("\n")[0]
         raise DataError(
-            f"{place} does not answer: {said}. Once it does, the same command goes on. "
+            f"{place} does not answer: {message}. Once it does, the same command goes on. "
             "If it is damaged, delete it: it is made again from the records."
         ) from error
 

@@ -106,22 +106,22 @@ class Engine(Protocol):
 
 def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) -> Job:
     """The pilots for runs that are to do."""
-    hours = [one.cost.hours for one in todo]
+    hours = [planned.cost.hours for planned in todo]
     known = [h for h in hours if h is not None]
     total = sum(known) if len(known) == len(hours) else None
     workers = min(settings.workers, len(todo))
-    side_by_side = max(1, settings.cpus // max((threads(one.spec) for one in todo), default=1))
+    side_by_side = max(1, settings.cpus // max((threads(planned.spec) for planned in todo), default=1))
     rounds = math.ceil(len(todo) / (workers * side_by_side))
     limit = settings.hours
     if total is not None:
         limit = min(limit, LATE * rounds * max(known) + SPARE_HOURS)
     memory = settings.memory_gib
     if memory is None:
-        peak = max(one.cost.memory_mib or _unknown(one) for one in todo)
+        peak = max(planned.cost.memory_mib or _unknown(planned) for planned in todo)
         memory = math.ceil(side_by_side * GROWTH * peak / 1024 + 1)
     gpus = settings.gpus
     if gpus is None:
-        gpus = int(any(str(one.spec.config["runtime"]["device"]).startswith("cuda") for one in todo))
+        gpus = int(any(str(planned.spec.config["runtime"]["device"]).startswith("cuda") for planned in todo))
     name = " ".join(word for word in command[:2] if not word.startswith("-"))
     return Job(
         name,
@@ -137,21 +137,21 @@ def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) 
     )
 
 
-def _unknown(one: Planned) -> int:
+def _unknown(planned: Planned) -> int:
     """MiB of a run of which no record tells."""
-    return SMOKE if one.spec.config["profile"] == "smoke" else UNKNOWN
+    return SMOKE if planned.spec.config["profile"] == "smoke" else UNKNOWN
 
 
 def shared_environment() -> dict[str, str]:
     """Variables of a pilot: the folders of this process, absolute, and its choice of tracker and locks."""
-    made = {"PHYSML_RESULTS": results_root(), "PHYSML_RUNS": work_root(), "PHYSML_CACHE": cache_root()}
+    folders = {"PHYSML_RESULTS": results_root(), "PHYSML_RUNS": work_root(), "PHYSML_CACHE": cache_root()}
     if data := data_root():
-        made["PHYSML_DATA"] = data
+        folders["PHYSML_DATA"] = data
     if own := own_conf():
-        made["PHYSML_CONF"] = own
+        folders["PHYSML_CONF"] = own
     chosen = ("WANDB_MODE", "WANDB_PROJECT", "PHYSML_LOCKS", "PHYSML_LEASE_S")
-    given = {name: value for name, value in os.environ.items() if name in chosen}
-    return {name: str(path) for name, path in made.items()} | given
+    passed = {name: value for name, value in os.environ.items() if name in chosen}
+    return {name: str(path) for name, path in folders.items()} | passed
 
 
 def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
@@ -169,14 +169,14 @@ def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
         if not equals:
             raise ConfigError(f"--engine takes KEY=VALUE, such as partition=gpu; got {change!r}.")
         content[key] = _value(change, value)
-    made = structure(kind, content, f"engine {name}")
+    settings = structure(kind, content, f"engine {name}")
     for key in ("workers", "cpus", "hours", "memory_gib", "throttle"):
-        if (number := getattr(made, key, None)) is not None and not number > 0:
+        if (number := getattr(settings, key, None)) is not None and not number > 0:
             raise ConfigError(f"engine {name}: {key} must be positive; got {number}.")
-    for key, number in {"gpus": made.gpus, **getattr(made, "resources", {})}.items():
+    for key, number in {"gpus": settings.gpus, **getattr(settings, "resources", {})}.items():
         if number is not None and not number >= 0:
             raise ConfigError(f"engine {name}: {key} must not be negative; got {number}.")
-    return made
+    return settings
 
 
 def _value(change: str, text: str) -> Any:

@@ -134,7 +134,7 @@ def _panel(
     else:
         axes.set_title(panel.title, fontsize=10)
         text = missing or ["nothing to draw" if spec.kind in WITHOUT_RUNS else "no run yet"]
-        lines = [part for one in text for part in whole_labels(one, 46)]
+        lines = [part for message in text for part in whole_labels(message, 46)]
         _say(axes, "\n".join(lines), (0.5, 0.5), va="center", fontsize=9, backgroundcolor="white")
         axes.set_xticks([], minor=False)
         if not spec.marks:
@@ -212,8 +212,8 @@ def joined(curve: Curve) -> list[slice]:
     """Stretches of points without a gap, where runs are missing; two points alone are no trend."""
     assert curve.x is not None
     ends = [0, *curve.gaps, len(curve.x)]
-    found = [slice(low, high) for low, high in pairwise(ends) if high - low > 1]
-    return found if len(curve.x) > 2 else []
+    stretches = [slice(low, high) for low, high in pairwise(ends) if high - low > 1]
+    return stretches if len(curve.x) > 2 else []
 
 
 def _line(
@@ -263,9 +263,9 @@ def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
     from matplotlib import ticker
 
     axis = axes.xaxis
-    for scale, one in ((spec.x_scale, axes.xaxis), (spec.y_scale, axes.yaxis)):
+    for scale, scaled_axis in ((spec.x_scale, axes.xaxis), (spec.y_scale, axes.yaxis)):
         if scale == "linear":
-            one.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+            scaled_axis.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
     settings = sorted({float(x) for curve in curves if curve.x is not None for x in curve.x})
     few = spec.kind == "simulation" and spec.x_scale == "log" and len(settings) <= MOST_TICKS
     if spec.kind == "measurement" and settings:

@@ -83,8 +83,8 @@ class Comparison:
 
     @property
     def outcome(self) -> Outcome:
-        found = {reading.outcome for reading in self.readings}
-        return found.pop() if len(found) == 1 else "not decidable"
+        outcomes = {reading.outcome for reading in self.readings}
+        return outcomes.pop() if len(outcomes) == 1 else "not decidable"
 
 
 def compare(
@@ -111,13 +111,13 @@ def compare(
         return None
     delta = (ours.mean - published.value) * (1.0 if better == "higher" else -1.0)
     rounding = 0.0 if published.digits is None else 0.5 * 10.0**-published.digits
-    found = []
+    readings = []
     for assumption, offsets in _readings(ours, published):
         outer, inner = (_widened(offsets(level), search, level) for level in LEVELS)
         low, high = delta + outer[0] - rounding, delta + outer[1] + rounding
         agreed = _inside(delta + inner[0], delta + inner[1], margin + rounding if margin else 0.0)
-        found.append(Reading(assumption, low, high, "agrees" if agreed else _outcome(low, high)))
-    return Comparison(delta, tuple(found))
+        readings.append(Reading(assumption, low, high, "agrees" if agreed else _outcome(low, high)))
+    return Comparison(delta, tuple(readings))
 
 
 def _widened(ends: tuple[float, float], search: SearchSpread | None, level: float) -> tuple[float, float]:

@@ -135,10 +135,10 @@ def summarise(
 
 def by_split(values: Values) -> list[float]:
     """The mean over the starts of each split, in the order of the splits."""
-    found: dict[int, list[float]] = {}
+    by_number: dict[int, list[float]] = {}
     for split, seed in sorted(values):
-        found.setdefault(split, []).append(values[split, seed])
-    return [math.fsum(starts) / len(starts) for starts in found.values()]
+        by_number.setdefault(split, []).append(values[split, seed])
+    return [math.fsum(starts) / len(starts) for starts in by_number.values()]
 
 
 def summarise_runs(

@@ -106,9 +106,9 @@ class Document:
     values: tuple[tuple[object, ...], ...] = field(default=(), repr=False)
 
 
-def blocks(*found: Block) -> tuple[Block, ...]:
+def blocks(*parts: Block) -> tuple[Block, ...]:
     """Those that have lines."""
-    return tuple(one for one in found if one.lines)
+    return tuple(block for block in parts if block.lines)
 
 
 class Reasons:
@@ -148,15 +148,15 @@ def letters(i: int) -> str:
 def markdown(document: Document) -> str:
     """The first sight, and the rest in parts that open."""
     out = [f"# {document.id}: {md(document.title)}", "", *_blocks(document.first, "*{}*")]
-    for title, found in ((LONG_TITLE, document.long), (RULES_TITLE, document.rules)):
-        if found:
-            out += ["<details>", f"<summary>{title}</summary>", "", *_blocks(found), "</details>", ""]
+    for title, parts in ((LONG_TITLE, document.long), (RULES_TITLE, document.rules)):
+        if parts:
+            out += ["<details>", f"<summary>{title}</summary>", "", *_blocks(parts), "</details>", ""]
     return "\n".join(out[:-1]) + "\n"
 
 
-def _blocks(found: Iterable[Block], heading: str = "## {}") -> list[str]:
+def _blocks(parts: Iterable[Block], heading: str = "## {}") -> list[str]:
     out: list[str] = []
-    for block in found:
+    for block in parts:
         out += [heading.format(md(block.heading)), ""] if block.heading else []
         if isinstance(block, Grid):
             out += [*md_table(block.heads, block.lines), ""]
