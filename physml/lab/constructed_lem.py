@@ -23,17 +23,11 @@ OPEN = 40.0  # b_infinity of (5.68): in double precision its sigmoid is 1
 
 @dataclass(frozen=True)
 class Built:
-    """A LEM in double precision, and what is read from its states.
+    """A LEM in double precision, and what is read from its states."""
 
-    Args:
-        layer: the LEM.
-        of_y: by name, a matrix (q, H) that gives an output of y.
-        of_z: the same of z.
-    """
-
-    layer: LEM
-    of_y: dict[str, np.ndarray]
-    of_z: dict[str, np.ndarray]
+    layer: LEM  # the LEM
+    of_y: dict[str, np.ndarray]  # by name, a matrix (q, H) that gives an output of y
+    of_z: dict[str, np.ndarray]  # the same of z
 
     @torch.no_grad()
     def run(self, u: np.ndarray) -> dict[str, np.ndarray]:

@@ -131,17 +131,11 @@ def oscillators(omega: np.ndarray, *, s: float, dt: float | None = None) -> Osci
 
 @dataclass(frozen=True)
 class Network:
-    """A multi-layer oscillator in double precision with its output z = A y^L + c.
+    """A multi-layer oscillator in double precision with its output z = A y^L + c."""
 
-    Args:
-        layer: (4.2).
-        A: (q, H).
-        c: (q,).
-    """
-
-    layer: MultilayerOscillator
-    A: np.ndarray
-    c: np.ndarray
+    layer: MultilayerOscillator  # (4.2)
+    A: np.ndarray  # (q, H)
+    c: np.ndarray  # (q,)
 
     @torch.no_grad()
     def run(self, u: np.ndarray) -> np.ndarray:

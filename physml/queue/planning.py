@@ -24,18 +24,13 @@ LONG = 24.0  # core-hours of a run that a person has to ask for
 
 @dataclass(frozen=True)
 class Planned:
-    """A run and what is known of it before it is made.
-
-    Args:
-        reason: Why it is blocked.
-        substitute: What is missing, so that it can be made but cannot count.
-    """
+    """A run and what is known of it before it is made."""
 
     spec: RunSpec
     state: State
     cost: Cost = UNKNOWN
-    reason: str | None = None
-    substitute: str | None = None
+    reason: str | None = None  # why it is blocked
+    substitute: str | None = None  # what is missing, so that it can be made but cannot count
 
     @property
     def said(self) -> str:

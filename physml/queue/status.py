@@ -18,26 +18,16 @@ STALE = 300.0  # seconds without news after which a run is called silent
 
 @dataclass(frozen=True)
 class Seen:
-    """One run.
+    """One run."""
 
-    Args:
-        spec: The run.
-        state: done, diverged, running, stopped, failed, given up, missing or blocked.
-        host: That works on it, or did last.
-        step, steps: Made, of how many; 0 of 0 where nothing is known.
-        hours_left: At the speed since it was begun; None: unknown.
-        silent_s: Seconds since its last news, where they are many.
-        reason: Reason of a failure, or of what blocks it.
-    """
-
-    spec: RunSpec
-    state: str
-    host: str | None = None
-    step: int = 0
-    steps: int = 0
-    hours_left: float | None = None
-    silent_s: float | None = None
-    reason: str | None = None
+    spec: RunSpec  # the run
+    state: str  # done, diverged, running, stopped, failed, given up, missing or blocked
+    host: str | None = None  # that works on it, or did last
+    step: int = 0  # steps that are made; 0 where nothing is known
+    steps: int = 0  # how many it has
+    hours_left: float | None = None  # at the speed since it was begun; None: unknown
+    silent_s: float | None = None  # seconds since its last news, where they are many
+    reason: str | None = None  # reason of a failure, or of what blocks it
 
     @property
     def text(self) -> str:

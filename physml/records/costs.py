@@ -18,20 +18,13 @@ MOST = 1e12  # of hours, milliseconds or MiB; what is more is no measurement
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a run, as far as it is known.
+    """Cost of a run, as far as it is known."""
 
-    Args:
-        ms_per_step: CPU time of a step, of all threads; on a GPU the time that it takes.
-        hours: Core-hours of all steps and evaluations; on a GPU hours.
-        memory_mib: Main memory at the peak; gpu_mib: memory of the GPU.
-        sgemm_gflops: Rate of the core that needed so long, in products of float32 matrices.
-    """
-
-    ms_per_step: float | None = None
-    hours: float | None = None
-    memory_mib: float | None = None
+    ms_per_step: float | None = None  # CPU time of a step, of all threads; on a GPU the time that it takes
+    hours: float | None = None  # core-hours of all steps and evaluations; on a GPU hours
+    memory_mib: float | None = None  # main memory at the peak; gpu_mib: memory of the GPU
     gpu_mib: float | None = None
-    sgemm_gflops: float | None = None
+    sgemm_gflops: float | None = None  # rate of the core that needed so long, in products of float32 matrices
 
     def on(self, sgemm_gflops: float | None) -> "Cost":
         """The same on a core of another rate; as it is where a rate is unknown.

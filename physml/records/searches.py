@@ -142,17 +142,11 @@ def _sign(search: Content) -> int:
 
 @dataclass(frozen=True)
 class SearchSpread:
-    """Final test scores of one search repeated with other points: how much depends on luck.
+    """Final test scores of one search repeated with other points: how much depends on luck."""
 
-    Args:
-        metric: The metric of the search, on test data.
-        better: lower or higher.
-        values: The mean final score of each repeat.
-    """
-
-    metric: str
-    better: str
-    values: tuple[float, ...]
+    metric: str  # the metric of the search, on test data
+    better: str  # lower or higher
+    values: tuple[float, ...]  # the mean final score of each repeat
 
     @property
     def best(self) -> float:

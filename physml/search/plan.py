@@ -17,21 +17,13 @@ from physml.search.staged import Lacking, StagedSearch
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Cost of a stage.
+    """Cost of a stage."""
 
-    Args:
-        text: Its trials and changes.
-        runs: How many it has.
-        done: How many of them are done.
-        hours_each: Hours of one run; None: unknown.
-        like: One of its runs.
-    """
-
-    text: str
-    runs: int
-    done: int
-    hours_each: float | None
-    like: RunSpec
+    text: str  # its trials and changes
+    runs: int  # how many it has
+    done: int  # how many of them are done
+    hours_each: float | None  # hours of one run; None: unknown
+    like: RunSpec  # one of its runs
 
     @property
     def todo(self) -> list[Planned]:

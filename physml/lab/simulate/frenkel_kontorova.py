@@ -29,16 +29,12 @@ Force = Callable[[float], np.ndarray]
 class Network:
     """Pendula with masses and springs.
 
-    Args:
-        mass: (n,), the diagonal of M, positive.
-        spring: (n,), the diagonal of K.
-        coupling: C, (n, n).
     Errors: InputError for a C that (4.7) does not allow.
     """
 
-    mass: np.ndarray
-    spring: np.ndarray
-    coupling: np.ndarray
+    mass: np.ndarray  # (n,), the diagonal of M, positive
+    spring: np.ndarray  # (n,), the diagonal of K
+    coupling: np.ndarray  # c, (n, n)
 
     def __post_init__(self) -> None:
         n = len(self.mass)

@@ -23,21 +23,13 @@ LATE = 1.2  # runs may take so much longer than those that were timed
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an engine: conf/engine/<engine>.yaml or a site's file below it, with --engine KEY=VALUE.
+    """Settings of an engine: conf/engine/<engine>.yaml or a site's file below it, with --engine KEY=VALUE."""
 
-    Args:
-        workers: Pilots at most; never more than runs.
-        cpus: Cores of each pilot, which makes as many one-threaded runs at a time.
-        gpus: GPUs of each pilot; None: one if the runs are to be on a GPU.
-        memory_gib: Memory of each pilot; None: from the records of the runs, or 4 GiB a run.
-        hours: Limit of a job. Pilots that reach it leave checkpoints and are queued again.
-    """
-
-    workers: int = 4
-    cpus: int = 1
-    gpus: int | None = None
-    memory_gib: float | None = None
-    hours: float = 24.0
+    workers: int = 4  # pilots at most; never more than runs
+    cpus: int = 1  # cores of each pilot, which makes as many one-threaded runs at a time
+    gpus: int | None = None  # GPUs of each pilot; None: one if the runs are to be on a GPU
+    memory_gib: float | None = None  # of each pilot; None: from the records of the runs, or 4 GiB a run
+    hours: float = 24.0  # limit of a job. Pilots that reach it leave checkpoints and are queued again
 
 
 S = TypeVar("S", bound=Settings)
@@ -45,30 +37,19 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class Job:
-    """The pilots of one command.
+    """The pilots of one command."""
 
-    Args:
-        name: Name of the command, such as `table lem-1`.
-        command: Arguments of physml for a pilot.
-        environment: Variables that make all pilots share one folder.
-        runs: How many are to do.
-        total_hours: Hours of all of them; None: not all are known.
-        workers: Pilots.
-        cpus, gpus, memory_gib, hours: Of each.
-        detach: The command leaves once they are submitted.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    runs: int
-    total_hours: float | None
-    workers: int
-    cpus: int
-    gpus: int
-    memory_gib: float
-    hours: float
-    detach: bool = False
+    name: str  # name of the command, such as `table lem-1`
+    command: tuple[str, ...]  # arguments of physml for a pilot
+    environment: dict[str, str]  # variables that make all pilots share one folder
+    runs: int  # how many are to do
+    total_hours: float | None  # hours of all of them; None: not all are known
+    workers: int  # pilots
+    cpus: int  # cores of each
+    gpus: int  # GPUs of each
+    memory_gib: float  # memory of each
+    hours: float  # limit of each
+    detach: bool = False  # the command leaves once they are submitted
 
 
 class Submission(Protocol):

@@ -32,7 +32,7 @@ class RaySettings(Settings):
     """Settings of a Ray cluster. `hours` is an estimate only: Ray has no time limit.
 
     Args:
-        address: None: a cluster of the command alone; auto: the one on this machine; or host:port.
+        address: None: one of the command alone; auto: the one on this machine; or host:port.
         retries: Retries of a pilot that was stopped or killed, or whose node died; -1: always.
         resources: Further ones of each pilot, by the names that nodes were started with.
     """

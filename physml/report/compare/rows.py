@@ -41,35 +41,20 @@ class Pair:
 
 @dataclass(frozen=True)
 class RowComparison:
-    """Two rows in one column.
+    """Two rows in one column."""
 
-    Args:
-        column: Which number of the runs.
-        pairs: The common runs, by split and seed.
-        over: What is independent, and counts: "splits" or "runs".
-        first: Mean of the first row over what counts.
-        second: Mean of the second row.
-        gain: The paired difference, positive where the first row is better.
-        d_z: Effect size, mean / sd of the paired differences; infinite where all are equal and not 0.
-        p: P-value of the paired t-test, two-sided; None below three pairs.
-        p_wilcoxon: P-value of Wilcoxon's signed-rank test, two-sided; None below three pairs.
-        p_adjusted: p, corrected for all columns that are compared (Holm).
-        needed: Pairs in all that would decide; None where it is decided, or not to be said.
-        caveats: Why the rows may differ in more than themselves.
-    """
-
-    column: Column
-    pairs: tuple[Pair, ...]
-    over: Spread
-    first: float
-    second: float
-    gain: Gain
-    d_z: float | None
-    p: float | None
-    p_wilcoxon: float | None
-    p_adjusted: float | None = None
-    needed: int | None = None
-    caveats: tuple[str, ...] = ()
+    column: Column  # which number of the runs
+    pairs: tuple[Pair, ...]  # the common runs, by split and seed
+    over: Spread  # what is independent, and counts: "splits" or "runs"
+    first: float  # mean of the first row over what counts
+    second: float  # mean of the second row
+    gain: Gain  # the paired difference, positive where the first row is better
+    d_z: float | None  # effect size, mean / sd of the differences; infinite where all are equal and not 0
+    p: float | None  # p-value of the paired t-test, two-sided; None below three pairs
+    p_wilcoxon: float | None  # p-value of Wilcoxon's signed-rank test, two-sided; None below three pairs
+    p_adjusted: float | None = None  # p, corrected for all columns that are compared (Holm)
+    needed: int | None = None  # pairs in all that would decide; None where it is decided, or not to be said
+    caveats: tuple[str, ...] = ()  # why the rows may differ in more than themselves
 
     @property
     def verdict(self) -> RowVerdict:

@@ -36,21 +36,13 @@ CSV_HEADS = (
 
 @dataclass(frozen=True)
 class Rows:
-    """Two rows, and what was found in each column: a comparison, or why there is none.
+    """Two rows, and what was found in each column: a comparison, or why there is none."""
 
-    Args:
-        id: Id of the table; `compare` for two experiments.
-        names: Names of the two rows.
-        found: One for each column, corrected for being several.
-        missing: Column -> why there is no comparison.
-        facts: What else stands below.
-    """
-
-    id: str
-    names: tuple[str, str]
-    found: tuple[RowComparison, ...]
-    missing: dict[str, str]
-    facts: tuple[str, ...] = ()
+    id: str  # id of the table; `compare` for two experiments
+    names: tuple[str, str]  # names of the two rows
+    found: tuple[RowComparison, ...]  # one for each column, corrected for being several
+    missing: dict[str, str]  # column -> why there is no comparison
+    facts: tuple[str, ...] = ()  # what else stands below
 
 
 def compared(

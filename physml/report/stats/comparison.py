@@ -33,19 +33,12 @@ FEWEST_WITH_SD = 3  # runs behind a printed mean ± sd, where the paper does not
 
 @dataclass(frozen=True)
 class Margin:
-    """How far apart two results may be and still count as the same: the sum of what is given.
+    """How far apart two results may be and still count as the same: the sum of what is given."""
 
-    Args:
-        value: In the unit of the column.
-        relative: As a part of the printed value.
-        sds: In printed standard deviations; nothing where none is printed.
-        reason: Why so much, in a few words.
-    """
-
-    value: float = 0.0
-    relative: float = 0.0
-    sds: float = 0.0
-    reason: str = ""
+    value: float = 0.0  # in the unit of the column
+    relative: float = 0.0  # as a part of the printed value
+    sds: float = 0.0  # in printed standard deviations; nothing where none is printed
+    reason: str = ""  # why so much, in a few words
 
     def __post_init__(self) -> None:
         for name in ("value", "relative", "sds"):
@@ -59,19 +52,12 @@ class Margin:
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read a printed number, and what follows.
+    """One way to read a printed number, and what follows."""
 
-    Args:
-        assumption: `mean of 10`, `best of 5`.
-        low: Lower end of the 95 % interval of delta.
-        high: Upper end.
-        outcome: As above.
-    """
-
-    assumption: str
-    low: float
-    high: float
-    outcome: Outcome
+    assumption: str  # `mean of 10`, `best of 5`
+    low: float  # lower end of the 95 % interval of delta
+    high: float  # upper end
+    outcome: Outcome  # as above
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,12 @@ UNTRAINED = "did not train with our settings"
 
 @dataclass(frozen=True)
 class Settings:
-    """Whose settings a row was trained with.
+    """Whose settings a row was trained with."""
 
-    Args:
-        kind: Source of the settings: the paper, its official code, a search here, or a choice without search.
-        trials: Finished trials of the search.
-        seeds: Seeds, or splits, that decided the search.
-        drawn: All trials of the search, those that have diverged among them.
-    """
-
-    kind: Kind
-    trials: int | None = None
-    seeds: int = 1
-    drawn: int | None = None
+    kind: Kind  # their source: the paper, its official code, a search here, a choice without search
+    trials: int | None = None  # finished trials of the search
+    seeds: int = 1  # seeds, or splits, that decided the search
+    drawn: int | None = None  # all trials of the search, those that have diverged among them
 
     def __str__(self) -> str:
         if self.trials is None:
