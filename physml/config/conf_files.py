@@ -1,7 +1,7 @@
 """The file that a name of a config means: of conf/, of a folder of one's own, or at a path. YAML alone.
 
 A name, `lem`, means the file of its group in conf/ or in $PHYSML_CONF, a folder with the same groups. A path
-means a file, `./mine.yaml`, or a row of a study, `./study.yaml:row`. Inside a file it counts from its folder.
+means a table, `./mine.yaml`, or a row of a study, `./study.yaml:row`. In a file it counts from its folder.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""The finished runs that a name means: of a row, an experiment, its file, or a record. No torch, no hydra."""
+"""The finished runs that a name means: of a row, an experiment, or a record. No torch, no hydra."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -101,7 +101,7 @@ def both(first: str, second: str) -> tuple[Side, Side]:
 
 
 def side_of(name: str) -> Side:
-    """The runs of an experiment `lem/adding-lem`, of a file `./mine.yaml`, of the setting of a record
+    """The runs of an experiment `lem/adding-lem`, of a row `./mine.yaml:lem`, of the setting of a record
     `results/runs/adhoc/adding-lem/0123abcd-split0-seed0.json`, or of a folder of records `adding-lem`.
     """
     if name.endswith(".json"):
