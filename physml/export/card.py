@@ -20,9 +20,6 @@ def card(facts: Facts, kind: str, inputs: Sequence[str], difference: float | Non
     """The content of README.md.
 
     Args:
-        facts: Facts about the network.
-        kind: A key of `KINDS`.
-        inputs: The names of what the network takes.
         difference: The greatest one to the outputs of the trained network; None where it was not compared.
     """
     front = yaml.safe_dump(_front_matter(facts), sort_keys=False, allow_unicode=True)
@@ -59,7 +56,7 @@ def _front_matter(facts: Facts) -> dict[str, Any]:
 
 
 def _introduction(facts: Facts, kind: str) -> list[str]:
-    where = f", split {facts.made['split']}, seed {facts.made['seed']}" if facts.made else ""
+    where = f", split {facts.run['split']}, seed {facts.run['seed']}" if facts.run else ""
     return [
         f"# {facts.name}",
         "",

@@ -24,18 +24,18 @@ from physml.run.weights import About
 class Facts:
     """A network that is exported.
 
-    about: what its file says. made: the record of its run, where it is at hand. beside: the records of all
+    about: what its file says. run: the record of its run, where it is at hand. beside: the records of all
     finished runs of the same identity, its own among them.
     """
 
     about: About
-    made: Record | None
+    run: Record | None
     beside: Sequence[Record]
 
     @property
     def record(self) -> dict[str, Any]:
         """Record of its run; empty if it is not at hand."""
-        return dict(self.made or {})
+        return dict(self.run or {})
 
     @property
     def model(self) -> str:
@@ -80,7 +80,7 @@ class Facts:
 
     def own(self, metric: str) -> float | None:
         """The value of this very run."""
-        best = self.made["metrics"]["best"] if self.made else None
+        best = self.run["metrics"]["best"] if self.run else None
         return ((best or {}).get("test") or {}).get(metric)
 
     @property
@@ -94,7 +94,7 @@ class Facts:
         return None if match is None else " ".join(match.group(1).split())
 
     def _metrics(self) -> list[str]:
-        best = self.made["metrics"]["best"] if self.made else None
+        best = self.run["metrics"]["best"] if self.run else None
         return list((best or {}).get("test") or {})
 
     def _choice(self, group: str) -> str | None:

@@ -41,7 +41,6 @@ class Loop(nn.Module):
 
     Args:
         layer: called as layer(u, state) -> outputs, state; in evaluation mode.
-        d_in: D.
     Shapes: u (B, T, D) -> y (B, T, H), and the state of the layer.
     Errors: InputError for a layer that cannot go on from a state, or whose state is not of (B, H) tensors.
     """

@@ -40,7 +40,6 @@ def traced(net: nn.Module, *, lengths: bool = False) -> ExportedProgram:
     """The graph of a network for sequences, with any B and T.
 
     Args:
-        net: as `physml.load` gives it.
         lengths: with the true lengths (B,) of padded sequences as a second input, int64.
     Shapes: input (B, T, D), or ids (B, T) -> (B, O) or (B, T, O).
     Errors: InputError for what has no loop over time, such as a network on graphs.

@@ -52,9 +52,6 @@ def rows_of_table(
     """Two rows of a table, compared by their finished runs.
 
     Args:
-        spec: The table.
-        rows: Its two rows, A and B.
-        columns: To compare in.
         requested: Has the experiments of both rows.
         hint: What to do where nothing can be compared.
 

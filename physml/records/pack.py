@@ -22,7 +22,6 @@ def pack(folder: Path, work: Path) -> int:
     run is lost or counted twice after a kill at any moment: the next call goes on.
 
     Args:
-        folder: Folder of the records.
         work: Folder with the work folders of these runs; a run that a process works on stays as it is.
     """
     paths = sorted(folder.glob(record.RUNS))

@@ -187,9 +187,7 @@ def promoted(space: Space, points: Sequence[Point], ranked: Sequence[int], keep:
     """The trials that go on to the second stage: an equal share of each combination, then the best others.
 
     Args:
-        points: The points of all trials, by number.
         ranked: Numbers of the trials with a value, best first.
-        keep: How many go on.
     """
     share = max(1, keep // len(combinations(space)))
     taken: dict[int, int] = {}

@@ -27,8 +27,6 @@ class TrialStore:
     """The copy of one search.
 
     Args:
-        name: Id of the search.
-        better: lower or higher.
         storage: URL of a database, or path of a journal; None: a SQLite file in the work folder.
 
     Errors: ConfigError for a storage that cannot be meant.

@@ -30,8 +30,6 @@ class SearchTrials:
     """The trials of a search: their runs, and the values that rank them, read from the records.
 
     Args:
-        spec: The search.
-        verify: How data are verified.
         repeat: 0 for the search itself; other numbers draw other points.
     """
 

@@ -95,7 +95,6 @@ class RayJob:
     """Pilots on a cluster.
 
     Args:
-        ray: The module.
         folder: Shared: logs, and the file that stops the pilots.
         local: The cluster ends with the command.
     """

@@ -28,7 +28,6 @@ class Session:
     """One command on an engine.
 
     Args:
-        engine: Where pilots are started.
         command: The arguments of physml with which a pilot makes the same runs.
         detach: Leave once they are submitted.
     """

@@ -67,8 +67,6 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
     """The recorded run against the one that was trained again.
 
     Args:
-        old: As recorded.
-        new: Trained again.
         seeds: Runs of the identity of `old` on its split, with `old`; they give the spread.
     """
     if is_shipped(old):  # without the scores of the last weights

@@ -80,14 +80,7 @@ def compare_values(
     spread: Spread = "runs",
     test_to_train: float | None = None,
 ) -> RowComparison:
-    """Two rows in one column, not yet corrected for other columns.
-
-    Args:
-        column: Gives the direction.
-        first: (split, seed) -> value.
-        second: The same of the other row; only common runs count.
-        spread: "splits": the pairs are splits, after averaging over the starts of each.
-        test_to_train: Nodes or samples for test over those for training, for the interval over new splits.
+    """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`.
 
     Raises:
         InputError: They share no run.
@@ -289,8 +282,6 @@ def columns_of(first: Side, second: Side, metric: str | None, better: Better | N
     """A column for each metric of the test part that both have, or for the named one.
 
     Args:
-        first: One experiment.
-        second: The other one.
         metric: Such as test/rmse; None: all, except those of unknown direction.
         better: The direction of the named metric, where physml cannot know it.
 

@@ -56,11 +56,8 @@ def compared(
     """Every column in which both rows have runs.
 
     Args:
-        id: Id of the table.
-        columns: To compare in.
         sides: Column key -> both rows.
         cells: Column key -> their cells in the table.
-        spread: As in a table.
         hint: What to do where no column can be compared.
 
     Raises:
@@ -127,8 +124,6 @@ def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) ->
     """Sentence on the comparison in one column.
 
     Args:
-        result: The comparison.
-        names: Names of the two rows.
         columns: How many columns are compared: p-values are corrected for them.
     """
     first, second = names

@@ -53,7 +53,6 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
 
     Args:
         scores: Row -> its score in each column; nan: behind all others.
-        better: The direction of each column.
 
     Raises:
         InputError: There are fewer than five columns or three rows, or a row lacks a score.

@@ -160,7 +160,6 @@ def order_verdict(difference: Gain, p: float | None, settled: bool) -> ClaimVerd
     """Verdict on "first beats second"; None below three pairs.
 
     Args:
-        difference: The paired difference.
         p: Its p-value, adjusted for all comparisons of the table.
         settled: Both rows have published settings, or those of the official code. Else a reversed order says
             something of our search, not of the paper.

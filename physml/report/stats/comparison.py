@@ -80,9 +80,7 @@ def compare(
 
     Args:
         ours: Summary of what is independent: runs, or means over the starts of a split.
-        published: As printed.
         margin: Equivalence margin, in the unit of the column; 0 if none is declared, then nothing agrees.
-        better: The direction of the metric.
         search: Final scores, in the column's unit, of repeats of the search that found our settings. Their
             spread widens each interval: another search would have found other settings.
 

@@ -83,9 +83,6 @@ def summarise(
     """Mean, sd, t-interval and best of the values of n runs.
 
     Args:
-        values: One for each run.
-        better: The direction of the metric.
-        level: Level of the interval.
         bounds: Values that are possible at all; the interval is cut there.
 
     Raises:

@@ -88,9 +88,6 @@ def verdict(comparison: Comparison, settings: Settings, quoted: bool, chance: st
     models: the network has not trained.
 
     Args:
-        comparison: The comparison.
-        settings: Whose settings ours had.
-        quoted: The paper takes its number from other work.
         chance: The trivial reference without input that ours does not beat; None if it beats all of them.
     """
     outcome = comparison.outcome

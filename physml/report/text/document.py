@@ -115,7 +115,7 @@ class Reasons:
     """Reasons too long for a cell, each once: the cell has its letter."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.reasons: list[str] = []
 
     def short(self, state: State) -> str:
         """`blocked: <long reason>` as `blocked (a)`; a state that fits stays."""
@@ -123,12 +123,12 @@ class Reasons:
             return state.word
         if state.reason is None or len(state.reason) <= LONG:
             return str(state)
-        if state.reason not in self.found:
-            self.found.append(state.reason)
-        return f"{state.word} ({letters(self.found.index(state.reason))})"
+        if state.reason not in self.reasons:
+            self.reasons.append(state.reason)
+        return f"{state.word} ({letters(self.reasons.index(state.reason))})"
 
     def lines(self) -> tuple[str, ...]:
-        return tuple(f"({letters(i)}) {reason}" for i, reason in enumerate(self.found))
+        return tuple(f"({letters(i)}) {reason}" for i, reason in enumerate(self.reasons))
 
 
 def letters(i: int) -> str:
