@@ -39,9 +39,9 @@ def distributed(options: argparse.Namespace, arguments: Sequence[str]) -> Iterat
         if on == "local":
             yield
             return
-        from physml.queue.pilot import Sharing, sharing
+        from physml.queue.pilot import sharing
 
-        with sharing(Sharing(wait=not options.no_wait)):
+        with sharing(wait=not options.no_wait):
             yield
         return
     if options.max_hours:

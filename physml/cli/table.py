@@ -150,8 +150,8 @@ def _opponents(spec: "TableSpec", options: argparse.Namespace) -> "list[tuple[Ro
         return []
     if not options.row:
         raise ConfigError(
-            "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml. Two rows of the table: "
-            f"physml compare A B --table {spec.id}."
+            "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml:ROW. Two rows of the "
+            f"table: physml compare A B --table {spec.id}."
         )
     if options.latex == "-":
         raise ConfigError(

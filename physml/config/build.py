@@ -30,10 +30,10 @@ class Node(Unbuilt):
     def anywhere(self) -> bool:  # type: ignore[override]
         return self.of_plugin or is_module(self.cls)
 
-    def make(self, **given: Any) -> Any:
+    def make(self, **supplied: Any) -> Any:
         """Build it, and the nodes inside it. `given` arguments are passed if the class takes them."""
         takes = arguments(self.cls)
-        values = {n: v for n, v in given.items() if n in takes} | {
+        values = {n: v for n, v in supplied.items() if n in takes} | {
             n: _made(v) for n, v in self.values.items()
         }
         try:
@@ -61,19 +61,19 @@ def check(
     node: Any,
     where: str,
     plugins: Sequence[str] = (),
-    given: Collection[str] = (),
+    supplied: Collection[str] = (),
     needs: Collection[str] = (),
     beside: Collection[str] = (),
 ) -> Node:
     """The class of a node and its arguments, coerced; ConfigError for a key or a value that cannot be right.
 
-    given: arguments that come from elsewhere (`d_in` from the task), which a config must not set.
+    supplied: arguments that come from elsewhere (`d_in` from the task), which a config must not set.
     needs: methods without which an object has no place here. beside: keys of the section that are ours.
     """
     cls = _class_of(node, where, plugins, needs)
     if issubclass(cls, Unread):
         return Node(cls, {k: _with_nodes(v, f"{where}.{k}", plugins) for k, v in node.items()}, where, True)
-    settable = {name: parameter for name, parameter in arguments(cls).items() if name not in given}
+    settable = {name: parameter for name, parameter in arguments(cls).items() if name not in supplied}
     hints = _hints(cls)
     values = {}
     for key, value in node.items():
@@ -88,7 +88,7 @@ def check(
             f"{where}: {cls.__name__} needs {', '.join(missing)}. Add +{where}.{missing[0]}=VALUE."
         )
     of_plugin = cls.__module__ in {Path(p).stem for p in plugins}
-    inner = any(isinstance(one, Node) and one.of_plugin for _, one in walk(values))
+    inner = any(isinstance(inner_node, Node) and inner_node.of_plugin for _, inner_node in walk(values))
     return Node(cls, values, where, of_plugin or inner)
 
 
@@ -153,8 +153,8 @@ def parts_of(config: dict[str, Any]) -> Parts:
     """The parts of a config. ConfigError for a class or an argument that cannot be right."""
     trainer, plugins = config["trainer"], config["plugins"]
 
-    def rule(node: Any, where: str, needs: Collection[str], given: Collection[str] = ()) -> Node | None:
-        return None if node is None else check(node, where, plugins, given, needs)
+    def rule(node: Any, where: str, needs: Collection[str], supplied: Collection[str] = ()) -> Node | None:
+        return None if node is None else check(node, where, plugins, supplied, needs)
 
     optim = dict(config["optim"])
     factors = coerce(optim.pop("lr_factors", None), dict[str, float] | None, "optim.lr_factors") or {}
@@ -209,13 +209,13 @@ def build_task(config: dict[str, Any]) -> Any:
 
 def build_net(parts: Parts, task: Any) -> Any:
     """The whole network for a task: layers made by a factory, wrapped by the `net` node."""
-    given = {name: getattr(task, name) for name in OF_TASK}
+    facts = {name: getattr(task, name) for name in OF_TASK}
     _refuse_mismatch(parts.net.cls, parts.model.cls, task)
 
     def layer(d_in: int) -> Any:
         return parts.model.make(d_in=d_in, n_nodes=getattr(task, "n_nodes", None))  # None: many graphs
 
-    return parts.net.make(layer=layer, **given)
+    return parts.net.make(layer=layer, **facts)
 
 
 def _refuse_mismatch(net: type, model: type, task: Any) -> None:
@@ -223,10 +223,10 @@ def _refuse_mismatch(net: type, model: type, task: Any) -> None:
     of_graphs = task.readout in ("node", "graph")
     gives = "graphs" if of_graphs else "sequences"
     if passes_messages(net) != of_graphs:
-        wanted = {"node": "graph", "graph": "graphs"}.get(task.readout, "sequence")
+        fitting = {"node": "graph", "graph": "graphs"}.get(task.readout, "sequence")
         raise ConfigError(
             f"net={net.__name__} does not take the {gives} that {type(task).__name__} gives. "
-            f"Set net={wanted}."
+            f"Set net={fitting}."
         )
     if passes_messages(model) != of_graphs:
         raise ConfigError(
@@ -250,13 +250,13 @@ def build_optimizer(parts: Parts, net: Any) -> Any:
     return optimizer_of(node, params, **_one_pass(node, [p for group in groups.values() for p in group]))
 
 
-def optimizer_of(node: Node, params: Sequence[Any], **given: bool) -> Any:
+def optimizer_of(node: Node, params: Sequence[Any], **options: bool) -> Any:
     """The optimizer that a node describes; one of torch without torch's compiler."""
     from physml.config.eager_optimizer import eager  # imports torch
 
     if not node.values.get("differentiable"):  # such a step records gradients
         node = replace(node, cls=eager(node.cls))
-    return node.make(params=params, **given)
+    return node.make(params=params, **options)
 
 
 def groups_by_factor(parts: Parts, net: Any) -> dict[float, list[Any]]:

@@ -10,12 +10,11 @@ from typing import Any
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF, expanded
 from physml.config import conf_files, studies
-from physml.config.conf_files import YAML, absolute, is_file, is_path
+from physml.config.conf_files import is_path
 from physml.config.load import read_yaml
 from physml.config.overrides import GROUPS, PARTS, SEED_OR_SPLIT, first_line, with_overrides
 from physml.config.studies import Experiment, merge
 
-HEADER = "# @package _global_"
 REFERENCE = re.compile(r"\$\{([a-z_]\w*(?:\.[a-z_]\w*)+)\}", re.ASCII)  # `${net.hidden}`
 
 
@@ -55,26 +54,14 @@ def compose(overrides: list[str], *, searched: bool = True) -> Composed:
     """
     chosen, left_out, typed = _sorted(overrides)
     name = chosen.pop("experiment", "null")
-    outside = _outside_experiment(name) if name.endswith(YAML) else None
-    try:
-        if outside:
-            experiment = _from_file(outside)
-        else:
-            experiment = (
-                Experiment({}, {}) if name == "null" else studies.experiment(name, CONF, searched=searched)
-            )
-        merged, choices = _merged(experiment, chosen)
-        for group, value in left_out.items():
-            if (there := choices[group]) != value:
-                raise ConfigError(f"~{group}={value}: {group} is {there}. To leave it out: ~{group}={there}.")
-            merged[group], choices[group] = {}, None
-        raw = _plain(merged, typed) or _resolved(with_overrides(merged, typed), choices)
-    except ConfigError as error:
-        if outside:
-            raise ConfigError(f"{outside}: {error}") from error
-        raise
-    base = outside.parent if outside else Path.cwd()
-    config, datasets = _finish(raw, base, {text.partition("=")[0].lstrip("+") for text in typed})
+    experiment = Experiment({}, {}) if name == "null" else studies.experiment(name, CONF, searched=searched)
+    merged, choices = _merged(experiment, chosen)
+    for group, value in left_out.items():
+        if (now := choices[group]) != value:
+            raise ConfigError(f"~{group}={value}: {group} is {now}. To leave it out: ~{group}={now}.")
+        merged[group], choices[group] = {}, None
+    raw = _plain(merged, typed) or _resolved(with_overrides(merged, typed), choices)
+    config, datasets = _finish(raw, {text.partition("=")[0].lstrip("+") for text in typed})
     config["experiment"] = None if name == "null" else conf_files.shown(name)
     return Composed(config, {**choices, "experiment": config["experiment"]}, datasets)
 
@@ -119,23 +106,6 @@ def _refuse_unknown(group: str, name: str) -> None:
     raise ConfigError(f"there is no {group} named {name}. {suggest(name, known)}")
 
 
-def _outside_experiment(text: str) -> Path:
-    path = expanded(text.strip("'\"")).absolute()
-    if not is_file(path):
-        name = text.removesuffix(".yaml")
-        hint = f" Did you mean experiment={name}?" if is_name("experiment", name) else ""
-        raise ConfigError(f"there is no experiment file {path}.{hint}")
-    content = read_yaml(path)  # says what is wrong with the file by its own name, equal keys too
-    if "rows" in content:
-        raise ConfigError(f"{path} is a study or a table. Name a row of a study: {text}:ROW.")
-    first = path.read_text(encoding="utf-8").partition("\n")[0].rstrip()
-    if first != HEADER:
-        raise ConfigError(
-            f"{path}: line 1 must be exactly `{HEADER}`, or its values are ignored; it is `{first}`."
-        )
-    return path
-
-
 # ---------------------------------------------------------------------------- files
 
 
@@ -170,7 +140,7 @@ def _settings(content: dict[str, Any]) -> dict[str, Any]:
 
 def _overridden(content: Mapping[str, Any]) -> dict[str, str]:
     """The files that a file chooses for other groups: `override /net: graph` in its defaults."""
-    found = {}
+    choices = {}
     for default in content.get("defaults") or []:
         for key, name in default.items() if isinstance(default, dict) else ():
             match = re.fullmatch(r"override /(\w+)(@_global_\.\1)?", str(key))
@@ -178,30 +148,8 @@ def _overridden(content: Mapping[str, Any]) -> dict[str, str]:
                 raise ConfigError(f"`{key}: {name}` in defaults must be `override /GROUP: NAME`.")
             if match[1] not in (*PARTS, "profile"):
                 raise ConfigError(f"there is no config group {match[1]}. {suggest(match[1], GROUPS)}")
-            found[match[1]] = str(name)
-    return found
-
-
-def _from_file(path: Path) -> Experiment:
-    """An experiment file of a user; it may start from experiments of conf/."""
-    content = dict(read_yaml(path))
-    defaults = content.pop("defaults", None) or []
-    if not isinstance(defaults, list):
-        raise ConfigError(f"defaults must be a list; got {defaults!r}.")
-    choices: dict[str, str] = {}
-    settings: dict[str, Any] = {}
-    plugins: list[str] = []  # of the experiments that it starts from
-    for default in defaults if "_self_" in defaults else [*defaults, "_self_"]:
-        if default == "_self_":
-            settings = merge(settings, content)
-        elif not isinstance(default, dict):
-            base = studies.experiment(absolute(str(default), path.parent), CONF)
-            choices, settings = choices | base.choices, merge(settings, base.settings)
-            plugins += base.settings.get("plugins", ())
-    own = content.get("plugins") or []
-    if plugins and isinstance(own, list):
-        settings["plugins"] = [*plugins, *own]
-    return Experiment(choices | _overridden({"defaults": defaults}), settings)
+            choices[match[1]] = str(name)
+    return choices
 
 
 # ---------------------------------------------------------------------------- values
@@ -259,8 +207,8 @@ def _resolved(composed: Any, choices: Mapping[str, str | None]) -> dict[str, Any
 
     for group in ("model", "task"):
         if OmegaConf.is_dict(composed[group]) and OmegaConf.is_missing(composed[group], "_target_"):
-            wanted = [n for n in names(group) if n != "own"]
-            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', wanted)}")
+            known = [n for n in names(group) if n != "own"]
+            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', known)}")
     try:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
         missing = OmegaConf.missing_keys(composed)
@@ -287,7 +235,7 @@ def _unresolved(error: Exception, choices: Mapping[str, str | None]) -> str:
     )
 
 
-def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _finish(raw: dict[str, Any], typed: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Smoke values in, plugin paths absolute; beside it, the data sets that the task reads.
 
     typed: keys of the command line, which smoke values spare.
@@ -305,7 +253,7 @@ def _finish(raw: dict[str, Any], base: Path, typed: set[str]) -> tuple[dict[str,
         if config.get("profile") == "smoke":
             node |= {name: value for name, value in smoke.items() if f"{key}.{name}" not in typed}
         config[key] = node
-    config["plugins"] = _plugins(config.get("plugins") or [], base)
+    config["plugins"] = _plugins(config.get("plugins") or [])
     return config, datasets
 
 
@@ -321,34 +269,34 @@ def _smoke_values(key: str, node: dict[str, Any]) -> dict[str, Any]:
     return smoke
 
 
-def _datasets(given: Any) -> tuple[str, ...]:
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {given!r}.")
-    for name in given:
+def _datasets(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"task.datasets must be a list of names of conf/dataset; got {value!r}.")
+    for name in value:
         if not is_name("dataset", name):
             raise ConfigError(
                 f"task.datasets: there is no data set {name}. {suggest(name, names('dataset'))}"
             )
-    return tuple(given)
+    return tuple(value)
 
 
-def _plugins(given: Any, base: Path) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {given!r}.")
+def _plugins(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"plugins must be a list of files: 'plugins=[my_rnn.py]'; got {value!r}.")
     paths: dict[str, Path] = {}
-    for path in [_plugin(name, base) for name in given]:
+    for path in map(_plugin, value):
         if not paths.setdefault(path.stem, path).samefile(path):
             raise ConfigError(f"two plugins are named {path.name}. Rename one.")
     return list(map(str, paths.values()))
 
 
-def _plugin(name: str, base: Path) -> Path:
-    for folder in dict.fromkeys([base, Path.cwd()]):
-        path = (folder / expanded(name)).absolute()
-        if path.is_file():
-            if path.suffix != ".py" or not path.stem.isidentifier():
-                raise ConfigError(f"a plugin must be a Python file with a plain name; got {name}.")
-            return path
-    raise ConfigError(
-        f"there is no plugin file {name} in {base}. Give its path: 'plugins=[path/to/file.py]'."
-    )
+def _plugin(name: str) -> Path:
+    path = expanded(name).absolute()
+    if not path.is_file():
+        folder = path.parent if Path(name).is_absolute() else Path.cwd()
+        raise ConfigError(
+            f"there is no plugin file {name} in {folder}. Give its path: 'plugins=[path/to/file.py]'."
+        )
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise ConfigError(f"a plugin must be a Python file with a plain name; got {name}.")
+    return path

@@ -1,7 +1,7 @@
 """The file that a name of a config means: of conf/, of a folder of one's own, or at a path. YAML alone.
 
 A name, `lem`, means the file of its group in conf/ or in $PHYSML_CONF, a folder with the same groups. A path
-means a file, `./mine.yaml`, or a row of a study, `./study.yaml:row`. Inside a file it counts from its folder.
+means a table, `./mine.yaml`, or a row of a study, `./study.yaml:row`. In a file it counts from its folder.
 """
 
 import dataclasses
@@ -48,16 +48,16 @@ def _with_own(own: Path, conf: Path) -> tuple[Path, ...]:
 
 def files(group: str, conf: Path = CONF) -> dict[str, Path]:
     """Every file of a group by its name. ConfigError for one of one's own with the name of a shipped one."""
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for folder in (root / group for root in folders(conf)):
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if not is_id(name):
                 raise ConfigError(f"{str(path)!r} has no name for a {group}. {RENAME}")
-            if name in found:
-                raise _taken(group, name, found[name])
-            found[name] = path
-    return found
+            if name in by_name:
+                raise _taken(group, name, by_name[name])
+            by_name[name] = path
+    return by_name
 
 
 def find(group: str, name: str, conf: Path = CONF) -> Path | None:
@@ -65,10 +65,10 @@ def find(group: str, name: str, conf: Path = CONF) -> Path | None:
     if not is_id(name):
         return None
     paths = [root / group / f"{name}.yaml" for root in folders(conf)]
-    found = [path for path in paths if is_file(path)]
-    if len(found) > 1:
-        raise _taken(group, name, found[0])
-    return found[0] if found else None
+    existing = [path for path in paths if is_file(path)]
+    if len(existing) > 1:
+        raise _taken(group, name, existing[0])
+    return existing[0] if existing else None
 
 
 def is_id(name: str) -> bool:
@@ -149,9 +149,9 @@ def at_path(group: str, name: str, conf: Path = CONF) -> Path:
 def placed(spec: T, folder: Path) -> T:
     """A table or figure whose paths of experiments count from its folder."""
     if isinstance(spec, tuple):
-        return tuple(placed(one, folder) for one in spec)  # type: ignore[return-value]
+        return tuple(placed(part, folder) for part in spec)  # type: ignore[return-value]
     if isinstance(spec, dict):
-        return {key: placed(one, folder) for key, one in spec.items()}  # type: ignore[return-value]
+        return {key: placed(part, folder) for key, part in spec.items()}  # type: ignore[return-value]
     if not dataclasses.is_dataclass(spec) or isinstance(spec, type):
         return spec
     changed = {}
@@ -170,16 +170,16 @@ def placed(spec: T, folder: Path) -> T:
 @cached_by_file
 def content(path: Path) -> dict[str, Any]:
     """The keys of a file, with absolute paths of plugins. Shared: not to be altered."""
-    found = read_yaml(path)
-    return found | {"plugins": plugins(found, path)} if "plugins" in found else found
+    data = read_yaml(path)
+    return data | {"plugins": plugins(data, path)} if "plugins" in data else data
 
 
-def plugins(found: dict[str, Any], path: Path) -> list[str]:
+def plugins(data: dict[str, Any], path: Path) -> list[str]:
     """The absolute paths of the Python files that a config names in `plugins`."""
-    given = found["plugins"]
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise ConfigError(f"{path}: plugins must be a list of files, as [my_rnn.py]; got {given!r}.")
-    return [_spelled(path.parent / expanded(name)) for name in given]
+    value = data["plugins"]
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{path}: plugins must be a list of files, as [my_rnn.py]; got {value!r}.")
+    return [_spelled(path.parent / expanded(name)) for name in value]
 
 
 def without_places(config: Mapping[str, Any]) -> dict[str, Any]:

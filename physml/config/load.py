@@ -19,21 +19,21 @@ T = TypeVar("T")
 MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as they stand there
 
 
-def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **given: Any) -> T:
+def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **fixed: Any) -> T:
     """An instance of a dataclass from a YAML file. ConfigError names the file and the key that is wrong.
 
     ignore: keys of the file that are not for the dataclass. given: fields that do not come from the file,
     such as an id that is the file's name; as keys of the file they are refused.
     """
     content = content_of(path)
-    for key, value in given.items():
+    for key, value in fixed.items():
         if key in content:
             raise ConfigError(
                 f"{path.name}: {key} must not be a key: it is {value}, from the file's name. Remove it."
             )
     kept = {key: value for key, value in content.items() if key not in ignore}
     try:
-        return structure(cls, kept | given, path.name)
+        return structure(cls, kept | fixed, path.name)
     except ConfigError as error:
         raise error if path.name in str(error) else ConfigError(f"{path.name}: {error}") from error
 
@@ -59,8 +59,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is nested too deeply, or holds too many values.") from error
     # PyYAML's constructors raise the others for dates such as 2001-99-99, `!!int x` and the like.
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
-        said = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
-        raise ConfigError(f"{path} is not valid YAML: {said}") from error
+        message = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
+        raise ConfigError(f"{path} is not valid YAML: {message}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold keys and values; got {type(data).__name__}.")
     _refuse_endless(data, path)
@@ -154,10 +154,10 @@ def coerce(value: Any, hint: Any, where: str) -> Any:
         for option in get_args(hint):
             if value == option and isinstance(value, bool) == isinstance(option, bool):
                 return option
-        wanted = ", ".join(map(repr, get_args(hint)))
+        options = ", ".join(map(repr, get_args(hint)))
         near = suggest(str(value), map(str, get_args(hint)))
         near = f" {near}" if near.startswith("Did you mean") else ""
-        raise ConfigError(f"{where} must be one of {wanted}; got {value!r}.{near}")
+        raise ConfigError(f"{where} must be one of {options}; got {value!r}.{near}")
     if hint is None or hint is type(None):
         if value is not None:
             raise ConfigError(f"{where} must be null; got {value!r}.")
@@ -225,10 +225,10 @@ def _hints(cls: Hashable) -> dict[str, Any]:
 
 def _refuse_misplaced(value: Any, where: str) -> None:
     """ConfigError if an object that may not stand anywhere is in a value whose annotation names no class."""
-    for at, one in walk(value, where):
-        if isinstance(one, Unbuilt) and not one.anywhere:
+    for at, part in walk(value, where):
+        if isinstance(part, Unbuilt) and not part.anywhere:
             raise ConfigError(
-                f"{at}: {one.cls.__name__} does not belong here: where no class is annotated, a _target_ "
+                f"{at}: {part.cls.__name__} does not belong here: where no class is annotated, a _target_ "
                 "must name an nn.Module, or a class of a plugin."
             )
 
@@ -249,8 +249,8 @@ def _may_be(value: Any, kind: type) -> bool:
     if issubclass(cls, Unread):
         return True
     if getattr(kind, "_is_protocol", False):
-        wanted = [n for base in kind.__mro__ if getattr(base, "_is_protocol", False) for n in vars(base)]
-        return all(hasattr(cls, name) for name in wanted if not name.startswith("_"))
+        methods = [n for base in kind.__mro__ if getattr(base, "_is_protocol", False) for n in vars(base)]
+        return all(hasattr(cls, name) for name in methods if not name.startswith("_"))
     return issubclass(cls, kind)
 
 
@@ -269,8 +269,8 @@ def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
             errors.append(error)
     if len(options) == 1:
         raise errors[0]
-    wanted = " or ".join(_called(o) for o in options)
-    raise ConfigError(f"{where} must be {wanted}; got {value!r}.")
+    kinds = " or ".join(_called(o) for o in options)
+    raise ConfigError(f"{where} must be {kinds}; got {value!r}.")
 
 
 def _called(hint: Any) -> str:
@@ -292,17 +292,17 @@ def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], whe
 def _coerce_simple(value: Any, kind: type, where: str) -> Any:
     """A number, true, false or text. A whole float is a whole number too; true is no number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    wanted = f"{where} must be {WORDS[kind]}; got {value!r}."
+    message = f"{where} must be {WORDS[kind]}; got {value!r}."
     if kind is float or kind is int:
         if not is_number:
-            raise ConfigError(wanted + _said_otherwise(value))
+            raise ConfigError(message + _said_otherwise(value))
         if not abs(value) < LARGEST[kind]:
             raise ConfigError(f"{where} must be finite and below {LARGEST[kind]:g}; got {str(value)[:40]}.")
         if kind is int and not float(value).is_integer():
-            raise ConfigError(wanted)
+            raise ConfigError(message)
     elif not isinstance(value, kind):
         in_quotes = kind is str and isinstance(value, int | float)
-        raise ConfigError(wanted + (" Put it in quotes if it is meant." if in_quotes else ""))
+        raise ConfigError(message + (" Put it in quotes if it is meant." if in_quotes else ""))
     return kind(value)
 
 

@@ -76,8 +76,8 @@ def _apply(node: Any, text: str) -> None:
     value = override.value()
     refuse_resolvers(value, key)
     holder, near = _holder(node, key)
-    there = None if holder is None else OmegaConf.select(node, key, throw_on_missing=False)
-    if override.is_add() and there is not None and not isinstance(value, dict | list):
+    current = None if holder is None else OmegaConf.select(node, key, throw_on_missing=False)
+    if override.is_add() and current is not None and not isinstance(value, dict | list):
         raise ConfigError(f"{text}: {key} is there already. Change it without the +.")
     if override.is_add() or override.is_force_add():
         OmegaConf.update(node, key, value, merge=True, force_add=True)
@@ -86,8 +86,8 @@ def _apply(node: Any, text: str) -> None:
             near += f" To add one on purpose: +{key}=VALUE."
         raise ConfigError(f"there is no config key {key}. {near.strip()}".strip())
     elif override.is_delete():
-        if value is not None and value != there:
-            raise ConfigError(f"{text}: {key} is {there!r}. To delete it: ~{key}={there}.")
+        if value is not None and value != current:
+            raise ConfigError(f"{text}: {key} is {current!r}. To delete it: ~{key}={current}.")
         with open_dict(node):
             del holder[key.rpartition(".")[2]]
     else:

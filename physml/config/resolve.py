@@ -84,20 +84,20 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
         return type(name, (Unread,), {"__module__": module_name})
     own_files = {} if _looking.get() else load_plugins(plugins)
     module = own_files.get(module_name) or _import(module_name)
-    found = getattr(module, name, None)
-    if found is None:
+    cls = getattr(module, name, None)
+    if cls is None:
         held = {n: v for n, v in vars(module).items() if inspect.isclass(v)}
         classes = [n for n, v in held.items() if _bases(v.__module__, own_files) is not None]
         raise ConfigError(f"{module_name} has no class {name}. {suggest(name, classes)}")
-    if not inspect.isclass(found):
-        raise ConfigError(f"_target_={target} must be a class; it is a {type(found).__name__}.")
-    bases = _bases(found.__module__, own_files)
+    if not inspect.isclass(cls):
+        raise ConfigError(f"_target_={target} must be a class; it is a {type(cls).__name__}.")
+    bases = _bases(cls.__module__, own_files)
     if bases is None:
-        raise ConfigError(f"_target_={target} is not allowed: it comes from {found.__module__}.")
-    if bases and not any(f"{c.__module__}.{c.__qualname__}" in bases for c in found.__mro__):
-        wanted = " or ".join(base.rpartition(".")[2] for base in bases)
-        raise ConfigError(f"_target_={target} is not allowed: it is no {wanted}.")
-    return found
+        raise ConfigError(f"_target_={target} is not allowed: it comes from {cls.__module__}.")
+    if bases and not any(f"{c.__module__}.{c.__qualname__}" in bases for c in cls.__mro__):
+        names = " or ".join(base.rpartition(".")[2] for base in bases)
+        raise ConfigError(f"_target_={target} is not allowed: it is no {names}.")
+    return cls
 
 
 def is_module(cls: type) -> bool:

@@ -13,7 +13,8 @@ class Stage:
     Args:
         keep: How many of the best go on; None: the last stage, which decides.
         set: Changes of these runs, e.g. trainer.epochs: 50; none: the length of the final runs.
-        seeds, splits: Each trial has a run for each pair; by default the search's seed and split 0.
+        seeds: Each trial has a run for each; by default the search's seed.
+        splits: The same.
     """
 
     keep: int | None = None
@@ -33,15 +34,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Widen:
-    """Extra trials in wider ranges, where a best value is on a bound.
+    """Extra trials in wider ranges, where a best value is on a bound."""
 
-    Args:
-        trials: How many, for every search of the group alike.
-        times: How often at most.
-    """
-
-    trials: int
-    times: int = 2
+    trials: int  # how many, for every search of the group alike
+    times: int = 2  # how often at most
 
     def __post_init__(self) -> None:
         if self.trials < 1 or not 0 <= self.times <= 2:
@@ -52,15 +48,10 @@ class Widen:
 
 @dataclass(frozen=True)
 class Tpe:
-    """Points by the tree-structured Parzen estimator, from the values of the first stage.
+    """Points by the tree-structured Parzen estimator, from the values of the first stage."""
 
-    Args:
-        first: Trials of the low-discrepancy design before.
-        batch: Trials between two estimates; they can run side by side.
-    """
-
-    first: int
-    batch: int
+    first: int  # trials of the low-discrepancy design before
+    batch: int  # trials between two estimates; they can run side by side
 
     def __post_init__(self) -> None:
         if self.first < 10 or self.batch < 1:

@@ -148,13 +148,13 @@ def is_own(name: str, conf: Path = CONF) -> bool:
     return conf_files.is_own(file_of(row_of(name, conf)[0], conf), conf)
 
 
-def named(one: str, study: str, conf: Path = CONF) -> str:
+def named(name: str, study: str, conf: Path = CONF) -> str:
     """The experiment that a study means: by a row of its own, by a path from its folder, or by a name."""
-    if is_path(one):
-        return absolute(one, file_of(study, conf).parent)
-    if "/" in one:
-        return one
-    return f"{study}:{one}" if is_path(study) else f"{study}-{one}"
+    if is_path(name):
+        return absolute(name, file_of(study, conf).parent)
+    if "/" in name:
+        return name
+    return f"{study}:{name}" if is_path(study) else f"{study}-{name}"
 
 
 @functools.cache
@@ -163,37 +163,37 @@ def _reader(conf: Path, _own: Path | None) -> Callable[[Path], Study]:
 
 
 def _study(path: Path, conf: Path) -> Study:
-    made = structure(Study, read_yaml(path), str(path))
-    _known(made.common, SETTINGS, f"{path}: common: there is no setting")
-    searches = _searches(made, path, conf)
-    for name in made.searches:
+    study = structure(Study, read_yaml(path), str(path))
+    _known(study.common, SETTINGS, f"{path}: common: there is no setting")
+    searches = _searches(study, path, conf)
+    for name in study.searches:
         structure(Search, searches[name], f"{path}: searches.{name}")
-    for name, row in made.rows.items():
+    for name, row in study.rows.items():
         if not _NAME.fullmatch(f"a/b-{name}"):
             raise ConfigError(f"{path}: a row's name has letters, digits and `_.-` alone; got {name!r}.")
         _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
         if row.search is not None:
             _known([row.search], searches, f"{path}: rows.{name}: there is no search")
-    choosing: dict[str, Chosen] = {"": made}
-    choosing |= {f"rows.{name}: ": row for name, row in made.rows.items()}
-    for where, one in choosing.items():
-        for group, chosen in one.choices.items():
+    choosing: dict[str, Chosen] = {"": study}
+    choosing |= {f"rows.{name}: ": row for name, row in study.rows.items()}
+    for where, chosen_files in choosing.items():
+        for group, chosen in chosen_files.choices.items():
             if not conf_files.find(group, chosen, conf):
                 known = conf_files.files(group, conf)
                 raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {suggest(chosen, known)}")
-    return made
+    return study
 
 
-def _searches(made: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]:
+def _searches(study: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]:
     """Keys of each search that rows can name: those of another study, and its own."""
-    own = {name: made.search | keys for name, keys in made.searches.items()}
-    if made.searches_of is None:
+    own = {name: study.search | keys for name, keys in study.searches.items()}
+    if study.searches_of is None:
         return own
-    other = absolute(made.searches_of, path.parent)
+    other = absolute(study.searches_of, path.parent)
     if further := conf_files.content(file_of(other, conf)).get("searches_of"):
         raise ConfigError(f"{path}: searches_of names a study whose own searches are those of {further}.")
     shared = load(other, conf)
-    return {name: shared.search | made.search | keys for name, keys in shared.searches.items()} | own
+    return {name: shared.search | study.search | keys for name, keys in shared.searches.items()} | own
 
 
 def found(study: str, conf: Path = CONF) -> dict[str, Found]:
@@ -201,20 +201,20 @@ def found(study: str, conf: Path = CONF) -> dict[str, Found]:
     path = searched_file(study, conf)
     if not path.is_file():
         return {}
-    made = _found(path)
-    _known(made, load(study, conf).rows, f"{path}: there is no row")
-    return made
+    best = _found(path)
+    _known(best, load(study, conf).rows, f"{path}: there is no row")
+    return best
 
 
 @cached_by_file
 def _found(path: Path) -> dict[str, Found]:
-    made = {row: structure(Found, one, f"{path}: {row}") for row, one in read_yaml(path).items()}
-    for row, one in made.items():
-        groups = [key.partition(".")[0] for key in one.set]
+    best = {row: structure(Found, data, f"{path}: {row}") for row, data in read_yaml(path).items()}
+    for row, trial in best.items():
+        groups = [key.partition(".")[0] for key in trial.set]
         _known(groups, SETTINGS, f"{path}: {row}.set: there is no setting")
-        if not re.fullmatch(r"results/search/\w[\w.-]*\.json", one.search, re.ASCII):
-            raise ConfigError(f"{path}: {row}.search must be results/search/NAME.json; got {one.search}.")
-    return made
+        if not re.fullmatch(r"results/search/\w[\w.-]*\.json", trial.search, re.ASCII):
+            raise ConfigError(f"{path}: {row}.search must be results/search/NAME.json; got {trial.search}.")
+    return best
 
 
 def experiment(
@@ -230,21 +230,19 @@ def experiment(
     if name in above:
         raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a cycle. Change a `base`.")
     content = load(study, conf)
-    made = content.rows[row]
-    if made.base is None:
+    own = content.rows[row]
+    if own.base is None:
         below = Experiment(content.choices, merge({"provenance": content.provenance}, content.common))
     else:
-        base = named(made.base, study, conf)
+        base = named(own.base, study, conf)
         if not is_name(base, conf):
             known = [*content.rows, *(names(conf) if "/" in base and not is_path(base) else ())]
-            raise ConfigError(
-                f"{path}: rows.{row}.base: there is no {made.base}. {suggest(made.base, known)}"
-            )
+            raise ConfigError(f"{path}: rows.{row}.base: there is no {own.base}. {suggest(own.base, known)}")
         below = experiment(base, conf, (*above, name))
-    settings = merge(below.settings, made.set)
-    provenance = below.settings["provenance"] | made.provenance
-    if made.note is not None or "note" in provenance:  # that of the base is about the base
-        provenance["note"] = made.note
+    settings = merge(below.settings, own.set)
+    provenance = below.settings["provenance"] | own.provenance
+    if own.note is not None or "note" in provenance:  # that of the base is about the base
+        provenance["note"] = own.note
     if searched and (best := found(study, conf).get(row)):
         for key, value in best.set.items():
             settings = merge(settings, _nested(key, value))
@@ -253,7 +251,7 @@ def experiment(
     settings |= {"provenance": provenance}
     if plugins := [*settings.get("plugins", ()), *conf_files.plugins(vars(content), path)]:
         settings |= {"plugins": list(dict.fromkeys(plugins))}
-    return Experiment(below.choices | made.choices, settings)
+    return Experiment(below.choices | own.choices, settings)
 
 
 def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
@@ -335,7 +333,7 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _known(given: Iterator[str] | Mapping[str, Any] | list[str], known: Any, where: str) -> None:
-    for key in given:
+def _known(names_given: Iterator[str] | Mapping[str, Any] | list[str], known: Any, where: str) -> None:
+    for key in names_given:
         if key not in known:
             raise ConfigError(f"{where} {key}. {suggest(str(key), known)}")

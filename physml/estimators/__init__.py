@@ -29,5 +29,5 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     with needed_by("physml.estimators"):
-        globals()[name] = found = getattr(import_module(_MODULES[name]), name)
-    return found
+        globals()[name] = cls = getattr(import_module(_MODULES[name]), name)
+    return cls

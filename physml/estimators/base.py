@@ -36,13 +36,8 @@ def axes(x: Any) -> int:
     return int(x.ndim) if hasattr(x, "ndim") else np.asarray(x).ndim
 
 
-class Estimator(BaseEstimator):
-    """Settings of training; see `SequenceClassifier`."""
-
-    network_: nn.Module
-    history_: History
-    n_features_in_: int
-    scale_: Scale
+class Arguments:
+    """The arguments of every estimator; see `SequenceClassifier`."""
 
     def __init__(
         self,
@@ -66,6 +61,16 @@ class Estimator(BaseEstimator):
         self.patience = patience
         self.random_state = random_state
         self.verbose = verbose
+        super().__init__()
+
+
+class Estimator(Arguments, BaseEstimator):
+    """Settings of training, from the arguments."""
+
+    network_: nn.Module
+    history_: History
+    n_features_in_: int
+    scale_: Scale
 
     def _settings(self) -> Settings:
         within("validation_fraction", self.validation_fraction, 0.0, 0.9)

@@ -22,23 +22,14 @@ ROWS = 32
 
 @dataclass(frozen=True)
 class Settings:
-    """How a network is trained.
+    """How a network is trained."""
 
-    Args:
-        epochs: at most.
-        batch_size: B.
-        learning_rate: of Adam.
-        patience: epochs without a better loss on the held-out share, after which training ends.
-        verbose: 0: silent; 1: about ten lines; 2: one per epoch.
-        seed: of initialisation, batches and dropout.
-    """
-
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    patience: int
-    verbose: int
-    seed: int
+    epochs: int  # at most
+    batch_size: int  # B
+    learning_rate: float  # of Adam
+    patience: int  # epochs without a better loss on the held-out share, after which training ends
+    verbose: int  # 0: silent; 1: about ten lines; 2: one per epoch
+    seed: int  # of initialisation, batches and dropout
 
     def __post_init__(self) -> None:
         count("epochs", self.epochs)

@@ -5,7 +5,6 @@ those of `physml.estimators`. Axes: n series, D channels, T time.
 """
 
 import warnings
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from physml.base.errors import needed_by
@@ -18,8 +17,8 @@ with needed_by("physml.estimators.for_sktime"):
 import numpy as np
 import pandas as pd
 
-from physml.estimators.forecaster import Forecaster
-from physml.estimators.layers import Layer
+from physml.estimators.base import Arguments
+from physml.estimators.forecaster import Forecaster, WindowArguments
 from physml.estimators.sequences import SequenceClassifier, SequenceRegressor
 
 COMMON = {
@@ -37,51 +36,19 @@ SMALL = (
 )
 
 
-class _Panel:
-    """The settings of both estimators of panels."""
-
-    def __init__(
-        self,
-        layer: Layer = "lem",
-        layer_args: Mapping[str, Any] | None = None,
-        epochs: int = 100,
-        batch_size: int = 32,
-        learning_rate: float = 0.01,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.layer = layer
-        self.layer_args = layer_args
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
-        super().__init__()
+class _Panel(Arguments):
+    """Both estimators of panels."""
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """For sktime's own checks: small and quick."""
-        return [dict(one) for one in SMALL]
+        return [dict(settings) for settings in SMALL]
 
 
 class SktimeClassifier(_Panel, BaseClassifier):
     """`SequenceClassifier` for sktime.
 
-    Args:
-        layer: as in `physml.estimators.SequenceClassifier`, like the rest.
-        layer_args: its arguments.
-        epochs: at most.
-        batch_size: series in a batch.
-        learning_rate: of Adam.
-        validation_fraction: the share that is held out for early stopping.
-        patience: epochs without a better loss on that share.
-        random_state: of all that is drawn.
-        verbose: 0, 1 or 2.
+    Args: those of `physml.estimators.SequenceClassifier`.
 
     Example:
         >>> from physml.estimators.for_sktime import SktimeClassifier
@@ -107,16 +74,7 @@ class SktimeClassifier(_Panel, BaseClassifier):
 class SktimeRegressor(_Panel, BaseRegressor):
     """`SequenceRegressor` for sktime.
 
-    Args:
-        layer: as in `physml.estimators.SequenceRegressor`, like the rest.
-        layer_args: its arguments.
-        epochs: at most.
-        batch_size: series in a batch.
-        learning_rate: of Adam.
-        validation_fraction: the share that is held out for early stopping.
-        patience: epochs without a better loss on that share.
-        random_state: of all that is drawn.
-        verbose: 0, 1 or 2.
+    Args: those of `physml.estimators.SequenceRegressor`.
 
     Example:
         >>> from physml.estimators.for_sktime import SktimeRegressor
@@ -136,20 +94,19 @@ class SktimeRegressor(_Panel, BaseRegressor):
         return self.estimator_.predict(X.transpose(0, 2, 1))
 
 
-class SktimeForecaster(BaseForecaster):
+class _Quiet(BaseForecaster):
+    """Without the warning of a default that will change, and that nothing here depends on."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The default of config ``remember_data``", FutureWarning)
+            super().__init__()
+
+
+class SktimeForecaster(WindowArguments, _Quiet):
     """`Forecaster` for sktime: one network for all columns of a series, without exogenous data.
 
-    Args:
-        layer: as in `physml.estimators.Forecaster`, like the rest.
-        window: values that a prediction looks back.
-        layer_args: its arguments.
-        epochs: at most.
-        batch_size: windows in a batch.
-        learning_rate: of Adam.
-        validation_fraction: the share that is held out for early stopping.
-        patience: epochs without a better loss on that share.
-        random_state: of all that is drawn.
-        verbose: 0, 1 or 2.
+    Args: those of `physml.estimators.Forecaster`.
 
     Example:
         >>> from physml.estimators.for_sktime import SktimeForecaster
@@ -168,45 +125,18 @@ class SktimeForecaster(BaseForecaster):
         "capability:pred_int": False,
     }
 
-    def __init__(
-        self,
-        layer: Layer = "lem",
-        window: int = 50,
-        layer_args: Mapping[str, Any] | None = None,
-        epochs: int = 100,
-        batch_size: int = 32,
-        learning_rate: float = 0.01,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.layer = layer
-        self.window = window
-        self.layer_args = layer_args
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.verbose = verbose
-        with warnings.catch_warnings():  # of a default that will change, and that nothing here depends on
-            warnings.filterwarnings("ignore", "The default of config ``remember_data``", FutureWarning)
-            super().__init__()
-
     def _fit(self, y: pd.DataFrame, X: Any = None, fh: Any = None) -> "SktimeForecaster":
         self.estimator_ = Forecaster(**self.get_params(deep=False)).fit(y.to_numpy())
         return self
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         steps = np.asarray(fh.to_relative(self.cutoff), dtype=int)
-        found = self.estimator_.predict(int(steps.max()))
+        values = self.estimator_.predict(int(steps.max()))
         return pd.DataFrame(
-            found[steps - 1], index=fh.to_absolute_index(self.cutoff), columns=self._get_columns("predict")
+            values[steps - 1], index=fh.to_absolute_index(self.cutoff), columns=self._get_columns("predict")
         )
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """For sktime's own checks: small and quick."""
-        return [{**one, "window": 5} for one in SMALL]
+        return [{**settings, "window": 5} for settings in SMALL]

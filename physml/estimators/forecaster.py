@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from physml.base.check import count
 from physml.base.errors import InputError
-from physml.estimators.base import Estimator, Scale, axes
+from physml.estimators.base import Arguments, Estimator, Scale, axes
 from physml.estimators.fitting import fit
 from physml.estimators.layers import Layer, network
 from physml.models.sequence.rnn import SequenceModel
@@ -31,7 +31,38 @@ class Increments(nn.Module):
         return x + added, state
 
 
-class Forecaster(Estimator):
+class WindowArguments(Arguments):
+    """The arguments of a forecaster."""
+
+    def __init__(
+        self,
+        layer: Layer = "lem",
+        *,
+        window: int = 50,
+        layer_args: Mapping[str, Any] | None = None,
+        epochs: int = 100,
+        batch_size: int = 32,
+        learning_rate: float = 0.01,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            layer,
+            layer_args=layer_args,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.window = window
+
+
+class Forecaster(WindowArguments, Estimator):
     r"""The future of one series, step by step: a recurrent layer that learned the next value of each step.
 
     .. math:: \hat y_{n+1} = y_n + R\, h_n + r
@@ -60,33 +91,6 @@ class Forecaster(Estimator):
         >>> Forecaster("lem", window=20, epochs=5, random_state=0).fit(y).predict(7).shape
         (7,)
     """
-
-    def __init__(
-        self,
-        layer: Layer = "lem",
-        *,
-        window: int = 50,
-        layer_args: Mapping[str, Any] | None = None,
-        epochs: int = 100,
-        batch_size: int = 32,
-        learning_rate: float = 0.01,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            layer,
-            layer_args=layer_args,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.window = window
 
     def fit(self, y: Any, X: None = None) -> "Forecaster":
         """Train from the start on a series of two values or more. Returns the estimator."""
@@ -121,12 +125,12 @@ class Forecaster(Estimator):
         check_is_fitted(self)
         count("steps", steps)
         path = self.last_ if y is None else self.scale_(self._known(y)[-self.window :])
-        found, state = self.network_(path[None])
-        found = found[:, -1:]
-        future = [found]
+        value, state = self.network_(path[None])
+        value = value[:, -1:]
+        future = [value]
         for _ in range(steps - 1):
-            found, state = self.network_(found, state)
-            future.append(found)
+            value, state = self.network_(value, state)
+            future.append(value)
         return self._shaped(self.scale_.back(torch.cat(future, 1)[0]))
 
     @torch.no_grad()
@@ -146,13 +150,15 @@ class Forecaster(Estimator):
         return series
 
     def _series(self, y: Any, shortest: int) -> np.ndarray:
-        found = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=shortest, input_name="y")
-        if found.ndim > 2 or found.size == 0:
-            raise InputError(f"y must be one series, (T,) or (T, D); got shape {found.shape}.")
-        return found.reshape(len(found), -1)
+        series = check_array(
+            y, dtype=np.float64, ensure_2d=False, ensure_min_samples=shortest, input_name="y"
+        )
+        if series.ndim > 2 or series.size == 0:
+            raise InputError(f"y must be one series, (T,) or (T, D); got shape {series.shape}.")
+        return series.reshape(len(series), -1)
 
-    def _shaped(self, found: np.ndarray) -> np.ndarray:
-        return found[:, 0] if self.one_channel_ else found
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if self.one_channel_ else values
 
 
 def _windows(series: Tensor, length: int) -> Tensor:

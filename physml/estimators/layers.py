@@ -34,14 +34,14 @@ def network(
 
     Errors: InputError for a name that is no recurrent layer, and for arguments that it does not take.
     """
-    given = dict(arguments or {})
+    settings = dict(arguments or {})
     if isinstance(layer, str):
-        node = _node(layer, given)
+        node = _node(layer, settings)
         return SequenceModel(lambda d: node.make(d_in=d), d_in, d_out, readout, tokens=False)
     if not callable(layer):
         raise InputError(f"layer must be a name, such as 'lem', or a class; got {layer!r}.")
     try:
-        return SequenceModel(lambda d: layer(d, **given), d_in, d_out, readout, tokens=False)
+        return SequenceModel(lambda d: layer(d, **settings), d_in, d_out, readout, tokens=False)
     except TypeError as error:
         raise InputError(f"layer={getattr(layer, '__name__', layer)}: {error}.") from error
 
@@ -51,7 +51,7 @@ def names() -> list[str]:
     return sorted(name for name in conf_files.files("model") if _is_recurrent(_file(name)))
 
 
-def _node(name: str, given: dict[str, Any]) -> build.Node:
+def _node(name: str, settings: dict[str, Any]) -> build.Node:
     if name not in conf_files.files("model"):
         raise ConfigError(f"there is no layer {name}. {suggest(name, names())}")
     config = _file(name)
@@ -59,7 +59,7 @@ def _node(name: str, given: dict[str, Any]) -> build.Node:
         raise InputError(
             f"{name} is a model of graphs; an estimator takes a recurrent one. {suggest('', names())}"
         )
-    return build.check(config | given, "layer", given=("d_in",), needs=build.LAYER)
+    return build.check(config | settings, "layer", supplied=("d_in",), needs=build.LAYER)
 
 
 def _file(name: str) -> dict[str, Any]:

@@ -111,8 +111,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The answer to each sequence, in the shape of y."""
         scaled = self._outputs(X)
-        found = self.target_scale_.back(scaled)
-        return found[:, 0] if self.one_output_ else found
+        values = self.target_scale_.back(scaled)
+        return values[:, 0] if self.one_output_ else values
 
 
 def _train(

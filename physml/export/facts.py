@@ -24,18 +24,18 @@ from physml.run.weights import About
 class Facts:
     """A network that is exported.
 
-    about: what its file says. made: the record of its run, where it is at hand. beside: the records of all
+    about: what its file says. run: the record of its run, where it is at hand. beside: the records of all
     finished runs of the same identity, its own among them.
     """
 
     about: About
-    made: Record | None
+    run: Record | None
     beside: Sequence[Record]
 
     @property
     def record(self) -> dict[str, Any]:
         """Record of its run; empty if it is not at hand."""
-        return dict(self.made or {})
+        return dict(self.run or {})
 
     @property
     def model(self) -> str:
@@ -56,7 +56,7 @@ class Facts:
     @property
     def unit(self) -> str:
         """Over which the spread is taken: splits, their seeds averaged first, where there are several."""
-        return "split" if len({one["split"] for one in self.beside}) > 1 else "run"
+        return "split" if len({record["split"] for record in self.beside}) > 1 else "run"
 
     @cached_property
     def datasets(self) -> list[Upstream]:
@@ -66,21 +66,21 @@ class Facts:
     @cached_property
     def spread(self) -> dict[str, Summary]:
         """Metric on test data -> mean and spread over the recorded runs, as the tables take them."""
-        found: dict[str, Summary] = {}
+        spread: dict[str, Summary] = {}
         for name in self._metrics():
             values = {
-                (one["split"], one["seed"]): float(value)
-                for one in self.beside
-                if (value := ((one["metrics"]["best"] or {}).get("test") or {}).get(name)) is not None
+                (record["split"], record["seed"]): float(value)
+                for record in self.beside
+                if (value := ((record["metrics"]["best"] or {}).get("test") or {}).get(name)) is not None
             }
             if values:
                 over: Spread = "splits" if self.unit == "split" else "runs"
-                found[name] = summarise_runs(values, "higher", over)  # whose best is not shown
-        return found
+                spread[name] = summarise_runs(values, "higher", over)  # whose best is not shown
+        return spread
 
     def own(self, metric: str) -> float | None:
         """The value of this very run."""
-        best = self.made["metrics"]["best"] if self.made else None
+        best = self.run["metrics"]["best"] if self.run else None
         return ((best or {}).get("test") or {}).get(metric)
 
     @property
@@ -90,11 +90,11 @@ class Facts:
             doc = read_class(self.about.config["model"]["_target_"]).doc
         except PhysmlError:
             return None
-        found = re.search(r"^Source: (.+?)(?=\n\s*\n|\n\w+: |\Z)", doc, re.DOTALL | re.MULTILINE)
-        return None if found is None else " ".join(found.group(1).split())
+        match = re.search(r"^Source: (.+?)(?=\n\s*\n|\n\w+: |\Z)", doc, re.DOTALL | re.MULTILINE)
+        return None if match is None else " ".join(match.group(1).split())
 
     def _metrics(self) -> list[str]:
-        best = self.made["metrics"]["best"] if self.made else None
+        best = self.run["metrics"]["best"] if self.run else None
         return list((best or {}).get("test") or {})
 
     def _choice(self, group: str) -> str | None:
@@ -104,18 +104,18 @@ class Facts:
 
 def facts_of(path: Path, about: About, run: object) -> Facts:
     """The facts of the network in a file of weights; `run` as its caller named it."""
-    made = _record(path, run)
-    if made is None or not made.get("path"):
-        return Facts(about, made, [made] if made else [])
-    folder = Path(made["path"]).parent
+    own = _record(path, run)
+    if own is None or not own.get("path"):
+        return Facts(about, own, [own] if own else [])
+    folder = Path(own["path"]).parent
     roots = [root / "runs" for root in results_roots()]
     inside = next((root for root in roots if root in folder.parents), None)
     if inside is None:
-        found = [record.read(one) for one in record.run_paths(folder)]
+        records = [record.read(file) for file in record.run_paths(folder)]
     else:
-        found = record.records(str(folder.relative_to(inside)))
-    same = [r for r in found if r["identity"] == made["identity"] and r["status"] == "finished"]
-    return Facts(about, made, same or [made])
+        records = record.records(str(folder.relative_to(inside)))
+    same = [r for r in records if r["identity"] == own["identity"] and r["status"] == "finished"]
+    return Facts(about, own, same or [own])
 
 
 def _record(path: Path, run: object) -> Record | None:

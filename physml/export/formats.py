@@ -43,9 +43,9 @@ def write_onnx(net: nn.Module, about: About, path: Path, *, lengths: bool) -> fl
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def run(inputs: Inputs) -> Tensor:
-        names = [one.name for one in session.get_inputs()]
-        given = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
-        return torch.from_numpy(session.run(["output"], given)[0])
+        names = [value.name for value in session.get_inputs()]
+        arrays = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
+        return torch.from_numpy(session.run(["output"], arrays)[0])
 
     difference = greatest_difference(net, run, lengths=lengths)
     files.write(path, lambda file: file.write(content))
@@ -58,7 +58,7 @@ def _onnx_model(program: "ExportedProgram") -> Any:
 
     try:
         with _quiet():
-            made = torch.onnx.export(
+            exported = torch.onnx.export(
                 program, (), dynamo=True, optimize=True, verify=False, verbose=False, output_names=["output"]
             )
     except torch.onnx.errors.OnnxExporterError as error:
@@ -67,9 +67,9 @@ def _onnx_model(program: "ExportedProgram") -> Any:
         raise InputError(
             f"this network cannot be written as ONNX: {line}. Export it with --to safetensors."
         ) from error
-    assert made is not None
-    RemoveUnusedNodesPass()(made.model)  # its unused constants make onnxruntime warn
-    model = made.model_proto
+    assert exported is not None
+    RemoveUnusedNodesPass()(exported.model)  # its unused constants make onnxruntime warn
+    model = exported.model_proto
     _forget_places(model.graph)
     names = {}
     first = model.graph.input[0].type.tensor_type.shape.dim

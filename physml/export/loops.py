@@ -41,7 +41,6 @@ class Loop(nn.Module):
 
     Args:
         layer: called as layer(u, state) -> outputs, state; in evaluation mode.
-        d_in: D.
     Shapes: u (B, T, D) -> y (B, T, H), and the state of the layer.
     Errors: InputError for a layer that cannot go on from a state, or whose state is not of (B, H) tensors.
     """
@@ -51,11 +50,11 @@ class Loop(nn.Module):
         layer = _with_fixed_matrices(layer)
         self.name = type(layer).__name__
         like = next(layer.parameters())
-        one = like.new_zeros(2, d_in)  # more than one sequence: torch.export takes 1 for a fixed size
-        state = self._state_of(layer, one)
+        x = like.new_zeros(2, d_in)  # more than one sequence: torch.export takes 1 for a fixed size
+        state = self._state_of(layer, x)
         leaves, self.state = pytree.tree_flatten(state)
-        if callable(given := getattr(layer, "first_state", None)):
-            first = given(1)
+        if callable(first_state := getattr(layer, "first_state", None)):
+            first = first_state(1)
         else:
             first = [torch.zeros_like(h[:1]) for h in leaves]
         self.first = nn.ParameterList(nn.Parameter(h.clone(), requires_grad=False) for h in first)
@@ -64,15 +63,15 @@ class Loop(nn.Module):
             warnings.simplefilter("ignore")  # torch.nn.LSTM lists its weights twice
             step = torch.export.export(
                 Step(layer, self.state),
-                (one, *leaves),
+                (x, *leaves),
                 dynamic_shapes=(any_size, tuple(any_size for _ in leaves)),
                 strict=False,
             )
         self.step = step.module(check_guards=False)
 
-    def _state_of(self, layer: nn.Module, one: Tensor) -> Any:
+    def _state_of(self, layer: nn.Module, x: Tensor) -> Any:
         """The state after a step, once it is clear that the layer goes on from it."""
-        u = one.unsqueeze(1)
+        u = x.unsqueeze(1)
         try:
             _, state = layer(u)
             layer(u, state)
@@ -108,8 +107,8 @@ def _with_fixed_matrices(layer: nn.Module) -> nn.Module:
     for name in MATRICES:
         if callable(make := getattr(layer, name, None)):
             with torch.no_grad():
-                made = make()
-            leaves, form = pytree.tree_flatten(made)
+                matrices = make()
+            leaves, form = pytree.tree_flatten(matrices)
             names = [f"fixed_{name}_{i}" for i in range(len(leaves))]
             for buffer, value in zip(
                 names, leaves, strict=True

@@ -40,7 +40,6 @@ def traced(net: nn.Module, *, lengths: bool = False) -> ExportedProgram:
     """The graph of a network for sequences, with any B and T.
 
     Args:
-        net: as `physml.load` gives it.
         lengths: with the true lengths (B,) of padded sequences as a second input, int64.
     Shapes: input (B, T, D), or ids (B, T) -> (B, O) or (B, T, O).
     Errors: InputError for what has no loop over time, such as a network on graphs.
@@ -108,7 +107,7 @@ def greatest_difference(net: nn.Module, run: Callable[[Inputs], Tensor], *, leng
     Errors: InputError where they differ by more than rounding.
     """
     assert isinstance(net, SequenceModel)
-    found = 0.0
+    greatest = 0.0
     for inputs, want in _answers(net, lengths):
         difference = float((run(inputs) - want).abs().max())
         if not difference <= TOLERANCE * (1 + float(want.abs().max())):
@@ -118,8 +117,8 @@ def greatest_difference(net: nn.Module, run: Callable[[Inputs], Tensor], *, leng
                 "else at zero, where its state is None, and give the same in two halves as in one pass. "
                 "Export it with --to safetensors."
             )
-        found = max(found, difference)
-    return found
+        greatest = max(greatest, difference)
+    return greatest
 
 
 def _answers(net: SequenceModel, lengths: bool) -> Iterator[tuple[Inputs, Tensor]]:

@@ -27,14 +27,6 @@ def row_sum(W: Tensor) -> float:
     return float(W.detach().abs().sum(1).max() if W.dim() == 2 else W.detach().abs().max())
 
 
-def power(base: float, n: int) -> float:
-    """base^n, infinite where it overflows."""
-    try:
-        return base**n
-    except OverflowError:
-        return math.inf
-
-
 def _linear(growth: float, n: int) -> bool:
     """True if (1 + growth / 2)^n <= 1 + n growth."""
     return n * math.log1p(growth / 2) <= math.log1p(n * growth)
@@ -64,20 +56,11 @@ def exponent(eta: float, dt: float) -> float:
     return math.log(eta) / math.log(dt)
 
 
-def cornn_2_17(m: int, Y: float) -> float:
-    r"""Proposition 2.2.6, for implicit damping with gamma = epsilon = 1, (2.16) and N dt <= 1:
-
-    .. math:: |\partial E/\partial\theta| \le \tfrac32 (m + Y \sqrt m)
-
-    E is the mean of E_n over n = 1..N. The proof puts :math:`1 + 3(n-k)\Delta t^r` for
-    :math:`(1 + 3\Delta t^r)^{n-k}`, which holds for r = 1 up to a constant, and not for r < 1.
-    """
-    return 1.5 * (m + Y * math.sqrt(m))
-
-
 def cornn_2_29(m: int, Y: float, dt: float) -> float:
-    r"""The same for one step: :math:`|\partial E_n^{(k)}/\partial\theta| \le 3\delta\Delta t (m + \sqrt m\,
-    Y)`, :math:`\delta = 1/(1 + \Delta t)`, whatever k.
+    r"""(2.29), implicit damping with gamma = epsilon = 1: one step, whatever k.
+
+    .. math:: |\partial E_n^{(k)}/\partial\theta| \le 3\delta\Delta t (m + \sqrt m\,Y), \qquad
+        \delta = 1/(1 + \Delta t)
     """
     return 3 * dt / (1 + dt) * (m + Y * math.sqrt(m))
 
@@ -96,14 +79,6 @@ def cornn_2_52(m: int, Y: float, gamma: float, C: float) -> float:
     (2.51).
     """
     return 1.5 * C * (m + Y * math.sqrt(m)) / gamma
-
-
-def cornn_jacobian_2_24(W: Tensor, Wcal: Tensor, dt: float, lag: int) -> float:
-    r"""Bound in the proof of 2.2.6 before its expansion: :math:`\|\partial X_n/\partial X_k\|_\infty
-    \le \max(1 + \Delta t(\delta + 2\eta), \delta + 2\eta)^{n-k}`. Implicit damping, gamma = epsilon = 1.
-    """
-    delta, eta = 1 / (1 + dt), eta_2_16(W, Wcal, dt)
-    return power(max(1 + dt * (delta + 2 * eta), delta + 2 * eta), lag)
 
 
 # ---------------------------------------------------------------------------- UnICORNN
@@ -229,10 +204,6 @@ class Lem:
         scale = (1 + self.dt) / math.sqrt(2 - self.dt)
         return self.dt**1.5 * scale * math.sqrt(k) * (1 + Y) * (1 + self.Gamma * n * self.dt)
 
-    def jacobian_5_27(self, lag: int) -> float:
-        r""":math:`\|\partial X_n/\partial X_k\|_\infty \le (1 + \tfrac\Gamma2 \Delta t)^{n-k}`, dt <= 1."""
-        return power(1 + self.Gamma / 2 * self.dt, lag)
-
     def is_small(self, n: int) -> bool:
         r"""True if dt is as small as (5.28) assumes: :math:`(1 + \tfrac\Gamma2\Delta t)^{n} \le 1 + \Gamma
         n\Delta t`, which holds for all shorter spans too, since the left side is convex.
@@ -329,8 +300,8 @@ def total(layer: nn.Module, Y: float, n: int) -> float | None:
     N dt = 1 is (2.17); with explicit damping 3 C t_n (m + sqrt(m) Y) / gamma. UnICORNN: (3.47). LEM: (5.18).
     """
     if isinstance(layer, CoRNN):
-        found = one_step(layer, Y, n, n)
-        return None if found is None else n * found
+        bound = one_step(layer, Y, n, n)
+        return None if bound is None else n * bound
     if isinstance(layer, UnICORNN) and layer.alpha > 0:
         return Unicornn.of(layer, n).total_3_18(Y)
     if isinstance(layer, LEM) and layer.multiscale:

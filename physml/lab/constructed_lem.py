@@ -1,4 +1,4 @@
-r"""LEMs that are built instead of trained: the weights in the proofs of thesis, Propositions 5.2.7 to 5.2.10.
+r"""LEMs that are built instead of trained, by the proofs of thesis, Propositions 5.2.8 and 5.2.10.
 
 Functions f, g and o come as networks of one hidden layer, :math:`N(x) = A\,\tanh(W x + b)`, with A (q, m).
 The proofs' :math:`W_2^f` or :math:`W_3^f` is A here, and W holds their weights of h, c and u side by side.
@@ -23,17 +23,11 @@ OPEN = 40.0  # b_infinity of (5.68): in double precision its sigmoid is 1
 
 @dataclass(frozen=True)
 class Built:
-    """A LEM in double precision, and what is read from its states.
+    """A LEM in double precision, and what is read from its states."""
 
-    Args:
-        layer: the LEM.
-        of_y: by name, a matrix (q, H) that gives an output of y.
-        of_z: the same of z.
-    """
-
-    layer: LEM
-    of_y: dict[str, np.ndarray]
-    of_z: dict[str, np.ndarray]
+    layer: LEM  # the LEM
+    of_y: dict[str, np.ndarray]  # by name, a matrix (q, H) that gives an output of y
+    of_z: dict[str, np.ndarray]  # the same of z
 
     @torch.no_grad()
     def run(self, u: np.ndarray) -> dict[str, np.ndarray]:
@@ -70,8 +64,8 @@ class Blocks:
         gates = [_gate(self.z_step), _gate(self.y_step)]
         for p in layer.parameters():
             p.zero_()
-        given = {"Wz": self.Wz, "Wy": self.Wy, "Vz": self.Vz, "Vy": self.Vy, "bz": self.bz, "by": self.by}
-        for name, value in (given | dict(zip(("b1", "b2"), gates, strict=True))).items():
+        weights = {"Wz": self.Wz, "Wy": self.Wy, "Vz": self.Vz, "Vy": self.Vy, "bz": self.bz, "by": self.by}
+        for name, value in (weights | dict(zip(("b1", "b2"), gates, strict=True))).items():
             layer.symbols()[name].copy_(torch.as_tensor(value))
         return layer
 
@@ -89,13 +83,14 @@ def _gate(step: np.ndarray) -> np.ndarray:
     return np.minimum(logit(step), OPEN)
 
 
-def _fits(name: str, network: Shallow, d_in: int, d_out: int | None = None) -> None:
+def fits(name: str, network: Shallow, d_in: int, d_out: int | None = None) -> None:
+    """InputError for a network of other inputs or outputs, or without tanh."""
     if network.activation != "tanh":
         raise InputError(f"{name} must have the activation tanh, that of LEM; got {network.activation}.")
-    wanted = network.A.shape[0] if d_out is None else d_out
-    if network.W.shape[1] != d_in or network.A.shape[0] != wanted:
+    d_out = network.A.shape[0] if d_out is None else d_out
+    if network.W.shape[1] != d_in or network.A.shape[0] != d_out:
         raise InputError(
-            f"{name} must take {d_in} numbers and give {wanted}; it takes {network.W.shape[1]} and gives "
+            f"{name} must take {d_in} numbers and give {d_out}; it takes {network.W.shape[1]} and gives "
             f"{network.A.shape[0]}."
         )
 
@@ -115,34 +110,6 @@ def linear_part(network: Shallow, factor: np.ndarray, same: Shallow) -> Shallow:
     )
 
 
-def dynamical_system(f: Shallow, o: Shallow, same: Shallow) -> Built:
-    r"""Proposition 5.2.7, the weights (5.67).
-
-    .. math:: \phi_n = f(\phi_{n-1}, u_n), \qquad o_n = o(\phi_n), \qquad \phi_0 = 0
-
-    (5.67) has W5 for a network that approximates o after f's output weights; the product of these weights
-    is one, without another approximation. The outputs are "o", and "phi" of z.
-
-    Args:
-        f: (d + D) -> d; its first inputs are phi.
-        o: d -> q.
-        same: the identity of d numbers.
-    """
-    d = f.A.shape[0]
-    d_in = f.W.shape[1] - d
-    count("the number of inputs u", d_in)
-    _fits("o", o, d)
-    _fits("same", same, d, d)
-    _fits("f", f, d + d_in)
-    w = Blocks(max(f.width, same.width + o.width), d_in)
-    units, copy = slice(0, f.width), slice(0, same.width)
-    out = slice(same.width, same.width + o.width)
-    w.Wz[units, copy], w.Vz[units], w.bz[units] = f.W[:, :d] @ same.A, f.W[:, d:], f.b
-    w.Wy[copy, units] = same.W @ f.A
-    w.Wy[out, units], w.by[out] = o.W @ f.A, o.b
-    return Built(w.lem(), {"o": w.output(o.A, same.width)}, {"phi": w.output(f.A)})
-
-
 def _fast_slow(f: Shallow, G: Shallow, same: Shallow, z_step: float, y_step: float) -> Built:
     r"""(5.86) and (5.110), of which both propositions about two scales are special cases.
 
@@ -154,8 +121,8 @@ def _fast_slow(f: Shallow, G: Shallow, same: Shallow, z_step: float, y_step: flo
     d_in = f.W.shape[1] - 2 * d
     count("the number of inputs u", d_in)
     for name, network in {"f": f, "g": G}.items():
-        _fits(name, network, 2 * d + d_in, d)
-    _fits("same", same, d, d)
+        fits(name, network, 2 * d + d_in, d)
+    fits("same", same, d, d)
     w = Blocks(max(f.width, G.width) + same.width, d_in)
     z, z_copy = slice(0, f.width), slice(f.width, f.width + same.width)
     y, y_copy = slice(0, G.width), slice(G.width, G.width + same.width)
@@ -198,47 +165,6 @@ def slow_variable(f: Shallow, g: Shallow, same: Shallow, tau: float) -> Built:
     return _fast_slow(f, linear_part(g, np.ones(g.A.shape[0]), same), same, 1.0, tau)
 
 
-def many_scales(f: Shallow, o: Shallow, same: Shallow, tau: np.ndarray) -> Built:
-    r"""Proposition 5.2.9, of which the text leaves the weights to the reader.
-
-    .. math::
-        \phi^i_n = \tau_i f^i(\phi^1_{n-1}, .., \phi^r_{n-1}, u_n), \qquad
-        o_n = o(\phi^1_n, .., \phi^r_n)
-
-    As in (5.86), z holds the units of f and a copy of the state, and y the state, by steps tau:
-
-    .. math:: \phi_n = (1 - \tau)\phi_{n-1} + \tau\,[f + (1 - 1/\tau)\phi_{n-1}]
-
-    The outputs are "o" and "phi".
-
-    Args:
-        f: (d + D) -> d, all scales side by side.
-        o: d -> q.
-        same: the identity of d numbers, of width d.
-        tau: (d,), the scale of each number, in (0, 1].
-    """
-    d = f.A.shape[0]
-    d_in = f.W.shape[1] - d
-    count("the number of inputs u", d_in)
-    _fits("o", o, d)
-    _fits("f", f, d + d_in)
-    _fits("same", same, d, d)
-    if same.width != d or tau.shape != (d,):
-        raise InputError(
-            f"same must be of width {d} and tau of shape ({d},); got {same.width} and {tau.shape}."
-        )
-    w = Blocks(max(f.width + d, d + o.width), d_in)
-    units, copy = slice(0, f.width), slice(f.width, f.width + d)
-    state, out = slice(0, d), slice(d, d + o.width)
-    w.Wz[units, state], w.Vz[units], w.bz[units] = f.W[:, :d] @ same.A, f.W[:, d:], f.b
-    w.Wz[copy, state] = same.W @ same.A
-    w.Wy[state, units] = same.W @ f.A
-    w.Wy[state, copy] = same.W @ ((1 - 1 / tau)[:, None] * same.A)
-    w.y_step[state] = tau
-    w.Wy[out, units], w.by[out] = o.W @ (tau[:, None] * f.A), o.b
-    return Built(w.lem(), {"o": w.output(o.A, d), "phi": w.output(same.A)}, {})
-
-
 def multiscale_method(
     f: Shallow, g: Shallow, same: Shallow, *, macro: float, micro: float, micro_steps: int
 ) -> Built:
@@ -263,28 +189,9 @@ def multiscale_method(
     """
     count("micro_steps", micro_steps)
     d = f.A.shape[0]
-    _fits("f", f, d, d)
-    _fits("g", g, 2 * d, d)
+    fits("f", f, d, d)
+    fits("g", g, 2 * d, d)
     whole_f = Shallow(np.hstack([np.zeros((f.width, d)), f.W, np.zeros((f.width, 1))]), f.b, f.A)
     whole_g = Shallow(np.hstack([g.W, np.zeros((g.width, 1))]), g.b, g.A)
     G = linear_part(whole_g, np.ones(d), same)
     return _fast_slow(whole_f, G, same, 1 - (1 - micro) ** micro_steps, macro)
-
-
-def two_scale_ode(layer: LEM, dt: float, tau_y: float, tau_z: float) -> LEM:
-    r"""The LEM that takes steps of size dt in the two-scale ODE (5.1), with the weights of another.
-
-    .. math:: y' = \tau_y(\tanh(W_y z + V_y u + b_y) - y), \qquad z' = \tau_z(\tanh(W_z y + V_z u + b_z) - z)
-
-    As under (5.2): its gates are constant, :math:`\hat\sigma(b_1) = \tau_z, \hat\sigma(b_2) = \tau_y`; b1 of
-    (5.3) is that of z, so that the text has the two the wrong way round.
-    """
-    built = LEM(layer.d_in, layer.d_out, dt=dt).to(layer.W)
-    built.load_state_dict(layer.state_dict())
-    with torch.no_grad():
-        for name, value in built.symbols().items():
-            if name in ("W1", "W2", "V1", "V2"):
-                value.zero_()
-        built.symbols()["b1"].fill_(float(logit(tau_z)))
-        built.symbols()["b2"].fill_(float(logit(tau_y)))
-    return built

@@ -50,8 +50,10 @@ def start_of(
         length: of the sequences, where the task has one to set; None: the experiment's.
     Errors: ConfigError for a network that is no `SequenceModel` of one layer, or what `compose` refuses.
     """
-    given = [] if length is None else [f"task.length={length}"]
-    config, parts = checked(compose([f"experiment={experiment}", "tracker=none", *given]).config, run=True)
+    overrides = [] if length is None else [f"task.length={length}"]
+    config, parts = checked(
+        compose([f"experiment={experiment}", "tracker=none", *overrides]).config, run=True
+    )
     assert parts
     task = build.build_task(config)
     task.load(Store.from_env(), config["split"])
@@ -83,11 +85,11 @@ def by_lag(experiment: str, *, seed: int, sequences: int, length: int | None = N
     """
     net, batch, loss = start_of(experiment, seed=seed, sequences=sequences, length=length)
     with one_thread():
-        found = gradient_by_step(net, batch.input.double(), loss)
+        by_step = gradient_by_step(net, batch.input.double(), loss)
     return {
-        "gradient": found.whole(without=READOUT).flip(0).numpy(),
-        "inputs": found.inputs.flip(0).numpy(),
-        "states": found.states.flip(0).numpy(),
+        "gradient": by_step.whole(without=READOUT).flip(0).numpy(),
+        "inputs": by_step.inputs.flip(0).numpy(),
+        "states": by_step.states.flip(0).numpy(),
     }
 
 

@@ -88,20 +88,20 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
     total = {name: torch.zeros_like(p) for name, p in named.items()}
     of_inputs, of_states = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     cotangent: list[Tensor] = []
-    found = 0.0
+    loss_value = 0.0
     for k in range(n, 0, -1):
         with torch.enable_grad():
             before = [x.detach().requires_grad_() for x in states[k - 1]]
             x = u[:, k - 1 : k].detach().requires_grad_(numbers)
             output, after = _step(network, x, before, like)
-            wanted = [*parameters, *before, *([x] if numbers else [])]
+            sources = [*parameters, *before, *([x] if numbers else [])]
             if k == n:
                 last = loss(output)
-                found = float(last.detach())
-                got = torch.autograd.grad(last, wanted, allow_unused=True)
+                loss_value = float(last.detach())
+                got = torch.autograd.grad(last, sources, allow_unused=True)
             else:
-                got = torch.autograd.grad(after, wanted, cotangent, allow_unused=True)
-        gradients = _zeros_for_none(got, wanted)
+                got = torch.autograd.grad(after, sources, cotangent, allow_unused=True)
+        gradients = _zeros_for_none(got, sources)
         cotangent = gradients[len(parameters) : len(parameters) + len(before)]
         of_parameters = gradients[: len(parameters)]
         if k == 1:
@@ -113,7 +113,7 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
         of_states[k - 1] = torch.stack([g.norm() for g in cotangent]).norm()
         if numbers:
             of_inputs[k - 1] = gradients[-1].norm()
-    return ByStep(found, euclidean, largest, of_inputs, of_states, total)
+    return ByStep(loss_value, euclidean, largest, of_inputs, of_states, total)
 
 
 def jacobian_products(network: nn.Module, u: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -167,8 +167,8 @@ def _path(network: nn.Module, u: Tensor) -> tuple[list[list[Tensor]], Any]:
 
 def _first_state(network: nn.Module, like: Any) -> list[Tensor]:
     """The flat X_0: the network's `first_state`, those of the layers of a stack, or zeros, as `like`."""
-    if callable(given := getattr(network, "first_state", None)):
-        return _flat(given(_flat(like)[0].shape[0]))
+    if callable(first_state := getattr(network, "first_state", None)):
+        return _flat(first_state(_flat(like)[0].shape[0]))
     if isinstance(network, SequenceModel):
         parts = zip(network.layers, like, strict=True)
         return [x for layer, part in parts for x in _first_state(layer, part)]
@@ -184,10 +184,10 @@ def _through_first_state(
         trained = [(x, g) for x, g in pairs if x.requires_grad]
     if not trained:
         return [torch.zeros_like(p) for p in parameters]
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         [x for x, _ in trained], parameters, [g for _, g in trained], allow_unused=True
     )
-    return _zeros_for_none(found, parameters)
+    return _zeros_for_none(gradients, parameters)
 
 
 def _step(network: nn.Module, u: Tensor, before: list[Tensor], like: Any) -> tuple[Tensor, list[Tensor]]:

@@ -85,7 +85,7 @@ class EffectiveSteps:
     def measure(self, net: nn.Module, task: Task, device: str) -> Row:
         layer = _one_of(net, UnICORNN | LEM, "EffectiveSteps")
         if isinstance(layer, UnICORNN):
-            steps = [one.step() for one in layer._stack()]
+            steps = [oscillators.step() for oscillators in layer._stack()]
         else:
             steps = list(layer.time_scales(_first(task, self.n).input.to(device)))
         return {
@@ -125,10 +125,10 @@ class GradientByLag:
             raise ConfigError("measures: GradientByLag needs sequences of one length.")
         double = copy.deepcopy(net).double().eval()
         u = batch.input.double() if batch.input.is_floating_point() else batch.input
-        found = gradient_by_step(double, u, partial(loss_of, task, batch))
-        whole = found.whole(without=READOUT).flip(0)
+        by_step = gradient_by_step(double, u, partial(loss_of, task, batch))
+        whole = by_step.whole(without=READOUT).flip(0)
         row = {f"gradient/lag_{lag}": float(whole[lag]) for lag in self.lags if lag < len(whole)}
-        parts = [g.flatten() for name, g in found.total.items() if not name.startswith(READOUT)]
+        parts = [g.flatten() for name, g in by_step.total.items() if not name.startswith(READOUT)]
         row["gradient/total"] = float(torch.cat(parts).norm())
         tenth = max(1, len(whole) // 10)
         row["gradient/early"] = float(whole[-tenth:].max() / whole.max())
@@ -143,8 +143,8 @@ class GradientByLag:
         if limit is None:
             return {}
         target = u.new_ones(len(u), layer.d_out)
-        found = gradient_by_step(layer, u, squared_error(target))
-        entry = max(float(g.abs().max()) for g in found.total.values())
+        by_step = gradient_by_step(layer, u, squared_error(target))
+        entry = max(float(g.abs().max()) for g in by_step.total.values())
         return {"gradient/entry": entry, "gradient/bound": limit}
 
 
@@ -224,8 +224,8 @@ def _symbols(net: nn.Module) -> Iterator[dict[str, Tensor]]:
     """The weights of each layer by the paper's names."""
     for module in net.modules():
         if callable(symbols := getattr(module, "symbols", None)):
-            found: Any = symbols()
-            yield from [found] if isinstance(found, dict) else found
+            weights: Any = symbols()
+            yield from [weights] if isinstance(weights, dict) else weights
 
 
 def _one_of(net: nn.Module, kind: Any, measure: str) -> Any:

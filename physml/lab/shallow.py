@@ -18,18 +18,13 @@ class Shallow:
 
     .. math:: N(x) = A\,\sigma(W x + b)
 
-    Args:
-        W: (m, d), weights of the hidden layer.
-        b: (m,), its biases.
-        A: (q, m), weights of the output.
-        activation: sigma, "tanh" or "sin".
     Shapes: x (n, d) -> (n, q).
     """
 
-    W: np.ndarray
-    b: np.ndarray
-    A: np.ndarray
-    activation: str = "tanh"
+    W: np.ndarray  # (m, d), weights of the hidden layer
+    b: np.ndarray  # (m,), its biases
+    A: np.ndarray  # (q, m), weights of the output
+    activation: str = "tanh"  # sigma, "tanh" or "sin"
 
     def __post_init__(self) -> None:
         one_of("activation", self.activation, ACTIVATIONS)

@@ -131,17 +131,11 @@ def oscillators(omega: np.ndarray, *, s: float, dt: float | None = None) -> Osci
 
 @dataclass(frozen=True)
 class Network:
-    """A multi-layer oscillator in double precision with its output z = A y^L + c.
+    """A multi-layer oscillator in double precision with its output z = A y^L + c."""
 
-    Args:
-        layer: (4.2).
-        A: (q, H).
-        c: (q,).
-    """
-
-    layer: MultilayerOscillator
-    A: np.ndarray
-    c: np.ndarray
+    layer: MultilayerOscillator  # (4.2)
+    A: np.ndarray  # (q, H)
+    c: np.ndarray  # (q,)
 
     @torch.no_grad()
     def run(self, u: np.ndarray) -> np.ndarray:
@@ -175,14 +169,14 @@ def transforms(omega: np.ndarray, p: int, *, s: float, dt: float) -> tuple[Weigh
 
     The transforms of the first input come first.
     """
-    one = oscillators(omega, s=s, dt=dt)
+    weights = oscillators(omega, s=s, dt=dt)
     n = len(omega)
     V = np.zeros((n * p + 1, p))
     for i in range(p):
-        V[i * n : (i + 1) * n, i] = one.V
-    w = np.append(np.tile(one.w, p), 0.0)
+        V[i * n : (i + 1) * n, i] = weights.V
+    w = np.append(np.tile(weights.w, p), 0.0)
     b = np.append(np.zeros(n * p), CLOCK)
-    return (w, V, b), np.append(np.tile(one.A, p), 1.0)
+    return (w, V, b), np.append(np.tile(weights.A, p), 1.0)
 
 
 def perceptron(
@@ -212,11 +206,11 @@ def perceptron(
         np.vstack([network.W * below, np.zeros(len(below))]),
         np.append(network.b, CLOCK),
     )
-    one = oscillators(inverse.omega, s=s, dt=dt)
+    weights = oscillators(inverse.omega, s=s, dt=dt)
     eta = np.hstack([network.A, -2 * at_rest[:, None]])  # of its units: the last has y'' = 1/2
-    second = (np.tile(one.w, q), s * np.repeat(eta, len(one.w), axis=0), np.zeros(q * len(one.w)))
+    second = (np.tile(weights.w, q), s * np.repeat(eta, len(weights.w), axis=0), np.zeros(q * len(weights.w)))
     difference = inverse.delays(delta * np.arange(3)) @ np.array([1.0, -2.0, 1.0]) / delta**2
-    return [first, second], np.kron(np.eye(q), difference * one.A), at_rest
+    return [first, second], np.kron(np.eye(q), difference * weights.A), at_rest
 
 
 def three_layers(

@@ -15,6 +15,7 @@ from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
 from physml.listing import tasks as task_facts
+from physml.report.table.spec import natural
 
 _OPEN = "???"  # a value that the user must give
 
@@ -58,12 +59,12 @@ def experiments(named: str | None = None) -> list[Entry]:
     """
     words = [f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word]
     fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
-    found = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
+    names = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
     listed = []
-    for name in sorted(found, key=_natural):
-        made = studies.experiment(name, CONF)
-        provenance, source = made.settings["provenance"], made.settings["provenance"].get("source")
-        about = f"{made.choices.get('model', '?')} on {made.choices.get('task', '?')}"
+    for name in sorted(names, key=natural):
+        row = studies.experiment(name, CONF)
+        provenance, source = row.settings["provenance"], row.settings["provenance"].get("source")
+        about = f"{row.choices.get('model', '?')} on {row.choices.get('task', '?')}"
         about += f"; {source}" if source else ""
         of = conf_files.folder_mark(studies.file_of(studies.row_of(name, CONF)[0], CONF), CONF)
         listed.append(Entry(name, about, _joined(provenance.get("kind"), of)))
@@ -74,8 +75,8 @@ def searches() -> list[Entry]:
     """Each experiment that names a search; about: how far it is, and its best trial."""
     from physml.records.searches import state_text
 
-    found = [(experiment, ident) for ident, experiment in studies.searches(CONF).items()]
-    return [Entry(name, state_text(ident)) for name, ident in sorted(found, key=lambda one: _natural(one[0]))]
+    ids = {experiment: ident for ident, experiment in studies.searches(CONF).items()}
+    return [Entry(name, state_text(ids[name])) for name in sorted(ids, key=natural)]
 
 
 KINDS: dict[str, Callable[..., list[Entry]]] = {
@@ -94,13 +95,13 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
         raise ConfigError(f"there is no list of {kind}. {suggest(kind, KINDS)}")
     if settings and kind != "experiments":
         raise ConfigError(f"--settings is for experiments alone; got {kind}.")
-    found = experiments(named) if kind == "experiments" else KINDS[kind]()
+    listed = experiments(named) if kind == "experiments" else KINDS[kind]()
     words = (named or "").split()
-    fitting = [entry for entry in found if all(fnmatchcase(entry.name, f"*{w}*") for w in words)]
+    fitting = [entry for entry in listed if all(fnmatchcase(entry.name, f"*{w}*") for w in words)]
     if named is not None and not fitting:
-        found = KINDS[kind]()
-        hint = suggest(named, [entry.name for entry in found])
-        raise ConfigError(f"none of the {len(found)} {kind} has {named} in its name. {hint}")
+        listed = KINDS[kind]()
+        hint = suggest(named, [entry.name for entry in listed])
+        raise ConfigError(f"none of the {len(listed)} {kind} has {named} in its name. {hint}")
     if settings:
         return [replace(entry, below=settings_lines(entry.name)) for entry in fitting]
     return fitting
@@ -111,16 +112,11 @@ def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
     files = conf_files.files(group, CONF)
     if not files:
         raise ConfigError(f"there are no configs in {CONF / group}: physml is not whole. Install it again.")
-    return [(name, _read(files[name])) for name in sorted(files, key=_natural)]
+    return [(name, _read(files[name])) for name in sorted(files, key=natural)]
 
 
 def _joined(*facts: str | None) -> str:
     return ", ".join(filter(None, facts))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts lem-9 before lem-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in name.replace(".", "-").split("-")]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -134,7 +130,7 @@ def _all_built(group: str) -> list[Entry]:
     """Told by their class; where one class serves several configs, by the comment that says which this is."""
     contents = _configs(group)
     users = Counter(str(content.get("_target_")) for _, content in contents)
-    made = []
+    listed = []
     for name, content in contents:
         target, about = content.get("_target_"), content["_comment"]
         if not isinstance(target, str):
@@ -142,17 +138,18 @@ def _all_built(group: str) -> list[Entry]:
         if target != _OPEN and (users[target] == 1 or not about):
             source = class_source(content, [Path(plugin) for plugin in content.get("plugins") or ()])
             about = " ".join(((source.doc if source else "").partition("\n\n")[0] or about).split())
-        made.append(Entry(name, about, content["_folder"], target=None if target == _OPEN else target))
-    return made
+        listed.append(Entry(name, about, content["_folder"], target=None if target == _OPEN else target))
+    return listed
 
 
 def _published(group: str) -> list[Entry]:
-    made = []
+    listed = []
     for name, content in _configs(group):
         if not (about := content.get("title") or content["_comment"]):
             raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
-        made.append(Entry(name, about, _joined(*map(str, content.get("aliases") or []), content["_folder"])))
-    return made
+        facts = _joined(*map(str, content.get("aliases") or []), content["_folder"])
+        listed.append(Entry(name, about, facts))
+    return listed
 
 
 def settings_lines(name: str) -> tuple[str, ...]:

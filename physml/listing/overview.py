@@ -8,7 +8,7 @@ from physml.report.table.fact_text import hours_text
 from physml.report.text.document import NONE, md_table
 from physml.report.view.coverage import Coverage
 
-HEADS = ("table", "what it asks", "trained (n ≥ 3)", *(f"{one.sign} {one.name}" for one in ALL), "cost")
+HEADS = ("table", "what it asks", "trained (n ≥ 3)", *(f"{word.sign} {word.name}" for word in ALL), "cost")
 HEAD = """# Results
 
 Each table in a line, made by `physml table --all --write` from the records. Trained: how many of its printed
@@ -54,6 +54,6 @@ def line(table: Table) -> tuple[str, ...]:
         f"[{spec.id}](tables/{spec.id}.md)",
         spec.title,
         f"{len(coverage.trained)} of {len(coverage.cells)} ({coverage.enough})",
-        *(str(printed.count(one) or NONE) for one in ALL),
+        *(str(printed.count(word) or NONE) for word in ALL),
         hours_text(table.facts) if table.facts.hours else NONE,
     )

@@ -1,4 +1,4 @@
-"""The finished runs that a name means: of a row, an experiment, its file, or a record. No torch, no hydra."""
+"""The finished runs that a name means: of a row, an experiment, or a record. No torch, no hydra."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -52,9 +52,6 @@ def rows_of_table(
     """Two rows of a table, compared by their finished runs.
 
     Args:
-        spec: The table.
-        rows: Its two rows, A and B.
-        columns: To compare in.
         requested: Has the experiments of both rows.
         hint: What to do where nothing can be compared.
 
@@ -101,13 +98,13 @@ def both(first: str, second: str) -> tuple[Side, Side]:
 
 
 def side_of(name: str) -> Side:
-    """The runs of an experiment `lem/adding-lem`, of a file `./mine.yaml`, of the setting of a record
+    """The runs of an experiment `lem/adding-lem`, of a row `./mine.yaml:lem`, of the setting of a record
     `results/runs/adhoc/adding-lem/0123abcd-split0-seed0.json`, or of a folder of records `adding-lem`.
     """
     if name.endswith(".json"):
-        made = record.read(Path(name))
+        chosen = record.read(Path(name))
         beside = [record.read(path) for path in record.run_paths(Path(name).parent)]
-        return Side(_labelled(made), _runs(made["experiment"], made["identity"], beside))
+        return Side(_labelled(chosen), _runs(chosen["experiment"], chosen["identity"], beside))
     _refuse_table(name)
     if is_path(name) or studies.is_name(name):
         requested = RequestedRuns([(name, 0, 0)], RunOptions(), name)
@@ -128,31 +125,31 @@ def _of_folder(name: str) -> Side:
     folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
     if folder is None:
         raise ConfigError(f"there is no experiment {name}. {suggest(name, known)}")
-    found = record.records(folder)
-    settings = {one["identity"]: one for one in found}
+    records = record.records(folder)
+    settings = {run["identity"]: run for run in records}
     if len(settings) > 1:
-        files = ", ".join(Path(str(one["path"])).name for one in settings.values())
+        files = ", ".join(Path(str(run["path"])).name for run in settings.values())
         raise ConfigError(
             f"{folder} has runs of {len(settings)} settings. Name a record of one instead, with its folder: "
             f"{files}."
         )
-    return Side(name, _runs(folder, next(iter(settings), None), found))
+    return Side(name, _runs(folder, next(iter(settings), None), records))
 
 
 def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> Runs:
     records = list(records)
-    return Runs.find(experiment, identity, records, {(one["split"], one["seed"]) for one in records})
+    return Runs.find(experiment, identity, records, {(run["split"], run["seed"]) for run in records})
 
 
-def _labelled(made: Record) -> str:
-    return f"{made['experiment']} {made['identity']}"
+def _labelled(chosen: Record) -> str:
+    return f"{chosen['experiment']} {chosen['identity']}"
 
 
 def _task(runs: Runs) -> str | None:
     """The task of the runs with what tells its graphs and lengths apart; how edges are read is a choice."""
-    for one in runs.finished.values():
-        task: dict[str, Any] = dict((one.get("config") or {}).get("task") or {})
-        choice = (one.get("choices") or {}).get("task")
+    for finished in runs.finished.values():
+        task: dict[str, Any] = dict((finished.get("config") or {}).get("task") or {})
+        choice = (finished.get("choices") or {}).get("task")
         arguments = ", ".join(f"{key}={task[key]}" for key in sorted(task) if key in TELLING)
         return f"{choice or task.get('_target_')}" + (f" ({arguments})" if arguments else "")
     return None

@@ -127,11 +127,11 @@ def _state(folders: Iterable[Path]) -> State:
             for name in sorted(inside):
                 path = Path(folder, name)
                 try:
-                    found = path.stat()
+                    stat = path.stat()
                 except FileNotFoundError:  # removed since the folder was listed
                     continue
-                newest = max(newest, found.st_mtime_ns, found.st_ctime_ns)
-                parts.append(f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}")
+                newest = max(newest, stat.st_mtime_ns, stat.st_ctime_ns)
+                parts.append(f"{path} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}")
     return _digest(parts), newest / 1e9
 
 
@@ -190,8 +190,8 @@ def _data_names(datasets: Iterable[str]) -> tuple[str, ...]:
     """Names that the files of data sets may have below a root of data, and their folders."""
     from physml.data.datasets import upstream
 
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for name in sorted(datasets):
         for file in upstream(name).files:
-            found |= dict.fromkeys((file.name, *file.also, *([file.folder] if file.folder else [])))
-    return tuple(found)
+            names |= dict.fromkeys((file.name, *file.also, *([file.folder] if file.folder else [])))
+    return tuple(names)

@@ -28,18 +28,18 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 
     Where experiments of the same protocol differ, the first by name stands for them.
     """
-    found: dict[str, dict[str, Any]] = {str(_content(task).get("protocol")): {}}
+    by_protocol: dict[str, dict[str, Any]] = {str(_content(task).get("protocol")): {}}
     for chosen, changes in _of_experiments():
         if task == chosen and "protocol" in changes:
-            found.setdefault(str(changes["protocol"]), changes)
-    return found
+            by_protocol.setdefault(str(changes["protocol"]), changes)
+    return by_protocol
 
 
 @cache
 def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
     """The task of every experiment, and the settings of the task that it changes."""
-    made = [studies.experiment(name, CONF) for name in studies.names(CONF)]
-    return [(one.choices.get("task"), one.settings.get("task") or {}) for one in made]
+    rows = [studies.experiment(name, CONF) for name in studies.names(CONF)]
+    return [(row.choices.get("task"), row.settings.get("task") or {}) for row in rows]
 
 
 def measure(task: str, verify: str) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def measure(task: str, verify: str) -> dict[str, Any]:
 
     measured = []
     for protocol, changes in settings(task).items():
-        given = [f"task.{key}={json.dumps(value)}" for key, value in changes.items()]
-        composed = compose([f"task={task}", "+model._target_=none", f"data.verify={verify}", *given])
+        overrides = [f"task.{key}={json.dumps(value)}" for key, value in changes.items()]
+        composed = compose([f"task={task}", "+model._target_=none", f"data.verify={verify}", *overrides])
         if reason := blocked(composed.datasets, Places(data_root(), cache_root())):
             raise DataError(f"{task}: data absent: {reason}")
         built = build_task(composed.config)
@@ -62,39 +62,39 @@ def measure(task: str, verify: str) -> dict[str, Any]:
         facts = built.facts()
         of_class = {key: getattr(built, key) for key in ("version", "n_splits", "d_in", "d_out")}
         data = {key: facts[key] for key in ("kind", "sha256", "fingerprint") if facts.get(key)}
-        found = {"sizes": facts["sizes"], "data": data, "references": built.references()}
-        measured.append({"protocol": protocol, "changes": changes} | of_class | found)
+        more = {"sizes": facts["sizes"], "data": data, "references": built.references()}
+        measured.append({"protocol": protocol, "changes": changes} | of_class | more)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    made = {"task": task, "config": _plain(task), "measured": measured, "date": today}
-    files.write_json(file_of(results_root(), task), made)
-    return made
+    content = {"task": task, "config": _plain(task), "measured": measured, "date": today}
+    files.write_json(file_of(results_root(), task), content)
+    return content
 
 
 def lines(task: str) -> list[str]:
     """One line for each protocol: sizes and trivial references, or why they are not known."""
     content = _plain(task)
     reads = content.get("datasets") or []
-    found = _read(task)
+    measured = _read(task)
     absent = blocked(reads, Places(data_root(), cache_root()))
-    told = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
+    data_lines = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
     again = f"physml list tasks --measure {task}"
     source = class_source(content, [Path(plugin) for plugin in _content(task).get("plugins") or ()])
     version = source.version if source else None
-    if found is None:
+    if measured is None:
         unknown = [] if absent else [f"not measured yet: {again}"]
-    elif found["config"] != content or any(one["version"] != version for one in found["measured"]):
+    elif measured["config"] != content or any(p["version"] != version for p in measured["measured"]):
         unknown = [f"measured before it was changed: {again}"]
     else:
-        return told + [line for one in found["measured"] for line in _lines_of(one)]
-    return [*told, f"protocols: {', '.join(settings(task))}", *unknown]
+        return data_lines + [line for protocol in measured["measured"] for line in _lines_of(protocol)]
+    return [*data_lines, f"protocols: {', '.join(settings(task))}", *unknown]
 
 
-def _lines_of(one: dict[str, Any]) -> Iterator[str]:
-    sizes = ", ".join(f"{part} {n:,}" for part, n in one["sizes"].items())
-    kind = one["data"].get("kind")
+def _lines_of(protocol: dict[str, Any]) -> Iterator[str]:
+    sizes = ", ".join(f"{part} {n:,}" for part, n in protocol["sizes"].items())
+    kind = protocol["data"].get("kind")
     known = f" [{kind}]" if kind not in (None, "verified") else ""
-    yield f"{one['protocol']}: {sizes}; d_in {one['d_in']}, d_out {one['d_out']}{known}"
-    for name, metrics in one["references"].items():
+    yield f"{protocol['protocol']}: {sizes}; d_in {protocol['d_in']}, d_out {protocol['d_out']}{known}"
+    for name, metrics in protocol["references"].items():
         yield f"  {name}: " + ", ".join(f"{metric} {_number(value)}" for metric, value in metrics.items())
 
 
@@ -114,9 +114,9 @@ def _content(task: str) -> dict[str, Any]:
 def _read(task: str) -> dict[str, Any] | None:
     for root in results_roots():
         try:
-            found: dict[str, Any] = opened.read_json(file_of(root, task))
+            content: dict[str, Any] = opened.read_json(file_of(root, task))
         except (OSError, ValueError):
             continue
-        if {"config", "measured"} <= set(found):
-            return found
+        if {"config", "measured"} <= set(content):
+            return content
     return None

@@ -9,16 +9,9 @@ import contextlib
 import os
 import random
 import time
-from dataclasses import dataclass
 
 from physml.queue.planning import Planned
-from physml.queue.scheduler import (
-    Batch,
-    Outcome,
-    Scheduler,
-    last_words,
-    made_by,
-)
+from physml.queue.scheduler import Batch, Outcome, Scheduler, last_words, made_by
 from physml.run import history
 from physml.run.resources import Slot
 from physml.run.spec import RunSpec
@@ -28,16 +21,9 @@ LOOK = 5.0  # seconds between two looks at runs that others hold
 BEFORE_END = 120.0  # seconds before the end of a job in which no run is started
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """wait: until the runs that others hold have ended, instead of leaving them."""
-
-    wait: bool = True
-
-
-def sharing(how: Sharing) -> contextlib.AbstractContextManager[None]:
-    """Inside, runs are made by a pilot."""
-    return made_by(lambda batch: Pilot(how, batch).work())
+def sharing(*, wait: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Inside, runs are made by a pilot. wait: until the runs that others hold have ended."""
+    return made_by(lambda batch: Pilot(batch, wait).work())
 
 
 def hours_left() -> float | None:
@@ -52,9 +38,9 @@ def hours_left() -> float | None:
 class Pilot(Scheduler):
     """A scheduler that shares its runs with others."""
 
-    def __init__(self, how: Sharing, batch: Batch) -> None:
+    def __init__(self, batch: Batch, wait: bool) -> None:
         super().__init__(batch)
-        self.how = how
+        self.wait = wait
         self.held: list[Planned] = []  # by others
         self.looked_at = time.monotonic()
         # Not all pilots look for work in the same place.
@@ -65,12 +51,11 @@ class Pilot(Scheduler):
             self.deadline = end if self.deadline is None else min(self.deadline, end)
 
     def _more(self) -> bool:
-        waits = self.how.wait and not self.stopping
-        return super()._more() or (bool(self.held) and waits)
+        return super()._more() or (bool(self.held) and self.wait and not self.stopping)
 
     def work(self) -> Outcome:
         outcome = super().work()
-        held = [one.spec.label for one in self.held]
+        held = [run.spec.label for run in self.held]
         if self.stopping:  # nobody knows whether the others will end them: this pilot is to be started again
             outcome.left += held
         else:
@@ -84,16 +69,16 @@ class Pilot(Scheduler):
             self.held.clear()
         super()._start()
 
-    def _admitted(self, one: Planned) -> bool:
+    def _admitted(self, run: Planned) -> bool:
         """True if a run is still missing: others may have made it since, or may be working on it."""
-        spec = one.spec
+        spec = run.spec
         state = state_of(spec)
         if state in ("done", "diverged") and not self.force:
             self.outcome.elsewhere.append(spec.label)
             self.view.note(f"{spec.label}: {state} by another process")
             return False
         if state == "running":
-            self._leave(one)
+            self._leave(run)
             return False
         if history.given_up(spec):
             self.outcome.codes[spec.label] = 1
@@ -101,12 +86,12 @@ class Pilot(Scheduler):
             return False
         return True
 
-    def _leave(self, one: Planned) -> None:
-        self.held.append(one)
+    def _leave(self, run: Planned) -> None:
+        self.held.append(run)
 
-    def _start_one(self, one: Planned, slot: Slot) -> None:
-        if self._admitted(one):
-            super()._start_one(one, slot)
+    def _start_one(self, run: Planned, slot: Slot) -> None:
+        if self._admitted(run):
+            super()._start_one(run, slot)
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """False where another process was quicker: its run is not our failure."""

@@ -24,18 +24,13 @@ LONG = 24.0  # core-hours of a run that a person has to ask for
 
 @dataclass(frozen=True)
 class Planned:
-    """A run and what is known of it before it is made.
-
-    Args:
-        reason: Why it is blocked.
-        substitute: What is missing, so that it can be made but cannot count.
-    """
+    """A run and what is known of it before it is made."""
 
     spec: RunSpec
     state: State
     cost: Cost = UNKNOWN
-    reason: str | None = None
-    substitute: str | None = None
+    reason: str | None = None  # why it is blocked
+    substitute: str | None = None  # what is missing, so that it can be made but cannot count
 
     @property
     def said(self) -> str:
@@ -50,6 +45,18 @@ class Planned:
     @property
     def counts(self) -> bool:
         return self.todo and not self.substitute
+
+
+def at_places(spec: RunSpec, places: Sequence[tuple[int, int]]) -> list[RunSpec]:
+    """The same run for each split and seed."""
+    return [
+        replace(
+            spec,
+            config=spec.config | {"split": split, "seed": seed},
+            place=replace(spec.place, split=split, seed=seed),
+        )
+        for split, seed in places
+    ]
 
 
 def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
@@ -82,10 +89,10 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
 
 def refuse_long(planned: Sequence[Planned]) -> None:
     """ConfigError where a run of this machine's cores takes longer than a person may expect."""
-    for one in planned:
-        if one.todo and _on_cpu(one.spec) and (one.cost.hours or 0.0) > LONG:
+    for run in planned:
+        if run.todo and _on_cpu(run.spec) and (run.cost.hours or 0.0) > LONG:
             raise ConfigError(
-                f"{one.spec.label} takes about {one.cost.hours:.0f} core-hours on this machine. Say --yes to "
+                f"{run.spec.label} takes about {run.cost.hours:.0f} core-hours on this machine. Say --yes to "
                 "start it, or --max-hours H to stop in between; the same command goes on."
             )
 
@@ -157,6 +164,6 @@ def gather_costs(root: Path) -> Path:
     lines = costs.measured()
     for path in sorted((work_root() / "probes").glob("*-3.json")):
         with contextlib.suppress(OSError, *costs.FAULTS):  # one that has no experiment, or is damaged
-            made = costs.named(opened.read_json(path))
-            lines[made["key"]] = made
+            line = costs.named(opened.read_json(path))
+            lines[line["key"]] = line
     return costs.write(root, lines)

@@ -80,13 +80,22 @@ def output_lines(spec: RunSpec) -> list[str]:
         return []
 
 
+def news(spec: RunSpec) -> dict[str, Any]:
+    """The last progress that the worker of a run has written; empty if none is there."""
+    try:
+        content = opened.read_json(spec.work_folder / "progress.json")
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def environment(n_threads: int, more: dict[str, str] | None = None) -> dict[str, str]:
     """Variables of a worker: ours, with the number of threads, which libraries read when they are loaded."""
     n = str(n_threads)
     waits = waiting.variables() if n_threads > 1 else {}
-    found = {**os.environ, **waits, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, **(more or {})}
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return found
+    variables = {**os.environ, **waits, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, **(more or {})}
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return variables
 
 
 def threads(spec: RunSpec) -> int:
@@ -200,8 +209,8 @@ class Forked:
 
 def pause(processes: Iterable[Process], seconds: float) -> None:
     """Wait for so long, or until a fork has ended."""
-    forks = [one for one in processes if isinstance(one, Forked) and not one.server_died]
-    connection.wait([one.process.sentinel for one in forks], seconds)
+    forks = [process for process in processes if isinstance(process, Forked) and not process.server_died]
+    connection.wait([fork.process.sentinel for fork in forks], seconds)
 
 
 def is_alive(pid: int) -> bool:

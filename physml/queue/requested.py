@@ -1,7 +1,6 @@
 """The runs that a table or figure wants: composed, planned, made, and their records. No torch."""
 
 import contextlib
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -101,24 +100,17 @@ class RequestedRuns:
             runs = [run for run in self.runs if run[0] == experiment]
             with self._noting_errors(experiment):
                 specs = self._specs(experiment, [(split, seed) for _, split, seed in runs], run or probe)
-                made = planning.plan(specs, force=self.options.force, probe=probe)
-                planned |= zip(runs, made, strict=True)
+                states = planning.plan(specs, force=self.options.force, probe=probe)
+                planned |= zip(runs, states, strict=True)
         return planned
 
-    def _specs(self, experiment: str, wanted: Sequence[tuple[int, int]], run: bool) -> list[RunSpec]:
+    def _specs(self, experiment: str, places: Sequence[tuple[int, int]], run: bool) -> list[RunSpec]:
         """Composed and checked once, where split and seed are all that the runs differ in."""
         first, other = self._composed(experiment, 0, 0), self._composed(experiment, 1, 1)
         if other.config | {"split": 0, "seed": 0} != first.config:  # an interpolation, say
-            return checked_specs([self._composed(experiment, *at) for at in wanted], run=run)
+            return checked_specs([self._composed(experiment, *at) for at in places], run=run)
         (spec,) = checked_specs([first], run=run)
-        return [
-            dataclasses.replace(
-                spec,
-                config=spec.config | {"split": split, "seed": seed},
-                place=dataclasses.replace(spec.place, split=split, seed=seed),
-            )
-            for split, seed in wanted
-        ]
+        return planning.at_places(spec, places)
 
     @property
     def untrainable(self) -> dict[str, str]:
@@ -138,11 +130,11 @@ class RequestedRuns:
             max_hours=self.options.max_hours,
             tables=[self.id],
         )
-        for run, one in planned.items():
-            if outcome.codes.get(one.spec.label) == 2:
-                errors = [line for line in output_lines(one.spec) if line.startswith("error: ")]
+        for run, state in planned.items():
+            if outcome.codes.get(state.spec.label) == 2:
+                errors = [line for line in output_lines(state.spec) if line.startswith("error: ")]
                 reason = errors[-1].removeprefix("error: ") if errors else None
-                self.broken.setdefault(run[0], reason or f"see {display_path(one.spec.output_file)}")
+                self.broken.setdefault(run[0], reason or f"see {display_path(state.spec.output_file)}")
         return max(outcome.exit_code, bad_config)
 
     def records(self) -> list[Record]:
@@ -151,34 +143,34 @@ class RequestedRuns:
 
     def wanted_records(self) -> list[Record]:
         """Those of the splits and seeds of the runs alone; others are not read."""
-        wanted: dict[str, set[tuple[int, int]]] = {}
+        places: dict[str, set[tuple[int, int]]] = {}
         for experiment, split, seed in self.runs:
-            wanted.setdefault(experiment, set()).add((split, seed))
-        return self._of_profile(wanted)
+            places.setdefault(experiment, set()).add((split, seed))
+        return self._of_profile(places)
 
-    def _of_profile(self, wanted: Mapping[str, Collection[tuple[int, int]]]) -> list[Record]:
-        """wanted: splits and seeds for each experiment; empty: all."""
-        found: list[Record] = []
+    def _of_profile(self, places: Mapping[str, Collection[tuple[int, int]]]) -> list[Record]:
+        """places: splits and seeds for each experiment; empty: all."""
+        records: list[Record] = []
         for experiment in self.identities:
             with self._noting_errors(experiment):
-                every = record.records(folder_of(experiment), wanted=wanted.get(experiment))
+                every = record.records(folder_of(experiment), places=places.get(experiment))
                 of_profile = (r for r in every if r["config"]["profile"] == self.options.profile)
                 # A folder of ad hoc runs may have those of another file with the same name.
                 name, key = shown(experiment), self.identities[experiment]
                 own = (r for r in of_profile if r["experiment"] == name or r["identity"] == key)
-                found += [{**r, "experiment": experiment} for r in own]
-        return found
+                records += [{**r, "experiment": experiment} for r in own]
+        return records
 
     def running(self) -> set[Run]:
         """Runs that a process works on now, by their locks."""
         known = [(run, key) for run in self.runs if (key := self.identities[run[0]])]
         places = {run: Place(folder_of(run[0]), key, split=run[1], seed=run[2]) for run, key in known}
-        there = {
+        names = {
             folder: set(files.names_in(work_root() / folder))
             for folder in {at.folder for at in places.values()}
         }
         return {
             run
             for run, at in places.items()
-            if at.stem in there[at.folder] and is_held(work_root() / at.folder / at.stem)
+            if at.stem in names[at.folder] and is_held(work_root() / at.folder / at.stem)
         }

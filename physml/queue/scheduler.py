@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from physml.base import opened
 from physml.base.errors import InputError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
@@ -19,6 +18,7 @@ from physml.queue.processes import (
     Process,
     can_fork,
     device_of,
+    news,
     output_lines,
     pause,
     start_worker,
@@ -118,7 +118,7 @@ def carry_out(
     todo = [p for p in planned if p.todo]
     if not todo:
         return Outcome()
-    name_plugins(one.spec.config for one in todo)
+    name_plugins(run.spec.config for run in todo)
     batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended)
     make = maker()
     return Scheduler(batch).work() if make is None else make(batch)
@@ -146,7 +146,7 @@ class Scheduler:
         self.deadline = time.monotonic() + batch.max_hours * 3600 if batch.max_hours else None
         self.running: dict[str, tuple[Process, RunSpec, Slot]] = {}
         self.server = (
-            ForkServer([one.spec for one in self.todo]) if len(self.todo) > 1 and can_fork() else None
+            ForkServer([run.spec for run in self.todo]) if len(self.todo) > 1 and can_fork() else None
         )
         self.outcome = Outcome()
         self.interrupted = False  # by a signal
@@ -191,19 +191,19 @@ class Scheduler:
 
     def _start(self) -> None:
         if self.stopping:
-            self.outcome.left += [one.spec.label for one in self.todo]
+            self.outcome.left += [run.spec.label for run in self.todo]
             self.todo.clear()
-        for one in list(self.todo):
+        for run in list(self.todo):
             taken = [slot for _, _, slot in self.running.values()]
-            slot = self.machine.slot(self.needs[one.spec.label], taken)
+            slot = self.machine.slot(self.needs[run.spec.label], taken)
             if slot and not self.interrupted:
-                self.todo.remove(one)
-                self._start_one(one, slot)
+                self.todo.remove(run)
+                self._start_one(run, slot)
 
-    def _start_one(self, one: Planned, slot: Slot) -> None:
-        spec = one.spec
+    def _start_one(self, run: Planned, slot: Slot) -> None:
+        spec = run.spec
         if is_held(spec.work_folder):
-            self._leave(one)
+            self._leave(run)
             return
         try:
             process = start_worker(spec, [], self.force, self.tables, slot.environment, self.server)
@@ -218,22 +218,22 @@ class Scheduler:
         self.outcome.codes[spec.label] = 1
         self.view.note(f"{spec.label}: cannot be started: {error}")
 
-    def _leave(self, one: Planned) -> None:
+    def _leave(self, run: Planned) -> None:
         """Another process works on it."""
-        self.outcome.elsewhere.append(one.spec.label)
-        self.view.note(f"{one.spec.label}: running already")
+        self.outcome.elsewhere.append(run.spec.label)
+        self.view.note(f"{run.spec.label}: running already")
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
-        wanted = self.machine.needs_estimate and len(self.todo) > 1
+        estimates = self.machine.needs_estimate and len(self.todo) > 1
         sizes: dict[str, Resources] = {}
         unknown = []
-        for one in self.todo:
-            found = estimate(one.spec, one.cost) if wanted else Resources(1, 0)
-            if found is None:
-                unknown.append(one.spec)
+        for run in self.todo:
+            needs = estimate(run.spec, run.cost) if estimates else Resources(1, 0)
+            if needs is None:
+                unknown.append(run.spec)
             else:
-                sizes[footprint(one.spec)] = self.needs[one.spec.label] = found
+                sizes[footprint(run.spec)] = self.needs[run.spec.label] = needs
         for spec in unknown:
             key = footprint(spec)
             if key not in sizes and not self.interrupted:
@@ -289,8 +289,5 @@ def last_words(spec: RunSpec) -> str:
 
 def progress(spec: RunSpec) -> tuple[int, int]:
     """Steps that a run has made, of how many; 0 of 0 where nothing is known."""
-    try:
-        now = opened.read_json(spec.work_folder / "progress.json")
-        return now["done"], now["total"]
-    except (OSError, ValueError, KeyError):
-        return 0, 0
+    now = news(spec)
+    return now.get("done", 0), now.get("total", 0)

@@ -96,13 +96,13 @@ class _Meeting:
             self._hold()
         else:
             self._look()
-        told = self._read("result")
+        result = self._read("result")
         self._tell(f"left-{self.me}", {})
         if self.me == first:  # the other has still to read the result
             with contextlib.suppress(DataError):
                 self._wait(lambda: (self.place / f"left-{second}").exists(), "the other's end")
             shutil.rmtree(self.place, ignore_errors=True)
-        return [Finding(**one) for one in told["findings"]]
+        return [Finding(**finding) for finding in result["findings"]]
 
     def _hold(self) -> None:
         """A child holds a lock and is killed; then a file is written many times."""
@@ -134,7 +134,7 @@ class _Meeting:
             self._in_time("the end of the writing")
         created = self._created() + self._read("written")["created"]
         skew = self._skew()
-        found = [
+        findings = [
             Finding("lock", seen, "seen by the other process" if seen else UNSEEN),
             Finding("lock of a killed process", freed, "freed" if freed else "still held after 10 s"),
             Finding(
@@ -143,24 +143,24 @@ class _Meeting:
             Finding("renamed files", torn == 0, f"{torn} of {reads} reads found half a file"),
             Finding("clocks", skew <= SKEW_S, f"of nodes and folder: {skew:.1f} s apart"),
         ]
-        self._tell("result", {"findings": [vars(one) for one in found]})
+        self._tell("result", {"findings": [vars(finding) for finding in findings]})
 
     def _created(self) -> int:
         """How many files this process created and the other did not: leases rest on that."""
-        made = 0
+        count = 0
         for k in range(RACES):
             with contextlib.suppress(FileExistsError):
                 (self.place / f"race-{k}").touch(exist_ok=False)
-                made += 1
-        return made
+                count += 1
+        return count
 
     def _skew(self) -> float:
         """Largest difference between what the clocks of both nodes and of the folder's server say."""
         late = []
         for name in self._hellos():
             path = self.place / f"hello-{name}"
-            told = opened.read_json(path)["now"]
-            late.append(path.stat().st_mtime - told)  # the server's clock less the node's
+            clock = opened.read_json(path)["now"]
+            late.append(path.stat().st_mtime - clock)  # the server's clock less the node's
         return max(max(map(abs, late)), max(late) - min(late))
 
     # ------------------------------------------------------------------ messages
@@ -176,8 +176,8 @@ class _Meeting:
     def _read(self, name: str) -> dict[str, Any]:
         path = self.place / name
         self._wait(path.exists, f"the message {name!r}")
-        made: dict[str, Any] = opened.read_json(path)
-        return made
+        message: dict[str, Any] = opened.read_json(path)
+        return message
 
     def _becomes(self, condition: Callable[[], bool]) -> bool:
         end = time.monotonic() + 10.0

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from physml.base import opened
 from physml.queue.planning import Planned
+from physml.queue.processes import news
 from physml.queue.scheduler import last_words
 from physml.run import history
 from physml.run.perform import existing
@@ -18,26 +18,16 @@ STALE = 300.0  # seconds without news after which a run is called silent
 
 @dataclass(frozen=True)
 class Seen:
-    """One run.
+    """One run."""
 
-    Args:
-        spec: The run.
-        state: done, diverged, running, stopped, failed, given up, missing or blocked.
-        host: That works on it, or did last.
-        step, steps: Made, of how many; 0 of 0 where nothing is known.
-        hours_left: At the speed since it was begun; None: unknown.
-        silent_s: Seconds since its last news, where they are many.
-        reason: Reason of a failure, or of what blocks it.
-    """
-
-    spec: RunSpec
-    state: str
-    host: str | None = None
-    step: int = 0
-    steps: int = 0
-    hours_left: float | None = None
-    silent_s: float | None = None
-    reason: str | None = None
+    spec: RunSpec  # the run
+    state: str  # done, diverged, running, stopped, failed, given up, missing or blocked
+    host: str | None = None  # that works on it, or did last
+    step: int = 0  # steps that are made; 0 where nothing is known
+    steps: int = 0  # how many it has
+    hours_left: float | None = None  # at the speed since it was begun; None: unknown
+    silent_s: float | None = None  # seconds since its last news, where they are many
+    reason: str | None = None  # reason of a failure, or of what blocks it
 
     @property
     def text(self) -> str:
@@ -75,22 +65,22 @@ def duration(hours: float) -> str:
     return f"{minutes // 1440} d {minutes % 1440 // 60} h"
 
 
-def seen(one: Planned) -> Seen:
-    spec, state = one.spec, str(one.state)
+def seen(planned: Planned) -> Seen:
+    spec, state = planned.spec, str(planned.state)
     if state in ("done", "diverged"):
         return Seen(spec, state)
     if state == "blocked":
-        return Seen(spec, state, reason=one.reason)
-    news = _news(spec)
+        return Seen(spec, state, reason=planned.reason)
+    latest = news(spec)
     last = history.last(spec.work_folder)
-    host = news.get("host") or last.get("host")
-    step, steps = int(news.get("done", 0)), int(news.get("total", 0))
+    host = latest.get("host") or last.get("host")
+    step, steps = int(latest.get("done", 0)), int(latest.get("total", 0))
     if state == "running":
-        return Seen(spec, state, host, step, steps, _hours_left(news), _silent(news))
+        return Seen(spec, state, host, step, steps, _hours_left(latest), _silent(latest))
     reason = None
     if state == "failed":
-        made = existing(spec)
-        reason = made["reason"] if made else None
+        record = existing(spec)
+        reason = record["reason"] if record else None
     if history.given_up(spec):
         count = history.in_vain(spec.work_folder)
         state, reason = "given up", f"{count} attempts in vain: {reason or last_words(spec)}"
@@ -99,37 +89,28 @@ def seen(one: Planned) -> Seen:
     return Seen(spec, state, host, step, steps, reason=reason)
 
 
-def _news(spec: RunSpec) -> dict[str, Any]:
-    """Last progress written by the worker."""
+def _hours_left(latest: dict[str, Any]) -> float | None:
     try:
-        news = opened.read_json(spec.work_folder / "progress.json")
-    except (OSError, ValueError):
-        return {}
-    return news if isinstance(news, dict) else {}
-
-
-def _hours_left(news: dict[str, Any]) -> float | None:
-    try:
-        made = news["done"] - news["first"]
-        spent = news["at"] - news["began"]
-        return float(spent / made * (news["total"] - news["done"]) / 3600) if made > 0 else None
+        steps = latest["done"] - latest["first"]
+        spent = latest["at"] - latest["began"]
+        return float(spent / steps * (latest["total"] - latest["done"]) / 3600) if steps > 0 else None
     except (KeyError, TypeError):
         return None
 
 
-def _silent(news: dict[str, Any]) -> float | None:
-    at = news.get("at")
+def _silent(latest: dict[str, Any]) -> float | None:
+    at = latest.get("at")
     silent = time.time() - at if isinstance(at, int | float) else 0.0
     return silent if silent > STALE else None
 
 
 def summary(name: str, runs: Sequence[Seen], planned: Iterable[Planned]) -> str:
     """Counts, and the hours that are left as far as they are known."""
-    counts = Counter(one.state for one in runs)
+    counts = Counter(run.state for run in runs)
     words = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-    waiting = [one.cost.hours for one in planned if one.todo]
+    waiting = [run.cost.hours for run in planned if run.todo]
     known = [hours for hours in waiting if hours is not None]
-    hours = sum(known) + sum(one.hours_left or 0.0 for one in runs if one.state == "running")
+    hours = sum(known) + sum(run.hours_left or 0.0 for run in runs if run.state == "running")
     text = f"{name}: {len(runs)} runs: {words or 'none'}"
     if waiting or counts["running"]:
         unknown = len(waiting) - len(known)

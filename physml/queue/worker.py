@@ -42,11 +42,11 @@ def main(arguments: list[str]) -> int:
             key = {"key": kept.stem.rpartition("-")[0], "experiment": named}
             files.write_json(kept, key | probe(spec.config))
             return 0
-        made = perform(spec, report, force=options["force"], tables=options["tables"])
+        record = perform(spec, report, force=options["force"], tables=options["tables"])
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    return 0 if made["status"] == "finished" else 1
+    return 0 if record["status"] == "finished" else 1
 
 
 def keep_niceness() -> None:

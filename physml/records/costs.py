@@ -18,20 +18,13 @@ MOST = 1e12  # of hours, milliseconds or MiB; what is more is no measurement
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a run, as far as it is known.
+    """Cost of a run, as far as it is known."""
 
-    Args:
-        ms_per_step: CPU time of a step, of all threads; on a GPU the time that it takes.
-        hours: Core-hours of all steps and evaluations; on a GPU hours.
-        memory_mib: Main memory at the peak; gpu_mib: memory of the GPU.
-        sgemm_gflops: Rate of the core that needed so long, in products of float32 matrices.
-    """
-
-    ms_per_step: float | None = None
-    hours: float | None = None
-    memory_mib: float | None = None
+    ms_per_step: float | None = None  # CPU time of a step, of all threads; on a GPU the time that it takes
+    hours: float | None = None  # core-hours of all steps and evaluations; on a GPU hours
+    memory_mib: float | None = None  # main memory at the peak; gpu_mib: memory of the GPU
     gpu_mib: float | None = None
-    sgemm_gflops: float | None = None
+    sgemm_gflops: float | None = None  # rate of the core that needed so long, in products of float32 matrices
 
     def on(self, sgemm_gflops: float | None) -> "Cost":
         """The same on a core of another rate; as it is where a rate is unknown.
@@ -84,10 +77,10 @@ def measured() -> dict[str, dict[str, Any]]:
     Raises:
         RecordError: a line is not one.
     """
-    found: dict[str, dict[str, Any]] = {}
+    lines: dict[str, dict[str, Any]] = {}
     for root in reversed(results_roots()):
-        found |= {line["key"]: line for line in _lines(root / NAME)}
-    return found
+        lines |= {line["key"]: line for line in _lines(root / NAME)}
+    return lines
 
 
 def write(root: Path, lines: Mapping[str, Mapping[str, Any]]) -> Path:
@@ -115,17 +108,17 @@ def number(value: Any) -> float | None:
 
 def named(line: Any) -> dict[str, Any]:
     """A line with its key and experiment. One of FAULTS for anything else."""
-    found = dict(line)
+    content = dict(line)
     for name in ("key", "experiment"):
-        if not isinstance(found[name], str):
+        if not isinstance(content[name], str):
             raise TypeError(f"{name} is no text")
-    return found
+    return content
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
-    found = []
+    lines = []
     try:
         content = opened.read_bytes(path).decode()
     except (OSError, ValueError) as error:
@@ -139,5 +132,5 @@ def _lines(path: Path) -> list[dict[str, Any]]:
                 f"{display_path(path)}, line {i}: a measured cost was expected; got {text[:60]!r}. "
                 "Delete the line, and measure again with physml table ID --plan --probe."
             ) from error
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines

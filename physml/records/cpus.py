@@ -35,15 +35,15 @@ def facts(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
         return {}
     first = dict(re.findall(r"^([^\t:]+)\s*: (.*)$", text.partition("\n\n")[0], re.MULTILINE))
     keys = {"family": "cpu family", "model": "model", "stepping": "stepping"}
-    found: dict[str, Any] = {ours: int(first[key]) for ours, key in keys.items() if key in first}
-    if len(found) < len(keys):
+    ids: dict[str, Any] = {ours: int(first[key]) for ours, key in keys.items() if key in first}
+    if len(ids) < len(keys):
         return {}
     flags = first.get("flags", "").split()
     vectors = next((name for flag, name in VECTORS.items() if flag in flags), None)
-    return found | {"microarchitecture": generation(first.get("vendor_id", ""), found), "vectors": vectors}
+    return ids | {"microarchitecture": generation(first.get("vendor_id", ""), ids), "vectors": vectors}
 
 
-def generation(vendor: str, found: Mapping[str, int]) -> str:
+def generation(vendor: str, ids: Mapping[str, int]) -> str:
     """The name of a generation of cores; of an unknown one its numbers.
 
     Example:
@@ -54,11 +54,11 @@ def generation(vendor: str, found: Mapping[str, int]) -> str:
         >>> generation("GenuineIntel", {"family": 19, "model": 1, "stepping": 0})
         'family 19 model 1'
     """
-    name = f"family {found['family']} model {found['model']}"
-    for low, high, known in GENERATIONS.get((vendor, found["family"]), ()):
-        if low <= found["model"] <= high:
+    name = f"family {ids['family']} model {ids['model']}"
+    for low, high, known in GENERATIONS.get((vendor, ids["family"]), ()):
+        if low <= ids["model"] <= high:
             name = known
     for since, other in STEPPINGS.get(name, ()):
-        if found["stepping"] >= since:
+        if ids["stepping"] >= since:
             name = other
     return name

@@ -252,14 +252,14 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
     ordered = sorted(runs.items())
     joined = [{"split": str(a), "seed": str(b), **row} for (a, b), rows in ordered for row in rows]
     content = _csv(["split", "seed", *heads], joined)
-    made = folder / f"{identity}-{hashlib.sha256(content).hexdigest()[:8]}{PACKED}"
+    packed_path = folder / f"{identity}-{hashlib.sha256(content).hexdigest()[:8]}{PACKED}"
     compressed = opened.lzma_module().compress(content)
-    files.write(made, lambda file: file.write(compressed))
+    files.write(packed_path, lambda file: file.write(compressed))
     for path in own:
         if opened.read_bytes(path) == before[path]:  # else a run has just been made anew
             path.unlink()
     for path in old:
-        if path != made:
+        if path != packed_path:
             path.unlink()
     return len(own)
 
@@ -271,14 +271,14 @@ def convert(path: Path) -> bool:
     """
     if schema_of(path) == SCHEMA:
         return False
-    made = read(path)
-    if (name := made.get("curve")) and (curve := path.parent / Path(name).name).exists():
+    record = read(path)
+    if (name := record.get("curve")) and (curve := path.parent / Path(name).name).exists():
         heads, rows = _rounded(curve)  # to the digits and rows of today
-        kept = thinned(rows, selected["step"] if (selected := made.get("selected")) else None)
+        kept = thinned(rows, selected["step"] if (selected := record.get("selected")) else None)
         content = gzip.compress(_csv(heads, kept), mtime=0)
         if content != opened.read_bytes(curve):
             files.write(curve, lambda file: file.write(content))
-    write(path, made)
+    write(path, record)
     return True
 
 

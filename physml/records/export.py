@@ -60,18 +60,18 @@ def write_runs_csv(root: Path) -> Path:
     return root / NAME
 
 
-def _row(made: Record) -> dict[str, Any]:
+def _row(record: Record) -> dict[str, Any]:
     metrics = {
         f"{which}/{part}/{name}": value
-        for which, parts in (("best", made["metrics"]["best"]), ("last", made["metrics"]["last"]))
+        for which, parts in (("best", record["metrics"]["best"]), ("last", record["metrics"]["last"]))
         for part, scores in (parts or {}).items()
         for name, value in scores.items()
     }
-    return {column: _value(made, keys) for column, keys in COLUMNS.items()} | metrics
+    return {column: _value(record, keys) for column, keys in COLUMNS.items()} | metrics
 
 
-def _value(made: Record, keys: tuple[str, ...]) -> Any:
-    value: Any = made
+def _value(record: Record, keys: tuple[str, ...]) -> Any:
+    value: Any = record
     for key in keys:
         value = (value or {}).get(key)
     return value

@@ -22,7 +22,6 @@ def pack(folder: Path, work: Path) -> int:
     run is lost or counted twice after a kill at any moment: the next call goes on.
 
     Args:
-        folder: Folder of the records.
         work: Folder with the work folders of these runs; a run that a process works on stays as it is.
     """
     paths = sorted(folder.glob(record.RUNS))
@@ -43,9 +42,9 @@ def pack(folder: Path, work: Path) -> int:
     if len(own) == len(paths):  # else one that stays may need any of the settings
         named = {_setting_of(run) for run in runs.values()}
         settings = {name: content for name, content in settings.items() if name in named}
-    text, made = _text(settings.values(), runs.values()), folder / record.PACK
-    if not made.exists() or opened.read_bytes(made, record.LARGEST) != text.encode():
-        files.write_text(made, text)
+    text, target = _text(settings.values(), runs.values()), folder / record.PACK
+    if not target.exists() or opened.read_bytes(target, record.LARGEST) != text.encode():
+        files.write_text(target, text)
     for path, content in own.items():
         if opened.read_bytes(path) == content:  # else the run has just been made anew
             path.unlink()
@@ -61,8 +60,8 @@ def _setting_of(run: Mapping[str, Any]) -> str:
 
 def _text(settings: Iterable[Mapping[str, Any]], runs: Iterable[Mapping[str, Any]]) -> str:
     """The lines of a pack: for each identity its settings, then its runs."""
-    rows = [(one["identity"], 0, 0, 0, _line(one)) for one in settings]
-    rows += [(one["identity"], 1, one["split"], one["seed"], _line(one)) for one in runs]
+    rows = [(setting["identity"], 0, 0, 0, _line(setting)) for setting in settings]
+    rows += [(run["identity"], 1, run["split"], run["seed"], _line(run)) for run in runs]
     return "".join(f"{line}\n" for *_, line in sorted(rows))
 
 

@@ -42,11 +42,11 @@ def _git(*arguments: str) -> str | None:
 
 
 def packages() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def cpu_model() -> str:

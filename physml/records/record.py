@@ -59,20 +59,20 @@ class Place:
 def read(path: Path) -> Record:
     """One record, joined with its setting. RecordError if it is unreadable, truncated, foreign or newer."""
     content, pack = _found(path)
-    found = content.get("schema") if isinstance(content, dict) else None
-    if isinstance(content, dict) and "schema" in content and type(found) is not int:
-        raise _foreign(path, f"its schema is {found!r}")
-    if isinstance(found, int) and found > SCHEMA:
+    version = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(content, dict) and "schema" in content and type(version) is not int:
+        raise _foreign(path, f"its schema is {version!r}")
+    if isinstance(version, int) and version > SCHEMA:
         raise RecordError(
-            f"{place_of(path)} has schema {found}; this physml reads up to {SCHEMA}. Update physml."
+            f"{place_of(path)} has schema {version}; this physml reads up to {SCHEMA}. Update physml."
         )
     record, sound = content, schema.NONE
-    if found == SCHEMA:
+    if version == SCHEMA:
         record, sound = _joined(path, content, pack)
-    elif found is not None:
+    elif version is not None:
         record = schema.upgraded(content)
-    if (said := schema.problem(record, sound)) is not None:
-        raise _foreign(path, said)
+    if (fault := schema.problem(record, sound)) is not None:
+        raise _foreign(path, fault)
     return cast(Record, record)
 
 
@@ -235,22 +235,22 @@ def _shipped(folder: Path) -> Pack:
 
 
 def _of_lines(lines: list[bytes], path: Path) -> Pack:
-    made = Pack({}, {})
+    pack = Pack({}, {})
     for number, line in enumerate(lines, 1):
         at = f", line {number},"
         content = _parsed(line, path, at)
         if isinstance(content, dict) and {"setting", "identity", "split", "seed"} <= content.keys():
-            if made.runs.setdefault(stem_of(content), content) != content:
+            if pack.runs.setdefault(stem_of(content), content) != content:
                 raise RecordError(
                     f"{display_path(path)}{at} is another record of {stem_of(content)} than a line above. "
                     "Delete one of them."
                 )
         elif _is_setting(content):
             name = setting_path(Path(), str(content.get("identity")), digest_of(content)).name
-            made.settings[name] = Setting(content)
+            pack.settings[name] = Setting(content)
         else:
             raise RecordError(f"{display_path(path)}{at} is no run and no setting. Delete it.")
-    return made
+    return pack
 
 
 def run_paths(folder: Path) -> list[Path]:
@@ -263,8 +263,8 @@ def run_paths(folder: Path) -> list[Path]:
 
 def runs_below(folder: Path) -> Iterator[Path]:
     """The same of a folder and all folders below it. Read each before the next: a pack is read once then."""
-    for one in folders_below(folder):
-        yield from run_paths(one)
+    for subfolder in folders_below(folder):
+        yield from run_paths(subfolder)
 
 
 def folders_below(folder: Path) -> list[Path]:
@@ -274,23 +274,23 @@ def folders_below(folder: Path) -> list[Path]:
 
 
 def records(
-    folder: str, roots: Iterable[Path] | None = None, wanted: Collection[tuple[int, int]] | None = None
+    folder: str, roots: Iterable[Path] | None = None, places: Collection[tuple[int, int]] | None = None
 ) -> list[Record]:
     """The records of an experiment in all results roots; the first root wins. Each gets a `path`.
 
-    wanted: pairs of split and seed; None: all.
+    places: pairs of split and seed; None: all.
     """
-    found: dict[str, Record] = {}
+    by_name: dict[str, Record] = {}
     for root in results_roots() if roots is None else roots:
         for path in run_paths(root / "runs" / folder):
-            if path.name not in found and (wanted is None or _split_and_seed(path) in wanted):
-                found[path.name] = {**read(path), "path": str(path)}
-    return list(found.values())
+            if path.name not in by_name and (places is None or _split_and_seed(path) in places):
+                by_name[path.name] = {**read(path), "path": str(path)}
+    return list(by_name.values())
 
 
 def _split_and_seed(path: Path) -> tuple[int, int] | None:
-    found = re.search(r"-split(\d+)-seed(\d+)$", path.stem)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.search(r"-split(\d+)-seed(\d+)$", path.stem)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 # ---------------------------------------------------------------------------- writing
@@ -301,10 +301,10 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     setting, run = split(finite(dict(record)))
     file = setting_path(path.parent, run["identity"], run["setting"])
     try:
-        there = json_of(file) == setting
+        present = json_of(file) == setting
     except RecordError:
-        there = False
-    if not there:
+        present = False
+    if not present:
         files.write_json(file, setting)
     run = json.loads(files.json_text(run))  # its keys as text, as they are read
     files.write_json(path, run | {"check": check_of(run)})
@@ -365,6 +365,6 @@ def differences(a: Any, b: Any, where: str = "") -> list[tuple[str, Any, Any]]:
 
 
 def _by_name(value: Any) -> Any:
-    if isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value):
-        return {str(one["name"]): {k: v for k, v in one.items() if k != "name"} for one in value}
+    if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
+        return {str(item["name"]): {k: v for k, v in item.items() if k != "name"} for item in value}
     return value

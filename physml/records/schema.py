@@ -142,7 +142,9 @@ def too_deep(content: Any) -> bool:
     level = [content]
     for _ in range(DEEPEST):
         values = [
-            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)
+            container.values() if isinstance(container, dict) else container
+            for container in level
+            if isinstance(container, dict | list)
         ]
         if not values:
             return False
@@ -163,7 +165,7 @@ def _check_of(kind: Any) -> Check:
     if kind is Any:
         return lambda value: None
     if origin is UnionType:
-        checks = [_check_of(one) for one in inner if one is not NoneType]
+        checks = [_check_of(option) for option in inner if option is not NoneType]
         return partial(_check_union, checks=checks, optional=NoneType in inner, plain=_plain(kind))
     if origin is Literal:
         names = ", ".join(inner)
@@ -200,8 +202,8 @@ def _plain(kind: Any) -> frozenset[type]:
 def _check_union(value: Any, checks: list[Check], optional: bool, plain: frozenset[type]) -> Fault | None:
     if type(value) in plain:
         return None
-    found = [] if value is None and optional else [check(value) for check in checks]
-    return found[0] if found and None not in found else None
+    faults = [] if value is None and optional else [check(value) for check in checks]
+    return faults[0] if faults and None not in faults else None
 
 
 def _check_list(value: Any, each: Check, plain: frozenset[type]) -> Fault | None:

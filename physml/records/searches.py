@@ -41,12 +41,12 @@ def content_of_file(ident: str) -> Content | None:
 
 def _read(path: Path) -> Content:
     try:
-        made = converted(opened.read_json(path, opened.LARGE))
-        for row in (*made["trials"], *filter(None, [made["best"]])):
+        content = converted(opened.read_json(path, opened.LARGE))
+        for row in (*content["trials"], *filter(None, [content["best"]])):
             numbers = [row["value"], *row.get("means", ())]
-            if not all(one is None or isinstance(one, int | float) for one in numbers):
+            if not all(number is None or isinstance(number, int | float) for number in numbers):
                 raise ValueError(f"trial {row['trial']} has a value that is no number")
-        return made
+        return content
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise RecordError(f"{display_path(path)} is not the file of a search. Move it away.") from error
 
@@ -59,13 +59,13 @@ def converted(content: Content) -> Content:
     """
     search, rows = content["search"], content["trials"]
     rows[0]["point"], search["trials"], search["metric"], search["better"], search["space"]
-    one: Content = {"keep": None, "set": {}, "seeds": [], "splits": [0]}
+    only_stage: Content = {"keep": None, "set": {}, "seeds": [], "splits": [0]}
     defaults: Content = {
         "experiment": None,
         "set": {},
         "trial": {},
         "points": [],
-        "stages": [one],
+        "stages": [only_stage],
         "tpe": None,
     }
     search = defaults | {"widen": None, "equal": []} | search
@@ -107,11 +107,11 @@ def state_text(ident: str) -> str:
     content = content_of_file(ident)
     if content is None:
         return "not made"
-    trials, wanted = content["trials"], content["search"]["trials"]
+    trials, planned = content["trials"], content["search"]["trials"]
     best = best_trial(content)
-    ends = Counter(one["status"] for one in trials)
+    ends = Counter(trial["status"] for trial in trials)
     under_way = sum(ends[status] for status in ("missing", "waiting", "running"))
-    done = f"{len(trials) - under_way} of {max(wanted, len(trials))} trials" if under_way else "done"
+    done = f"{len(trials) - under_way} of {max(planned, len(trials))} trials" if under_way else "done"
     metric = f"valid/{content['search']['metric']}"
     return f"{done}, trial {best['trial']}: {metric} {best['value']:.4g}" if best else done
 
@@ -124,7 +124,7 @@ def best_trial(content: Content) -> Content | None:
     if not scored:
         return None
     sign = _sign(content["search"])
-    row, value = min(scored, key=lambda one: (-len(one[0]["means"]), sign * one[1]))
+    row, value = min(scored, key=lambda pair: (-len(pair[0]["means"]), sign * pair[1]))
     return row | {"value": value}
 
 
@@ -142,17 +142,11 @@ def _sign(search: Content) -> int:
 
 @dataclass(frozen=True)
 class SearchSpread:
-    """Final test scores of one search repeated with other points: how much depends on luck.
+    """Final test scores of one search repeated with other points: how much depends on luck."""
 
-    Args:
-        metric: The metric of the search, on test data.
-        better: lower or higher.
-        values: The mean final score of each repeat.
-    """
-
-    metric: str
-    better: str
-    values: tuple[float, ...]
+    metric: str  # the metric of the search, on test data
+    better: str  # lower or higher
+    values: tuple[float, ...]  # the mean final score of each repeat
 
     @property
     def best(self) -> float:
@@ -190,13 +184,13 @@ def repeat_id(ident: str, repeat: int) -> str:
 
 def repeats_of(ident: str) -> list[Content]:
     """The results of all repeats of a search that have ended with their final runs, without its own."""
-    found = []
+    repeats = []
     for repeat in range(1, 1000):
         content = recorded(repeat_id(ident, repeat))
         if content is None:
             break
-        found += [content] if content["final"] else []
-    return found
+        repeats += [content] if content["final"] else []
+    return repeats
 
 
 def spread_of_search(ident: str) -> SearchSpread | None:

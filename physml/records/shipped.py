@@ -18,7 +18,7 @@ def lines(folder: Path) -> list[bytes]:
 def folders_below(folder: Path) -> list[Path]:
     """The shipped folders that are `folder` or below it."""
     inside = SHIPPED in folder.parents
-    return [one for one in _packs() if folder in (one, *one.parents)] if inside else []
+    return [path for path in _packs() if folder in (path, *path.parents)] if inside else []
 
 
 def is_shipped(record: Record) -> bool:
@@ -31,11 +31,11 @@ def _packs() -> dict[Path, list[bytes]]:
         import lzma
     except ImportError:  # a Python that was built without it makes its own runs
         return {}
-    found: dict[Path, list[bytes]] = {}
+    packs: dict[Path, list[bytes]] = {}
     pack: list[bytes] = []
     for line in lzma.decompress(SHIPPED.read_bytes()).splitlines():
         if line.startswith(b"{"):
             pack.append(line)
         else:
-            pack = found.setdefault(SHIPPED / "runs" / line.decode(), [])
-    return found
+            pack = packs.setdefault(SHIPPED / "runs" / line.decode(), [])
+    return packs

@@ -17,39 +17,39 @@ from physml.search.trials import SearchTrials
 CURVE = 12  # rows of a curve that are kept
 
 
-def content_of(made: SearchTrials) -> Content:
+def content_of(search: SearchTrials) -> Content:
     """All that is known of the search, for its file; `best` is there once there is one."""
-    rows = [_row(made, trial) for trial in range(len(made.points))]
-    last = len(made.stages) - 1
+    rows = [_row(search, trial) for trial in range(len(search.points))]
+    last = len(search.stages) - 1
     best = None
     if any(row["status"] == "finished" for row in rows):
-        row = rows[made.best]
-        values = [made.score(one) for one in made.specs(last, row["trial"])]
+        row = rows[search.best]
+        values = [search.score(spec) for spec in search.specs(last, row["trial"])]
         sd = statistics.stdev(values) if len(values) > 1 else None  # type: ignore[type-var]
         best = {key: row[key] for key in ("trial", "point", "value")} | {"sd": sd, "values": values}
     return {
-        "search": made.spec.described,
+        "search": search.spec.described,
         "design": DESIGN,
-        "sampler_seed": made.seed,
-        "scored": sum(made.mean(0, trial) is not None for trial in range(len(made.points))),
-        "wants": made.wants,
+        "sampler_seed": search.seed,
+        "scored": sum(search.mean(0, trial) is not None for trial in range(len(search.points))),
+        "wants": search.wants,
         "best": best,
-        "stages": [_stage(made, i) for i in range(len(made.stages))],
-        "rounds": [asdict(one) for one in made.rounds],
+        "stages": [_stage(search, i) for i in range(len(search.stages))],
+        "rounds": [asdict(draw) for draw in search.rounds],
         "trials": rows,
-        "final": _final(made) if best and made.running == len(made.stages) else None,
+        "final": _final(search) if best and search.running == len(search.stages) else None,
     }
 
 
-def _final(made: SearchTrials) -> Content | None:
+def _final(search: SearchTrials) -> Content | None:
     """Test scores of the final runs of a repeat's winner; None before all have ended."""
-    scores = {one.label: made.score(one, "test") for one in made.finals}
+    scores = {spec.label: search.score(spec, "test") for spec in search.finals}
     values = [value for value in scores.values() if value is not None]
-    if not values or not all(made.record(one) for one in made.finals):
+    if not values or not all(search.record(spec) for spec in search.finals):
         return None
     sd = statistics.stdev(values) if len(values) > 1 else None
     return {
-        "metric": made.spec.metric,
+        "metric": search.spec.metric,
         "mean": statistics.fmean(values),
         "sd": sd,
         "values": values,
@@ -57,68 +57,68 @@ def _final(made: SearchTrials) -> Content | None:
     }
 
 
-def _row(made: SearchTrials, trial: int) -> Content:
-    reached = made.last_stage[trial]
-    means = [made.mean(stage, trial) for stage in range(reached + 1)]
-    final = reached == len(made.stages) - 1
-    ended = all(made.record(one) for one in made.specs(reached, trial))
+def _row(search: SearchTrials, trial: int) -> Content:
+    reached = search.last_stage[trial]
+    means = [search.mean(stage, trial) for stage in range(reached + 1)]
+    final = reached == len(search.stages) - 1
+    ended = all(search.record(spec) for spec in search.specs(reached, trial))
     status = "missing"
     if ended and means[-1] is None:
         status = "diverged"
     elif ended:
-        status = "finished" if final else "waiting" if reached >= made.running else "pruned"
+        status = "finished" if final else "waiting" if reached >= search.running else "pruned"
     return {
         "trial": trial,
-        "point": made.points[trial],
+        "point": search.points[trial],
         "value": means[-1] if status == "finished" else None,
         "status": status,
         "stage": reached + 1,
         "means": means,
-        "identity": made.specs(reached, trial)[0].place.identity,
+        "identity": search.specs(reached, trial)[0].place.identity,
     }
 
 
-def _stage(made: SearchTrials, i: int) -> Content:
-    stage = made.stages[i]
-    trials = [trial for trial, reached in enumerate(made.last_stage) if reached >= i]
+def _stage(search: SearchTrials, i: int) -> Content:
+    stage = search.stages[i]
+    trials = [trial for trial, reached in enumerate(search.last_stage) if reached >= i]
     costs = [
         cost
         for trial in trials
-        for one in made.specs(i, trial)
-        if (record := made.record(one)) and (cost := record["cost"])
+        for spec in search.specs(i, trial)
+        if (record := search.record(spec)) and (cost := record["cost"])
     ]
     seconds = sum(cost.get("cpu_s", cost["train_s"]) for cost in costs)
     return {
         "set": stage.set,
-        "seeds": made.seeds(stage),
+        "seeds": search.seeds(stage),
         "splits": stage.splits,
         "trials": len(trials),
-        "runs": sum(len(made.specs(i, trial)) for trial in trials),
+        "runs": sum(len(search.specs(i, trial)) for trial in trials),
         "cpu_hours": round(seconds / 3600, 4),
     }
 
 
-def write_curves(made: SearchTrials) -> Path:
+def write_curves(search: SearchTrials) -> Path:
     """The validation metric of every run over its steps, thinned."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["trial", "stage", "split", "seed", "step", f"valid/{made.spec.metric}"])
-    for trial, reached in enumerate(made.last_stage):
+    table.writerow(["trial", "stage", "split", "seed", "step", f"valid/{search.spec.metric}"])
+    for trial, reached in enumerate(search.last_stage):
         for stage in range(reached + 1):
-            for one in made.specs(stage, trial):
-                about = [trial, stage + 1, one.place.split, one.place.seed]
-                table.writerows([*about, step, value] for step, value in _curve(made, one))
-    path = results_path(made.id).with_suffix(".curves.csv")
+            for spec in search.specs(stage, trial):
+                about = [trial, stage + 1, spec.place.split, spec.place.seed]
+                table.writerows([*about, step, value] for step, value in _curve(search, spec))
+    path = results_path(search.id).with_suffix(".curves.csv")
     files.write_text(path, text.getvalue())
     return path
 
 
-def _curve(search: SearchTrials, one: RunSpec) -> list[tuple[int, str]]:
-    made = search.record(one)
+def _curve(search: SearchTrials, spec: RunSpec) -> list[tuple[int, str]]:
+    record = search.record(spec)
     try:
-        if made is None:
+        if record is None:
             return []
-        steps, values = curves.read_curve(made, f"valid/{search.spec.metric}")
+        steps, values = curves.read_curve(record, f"valid/{search.spec.metric}")
     except RecordError:  # a run that diverged before its first evaluation has none
         return []
     last = len(steps) - 1

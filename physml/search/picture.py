@@ -7,7 +7,6 @@ from physml.records.searches import best_trial, content_of_file, results_path
 from physml.report.figure.search_plot import write_search_plot
 from physml.search.points import importances
 from physml.search.spec import load_search
-from physml.search.store import old_journal
 
 
 def picture(name: str) -> tuple[Path, dict[str, float]]:
@@ -19,7 +18,7 @@ def picture(name: str) -> tuple[Path, dict[str, float]]:
         ConfigError: Nothing of the search is there.
     """
     spec = load_search(name)
-    ident, content = spec.id, content_of_file(spec.id) or old_journal(spec)
+    ident, content = spec.id, content_of_file(spec.id)
     if content is None:
         raise ConfigError(f"search {ident} has no trials yet. Make some: physml search {name}")
     search, space = content["search"], content["rounds"][-1]["space"]

@@ -17,21 +17,13 @@ from physml.search.staged import Lacking, StagedSearch
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Cost of a stage.
+    """Cost of a stage."""
 
-    Args:
-        text: Its trials and changes.
-        runs: How many it has.
-        done: How many of them are done.
-        hours_each: Hours of one run; None: unknown.
-        like: One of its runs.
-    """
-
-    text: str
-    runs: int
-    done: int
-    hours_each: float | None
-    like: RunSpec
+    text: str  # its trials and changes
+    runs: int  # how many it has
+    done: int  # how many of them are done
+    hours_each: float | None  # hours of one run; None: unknown
+    like: RunSpec  # one of its runs
 
     @property
     def todo(self) -> list[Planned]:
@@ -51,56 +43,56 @@ def plan(name: str, *, verify: str = "bytes", repeats: int = 0) -> list[StagePla
         return _plan(StagedSearch(spec, verify))
     planned = []
     for repeat in range(1, repeats + 1):
-        made = StagedSearch(spec, verify, repeat)
-        stages = _plan(made)
-        ended = made.running == len(made.stages)
-        finals = made.finals if ended else runs_of_winner(spec, made.points[0], verify=verify)
-        done = [one for one in map(made.record, finals) if one and ended]
+        search = StagedSearch(spec, verify, repeat)
+        stages = _plan(search)
+        ended = search.running == len(search.stages)
+        finals = search.finals if ended else runs_of_winner(spec, search.points[0], verify=verify)
+        done = [record for record in map(search.record, finals) if record and ended]
         hours = _hours_each(finals[0], done)
         stages.append(StagePlan(f"{len(finals)} final runs", len(finals), len(done), hours, finals[0]))
-        planned += [replace(one, text=f"repeat {repeat}: {one.text}") for one in stages]
+        planned += [replace(stage, text=f"repeat {repeat}: {stage.text}") for stage in stages]
     return planned
 
 
-def _plan(made: StagedSearch) -> list[StagePlan]:
+def _plan(search: StagedSearch) -> list[StagePlan]:
     """Each stage of a search as far as it is known now, and the most that extra trials can add.
 
     The time of a run is that of finished runs of its stage, else it is measured in a few steps.
     """
-    made.check()
+    search.check()
     with contextlib.suppress(Lacking):
-        made.advance(lambda _, runs: _refuse_lacking(made, runs))
+        search.advance(lambda _, runs: _refuse_lacking(search, runs))
     planned = []
     extra, extra_hours = 0, 0.0
-    most = made.spec.trials
-    left = (made.spec.widen.times - len(made.rounds) + 1) if made.spec.widen else 0
-    for i, stage in enumerate(made.stages):
-        reached = [trial for trial, last in enumerate(made.last_stage) if last >= i]
+    most = search.spec.trials
+    left = (search.spec.widen.times - len(search.rounds) + 1) if search.spec.widen else 0
+    for i, stage in enumerate(search.stages):
+        reached = [trial for trial, last in enumerate(search.last_stage) if last >= i]
         trials = max(len(reached), most)
-        each = len(made.seeds(stage)) * len(stage.splits)
-        records = [made.record(one) for trial in reached for one in made.specs(i, trial)]
-        done = [one for one in records if one]
-        like = made.specs(i, 0)[0]
+        each = len(search.seeds(stage)) * len(stage.splits)
+        records = [search.record(spec) for trial in reached for spec in search.specs(i, trial)]
+        done = [record for record in records if record]
+        like = search.specs(i, 0)[0]
         hours = _hours_each(like, done)
-        about = {"trials": trials, "set": stage.set, "seeds": made.seeds(stage), "splits": stage.splits}
+        about = {"trials": trials, "set": stage.set, "seeds": search.seeds(stage), "splits": stage.splits}
         planned.append(StagePlan(stage_text(about), trials * each, len(done), hours, like))
-        if made.spec.widen:
-            runs = left * min(made.spec.widen.trials, most) * each
+        if search.spec.widen:
+            runs = left * min(search.spec.widen.trials, most) * each
             extra, extra_hours = extra + runs, extra_hours + runs * (hours or 0.0)
         most = stage.keep or most
     if extra:
-        text = f"up to {left} times {made.spec.widen.trials} extra trials" if made.spec.widen else ""
-        planned.append(StagePlan(text, extra, 0, extra_hours / extra, made.specs(0, 0)[0]))
+        text = f"up to {left} times {search.spec.widen.trials} extra trials" if search.spec.widen else ""
+        planned.append(StagePlan(text, extra, 0, extra_hours / extra, search.specs(0, 0)[0]))
     return planned
 
 
-def _refuse_lacking(made: StagedSearch, runs: Sequence[RunSpec]) -> None:
-    if any(made.record(one) is None for one in runs):
+def _refuse_lacking(search: StagedSearch, runs: Sequence[RunSpec]) -> None:
+    if any(search.record(spec) is None for spec in runs):
         raise Lacking(75)
 
 
 def _hours_each(first: RunSpec, done: list[Record]) -> float | None:
-    hours = [core_hours(one) for one in done if one["cost"] and one["status"] == "finished"]
+    hours = [core_hours(record) for record in done if record["cost"] and record["status"] == "finished"]
     if hours:
         return statistics.fmean(hours)
     (planned,) = planning.plan([first], probe=True)

@@ -27,7 +27,7 @@ TRIES = 16  # proposals of TPE beyond the points that are wanted, which may have
 def is_category(offered: Any) -> bool:
     """True for a list to choose from that is not all numbers."""
     return isinstance(offered, list) and not all(
-        isinstance(one, int | float) and not isinstance(one, bool) for one in offered
+        isinstance(choice, int | float) and not isinstance(choice, bool) for choice in offered
     )
 
 
@@ -86,22 +86,22 @@ def _shared(
     """New points, each for the combination that has the fewest so far, in an order of the seed."""
     shares = combinations(space)
     counts = [0] * len(shares)
-    for one in earlier:
-        counts[combination_of(space, one)] += 1
+    for earlier_point in earlier:
+        counts[combination_of(space, earlier_point)] += 1
     order = [int(i) for i in np.random.default_rng(seed).permutation(len(shares))]
     sources = {share: drawn(share) for share in order}
-    made: list[Point] = []
+    points: list[Point] = []
     known = list(earlier)
-    while sources and len(made) < number:
+    while sources and len(points) < number:
         share = min(sources, key=lambda i: (counts[i], order.index(i)))
-        point: Point | None = next((one for one in sources[share] if one not in known), None)
+        point: Point | None = next((new for new in sources[share] if new not in known), None)
         if point is None:  # lists alone, and all tried
             del sources[share]
             continue
         counts[share] += 1
-        made.append(point)
+        points.append(point)
         known.append(point)
-    return made
+    return points
 
 
 def _sobol(space: Space, share: int, seed: int, most: int) -> Iterator[Point]:
@@ -152,7 +152,7 @@ def _tpe(
     states = optuna.trial.TrialState
     for point, value in earlier:
         params = {key: _place(space, key, point[key]) for key in free}
-        if all(one._contains(params[key]) for key, one in free.items()):
+        if all(dimension._contains(params[key]) for key, dimension in free.items()):
             state = states.PRUNED if value is None else states.COMPLETE  # pruned ones are the worst to TPE
             trial = optuna.trial.create_trial(state=state, value=value, params=params, distributions=free)
             study.add_trial(trial)
@@ -187,9 +187,7 @@ def promoted(space: Space, points: Sequence[Point], ranked: Sequence[int], keep:
     """The trials that go on to the second stage: an equal share of each combination, then the best others.
 
     Args:
-        points: The points of all trials, by number.
         ranked: Numbers of the trials with a value, best first.
-        keep: How many go on.
     """
     share = max(1, keep // len(combinations(space)))
     taken: dict[int, int] = {}
@@ -232,13 +230,14 @@ def distributions(space: Space, point: Point) -> dict[str, Any]:
     """Optuna's distribution for each key of a space, wide enough for a point that lies outside."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    made: dict[str, Any] = {}
+    kinds: dict[str, Any] = {}
     for key, offered in space.items():
         if span := range_of(space, key):
-            made[key] = FloatDistribution(min(span.low, point[key]), max(span.high, point[key]), log=span.log)
+            low, high = min(span.low, point[key]), max(span.high, point[key])
+            kinds[key] = FloatDistribution(low, high, log=span.log)
         else:
-            made[key] = CategoricalDistribution(offered)
-    return made
+            kinds[key] = CategoricalDistribution(offered)
+    return kinds
 
 
 def optuna_module() -> Any:

@@ -32,49 +32,49 @@ def lines(content: Content, behind: Sequence[str] = (), written: Sequence[str] =
     ends = [row["status"] for row in content["trials"]]
     counts = ", ".join(f"{ends.count(end)} {end}" for end in ("finished", "pruned", "diverged"))
     hours = sum(stage["cpu_hours"] for stage in content["stages"])
-    made = [f"{search['experiment']}: {len(ends)} trials ({counts}), {hours:.2f} CPU hours"]
+    out = [f"{search['experiment']}: {len(ends)} trials ({counts}), {hours:.2f} CPU hours"]
     for i, stage in enumerate(content["stages"]):
-        made.append(
+        out.append(
             f"  stage {i + 1}: {stage_text(stage)}: {_count(stage['runs'], 'run')}, "
             f"{stage['cpu_hours']:.2f} CPU hours"
         )
-    for i, one in enumerate(content["rounds"][1:]):
+    for i, drawn in enumerate(content["rounds"][1:]):
         moved = [_bound(bound) for bound in content["rounds"][i]["bounds"] if bound["widened"] is not None]
         why = "; ".join(moved) or "granted to every search of the group, for a bound of another one"
-        made.append(f"  {_count(one['trials'], 'extra trial')}: {why}")
+        out.append(f"  {_count(drawn['trials'], 'extra trial')}: {why}")
     finished = [row for row in content["trials"] if row["status"] == "finished"]
     sign = 1 if search["better"] == "lower" else -1
     ordered = sorted(finished, key=lambda row: sign * row["value"])
-    made += [f"  trial {row['trial']:3d}  {row['value']:.4g}  {row['point']}" for row in ordered[:5]]
+    out += [f"  trial {row['trial']:3d}  {row['value']:.4g}  {row['point']}" for row in ordered[:5]]
     spread = "" if best["sd"] is None else f", sd {best['sd']:.2g} over {len(best['values'])} runs"
-    made.append(
+    out.append(
         f"best: trial {best['trial']}, {_mean(best)}valid/{search['metric']} {best['value']:.4g}{spread}"
     )
-    made.append(_bounds(content))
-    made += [text] if (text := _splits(content)) else []
+    out.append(_bounds(content))
+    out += [text] if (text := _splits(content)) else []
     if behind:
-        made.append(
+        out.append(
             f"equal trials: {_list(behind)} lacks extra trials that this search has. "
             f"Go on with: physml search {' '.join(behind)}"
         )
     elif search["equal"]:
-        made.append(f"equal trials: {len(ends)} for each of {len(search['equal'])} searches, as far as made")
+        out.append(f"equal trials: {len(ends)} for each of {len(search['equal'])} searches, as far as made")
     if content["final"]:
-        made.append(f"final runs: {_final(content)}, sampler seed {content['sampler_seed']}")
-    made.append(f"written: {', '.join(written)}")
-    return made
+        out.append(f"final runs: {_final(content)}, sampler seed {content['sampler_seed']}")
+    out.append(f"written: {', '.join(written)}")
+    return out
 
 
 def repeat_lines(ident: str) -> list[str]:
     """Settings that the repeats of a search found, and how far their test scores are apart."""
     repeats = repeats_of(ident)
-    made = [
-        f"  repeat {number}: valid/{one['search']['metric']} {one['best']['value']:.4g}, {_final(one)}, "
-        f"{one['best']['point']}"
-        for number, one in enumerate(repeats, 1)
+    out = [
+        f"  repeat {number}: valid/{run['search']['metric']} {run['best']['value']:.4g}, {_final(run)}, "
+        f"{run['best']['point']}"
+        for number, run in enumerate(repeats, 1)
     ]
     spread = spread_of_search(ident)
-    return [f"{ident}: {len(repeats)} repeats", *made, *([str(spread)] if spread else [])]
+    return [f"{ident}: {len(repeats)} repeats", *out, *([str(spread)] if spread else [])]
 
 
 def _final(content: Content) -> str:
@@ -89,14 +89,16 @@ def _mean(best: Content) -> str:
 
 def _bounds(content: Content) -> str:
     """The best values that are on a bound at the end, and what was widened before."""
-    moved = [_bound(one) for made in content["rounds"][:-1] for one in made["bounds"] if one["widened"]]
-    at_end = [_bound(one) for one in content["rounds"][-1]["bounds"]]
+    moved = [
+        _bound(bound) for drawn in content["rounds"][:-1] for bound in drawn["bounds"] if bound["widened"]
+    ]
+    at_end = [_bound(bound) for bound in content["rounds"][-1]["bounds"]]
     text = f"Best value on a bound: {'; '.join(at_end)}." if at_end else "No best value is on a bound."
     return f"Widened: {'; '.join(moved)}. {text}" if moved else text
 
 
-def _bound(one: Content) -> str:
-    return str(Bound(**one))
+def _bound(bound: Content) -> str:
+    return str(Bound(**bound))
 
 
 def _splits(content: Content) -> str:

@@ -95,26 +95,26 @@ def bounds(space: dict[str, Any], point: dict[str, Any]) -> list[Bound]:
 
     Ends of lists stay: the next value is a decision of a person.
     """
-    found = []
+    on_bound = []
     for key, value in point.items():
         if span := range_of(space, key):
             if side := span.near(value):
                 bound, beyond = getattr(span, side), span.beyond(side)
                 stays = "the equation sets it" if beyond == bound else None
-                found.append(Bound(key, side, value, bound, None if stays else beyond, stays))
+                on_bound.append(Bound(key, side, value, bound, None if stays else beyond, stays))
             continue
         offered = space[key]
         numbers = [x for x in offered if isinstance(x, int | float) and not isinstance(x, bool)]
         if len(numbers) == len(offered) > 2 and value in (min(numbers), max(numbers)):
             side = "low" if value == min(numbers) else "high"
-            found.append(Bound(key, side, value, value, None, "it is the end of a list"))
-    return found
+            on_bound.append(Bound(key, side, value, value, None, "it is the end of a list"))
+    return on_bound
 
 
-def widened(space: dict[str, Any], found: list[Bound]) -> dict[str, Any]:
+def widened(space: dict[str, Any], on_bound: list[Bound]) -> dict[str, Any]:
     """The space with the bounds moved."""
-    made = dict(space)
-    for one in found:
-        if one.widened is not None:
-            made[one.key] = made[one.key] | {one.side: one.widened}
-    return made
+    moved = dict(space)
+    for bound in on_bound:
+        if bound.widened is not None:
+            moved[bound.key] = moved[bound.key] | {bound.side: bound.widened}
+    return moved

@@ -18,6 +18,7 @@ from physml.config.compose import Composed, compose
 from physml.config.load import read_yaml
 from physml.config.search_schema import Search
 from physml.config.studies import Found
+from physml.queue.planning import at_places
 from physml.records.searches import is_done, recorded
 from physml.report.table import spec as tables
 from physml.report.table.spec import natural
@@ -51,14 +52,14 @@ class SearchSpec(Search):
     @property
     def described(self) -> dict[str, Any]:
         """The search as its study has it, for the file of its results."""
-        made = {key: value for key, value in asdict(self).items() if key != "id"}
+        described = {key: value for key, value in asdict(self).items() if key != "id"}
         shown = [*map(conf_files.shown, self.equal)]
-        return made | {"experiment": conf_files.shown(self.experiment), "equal": shown}
+        return described | {"experiment": conf_files.shown(self.experiment), "equal": shown}
 
     @property
     def budget(self) -> tuple[Any, ...]:
         """Budget that all searches of a group share."""
-        stages = [(one.keep, one.seeds or [self.seed], one.splits) for one in self.stages]
+        stages = [(stage.keep, stage.seeds or [self.seed], stage.splits) for stage in self.stages]
         return self.trials, self.tpe, self.widen, stages
 
     @property
@@ -71,8 +72,8 @@ class SearchSpec(Search):
     @property
     def granted(self) -> int:
         """Extra rounds that searches of the group want, as far as they have been made."""
-        made = [load_search(one).results for one in self.equal or [self.experiment]]
-        return max((content["wants"] for content in made if content), default=0)
+        results = [load_search(name).results for name in self.equal or [self.experiment]]
+        return max((content["wants"] for content in results if content), default=0)
 
     @property
     def behind(self) -> bool:
@@ -114,7 +115,7 @@ def load_search(name: str) -> SearchSpec:
     ident, experiment = studies.search_named(name, CONF)
     study, _ = studies.row_of(experiment, CONF)
     content = vars(studies.search_of(experiment, CONF))
-    content["equal"] = [studies.named(one, study, CONF) for one in content["equal"]]
+    content["equal"] = [studies.named(other, study, CONF) for other in content["equal"]]
     spec = SearchSpec(**content, id=ident, experiment=experiment)
     if spec.better not in ("lower", "higher"):
         raise ConfigError(f"search {ident}: better must be lower or higher; got {spec.better!r}.")
@@ -138,16 +139,16 @@ def named(names: list[str], *, missing: bool) -> list[str]:
         missing: leave out those that are done.
     Errors: ConfigError for a pattern that fits none, and with `missing` for an unknown name.
     """
-    found: list[str] = []
+    kept: list[str] = []
     for name in names:
         fitting = [name]
         if not conf_files.is_path(name) and set(name) & set("*?["):
             fitting = fnmatch.filter(studies.searches(CONF).values(), name)
             if not fitting:
                 raise ConfigError(f"no search fits {name}. `physml list searches` shows all.")
-        found += fitting
-    found = list(dict.fromkeys(found))
-    return [name for name in found if not is_done(studies.search_named(name, CONF)[0])] if missing else found
+        kept += fitting
+    kept = list(dict.fromkeys(kept))
+    return [name for name in kept if not is_done(studies.search_named(name, CONF)[0])] if missing else kept
 
 
 # ---------------------------------------------------------------------------- before a search
@@ -229,8 +230,8 @@ def runs_of_winner(spec: SearchSpec, point: Point, *, verify: str = "bytes") -> 
 
 def _run(spec: SearchSpec, changes: dict[str, Any]) -> RunSpec:
     overrides = [f"{key}={written(value)}" for key, value in changes.items()]
-    (made,) = checked_specs([_composed(spec.experiment, overrides)])
-    return made
+    (run,) = checked_specs([_composed(spec.experiment, overrides)])
+    return run
 
 
 def _composed(experiment: str, overrides: list[str]) -> Composed:
@@ -238,21 +239,9 @@ def _composed(experiment: str, overrides: list[str]) -> Composed:
     return compose([f"experiment={experiment}", "tracker=none", *overrides], searched=False)
 
 
-def at_places(one: RunSpec, places: list[tuple[int, int]]) -> list[RunSpec]:
-    """The same run for each split and seed."""
-    return [
-        replace(
-            one,
-            config=one.config | {"split": split, "seed": seed},
-            place=replace(one.place, split=split, seed=seed),
-        )
-        for split, seed in places
-    ]
-
-
-def in_folder(one: RunSpec, folder: str) -> RunSpec:
+def in_folder(run: RunSpec, folder: str) -> RunSpec:
     """The run with its record in a folder of the search."""
-    return replace(one, place=replace(one.place, folder=f"adhoc/search/{folder}"))
+    return replace(run, place=replace(run.place, folder=f"adhoc/search/{folder}"))
 
 
 def written(value: Any) -> str:
@@ -267,13 +256,13 @@ def written(value: Any) -> str:
 # ---------------------------------------------------------------------------- after a search
 
 
-def write_found(spec: SearchSpec, found: Found) -> str:
+def write_found(spec: SearchSpec, best: Found) -> str:
     """Write the settings found for a row, beside its study; the other rows of the file stay as they are."""
     study, row = studies.row_of(spec.experiment, CONF)
     path = studies.searched_file(study, CONF)
     with held(work_root() / "search" / conf_files.shown(study)):  # another row's search may end meanwhile
-        rows = {name: Found(**one) for name, one in read_yaml(path).items()} if path.exists() else {}
-        rows[row] = found
+        rows = {name: Found(**old) for name, old in read_yaml(path).items()} if path.exists() else {}
+        rows[row] = best
         body = [
             f"{name}: {_flow(rows[name].facts)[:-1]},\n  set: {_flow(rows[name].set)}}}"
             for name in sorted(rows, key=natural)

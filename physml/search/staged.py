@@ -126,20 +126,20 @@ class StagedSearch(SearchTrials):
 
     def _train(self, stage: int, trials: Iterable[int], train: Train) -> None:
         what = f"round {len(self.rounds)}, stage {stage + 1} of {len(self.stages)}"
-        train(what, [one for trial in trials for one in self.specs(stage, trial)])
+        train(what, [spec for trial in trials for spec in self.specs(stage, trial)])
 
     def _draw(self, space: Space, train: Train) -> None:
         """Add the trials of a round. With TPE, a batch is run in the first stage before the next is drawn."""
         number, tpe = len(self.rounds), self.spec.tpe
-        wanted = self.spec.trials
+        n_trials = self.spec.trials
         if number:
-            wanted = self.spec.widen.trials if self.spec.widen else 0
+            n_trials = self.spec.widen.trials if self.spec.widen else 0
         seed, begun = self.seed + ROUND * number, len(self.points)
         self.rounds.append(Round(0, space))
         self._add([] if number else self.spec.given)
-        first = min(wanted, (0 if number else tpe.first) if tpe else wanted)
+        first = min(n_trials, (0 if number else tpe.first) if tpe else n_trials)
         self._add(designed(space, self.points, begun + first - len(self.points), seed))
-        while tpe and (left := begun + wanted - len(self.points)) > 0:
+        while tpe and (left := begun + n_trials - len(self.points)) > 0:
             self._train(0, range(len(self.points)), train)
             tried = [(point, self.mean(0, trial)) for trial, point in enumerate(self.points)]
             drawn = estimated(space, tried, min(tpe.batch, left), seed, self.spec.better)
@@ -155,32 +155,36 @@ class StagedSearch(SearchTrials):
     def _end(self, space: Space) -> Space:
         """Judge the round; returns the space of the next one."""
         best = self.best
-        found = [self._accepted(best, one) for one in bounds(space, self.points[best])]
+        on_bound = [self._accepted(best, bound) for bound in bounds(space, self.points[best])]
         times = self.spec.widen.times if self.spec.widen else 0
         number = len(self.rounds)
         if number > times:
             often = "once" if times == 1 else f"{times} times"
             why = f"bounds are moved {often} at most" if times else "the search has no extra trials"
-            found = [replace(one, widened=None, reason=one.reason or why) for one in found]
-        self.rounds[-1] = replace(self.rounds[-1], best=best, bounds=found)
-        if any(one.widened is not None for one in found):
+            on_bound = [replace(bound, widened=None, reason=bound.reason or why) for bound in on_bound]
+        self.rounds[-1] = replace(self.rounds[-1], best=best, bounds=on_bound)
+        if any(bound.widened is not None for bound in on_bound):
             self.wants = number
-        return widened(space, found)
+        return widened(space, on_bound)
 
-    def _accepted(self, best: int, one: Bound) -> Bound:
+    def _accepted(self, best: int, bound: Bound) -> Bound:
         """Without a move to a value that the setting itself refuses."""
-        if one.widened is None:
-            return one
+        if bound.widened is None:
+            return bound
         try:
-            run_of(self.spec, self.points[best] | {one.key: one.widened}, verify=self.verify)
+            run_of(self.spec, self.points[best] | {bound.key: bound.widened}, verify=self.verify)
         except PhysmlError as error:
-            return replace(one, widened=None, reason=f"{one.widened:.3g} is refused: {error}")
-        return one
+            return replace(bound, widened=None, reason=f"{bound.widened:.3g} is refused: {error}")
+        return bound
 
     def behind(self) -> list[str]:
         """Searches of the group that have been made and have fewer trials than this one."""
-        made = {other: load_search(other).results for other in self.spec.equal}
-        return [other for other, one in made.items() if one and len(one["rounds"]) < len(self.rounds)]
+        others = {other: load_search(other).results for other in self.spec.equal}
+        return [
+            other
+            for other, content in others.items()
+            if content and len(content["rounds"]) < len(self.rounds)
+        ]
 
     # ------------------------------------------------------------------ results
 
@@ -193,8 +197,8 @@ class StagedSearch(SearchTrials):
         if not self.repeat:
             facts = {"drawn": len(self.points), "trials": content["scored"], "seeds": len(best["values"])}
             settings = self.spec.set | best["point"]
-            found = Found(best["trial"], f"results/search/{self.id}.json", settings, **facts)
-            self.written.insert(0, write_found(self.spec, found))
+            best_setting = Found(best["trial"], f"results/search/{self.id}.json", settings, **facts)
+            self.written.insert(0, write_found(self.spec, best_setting))
         results.unfinished_path(self.id).unlink(missing_ok=True)
         return content
 
@@ -220,7 +224,7 @@ class Trainer:
     def train(self, what: str, specs: Sequence[RunSpec]) -> None:
         """Lacking unless every run has then finished or diverged."""
         search = self.search
-        todo = [one for one in specs if search.record(one) is None]
+        todo = [spec for spec in specs if search.record(spec) is None]
         if not todo:
             return
         self.store.update(search.unfinished())
@@ -230,10 +234,10 @@ class Trainer:
             planning.plan(todo), jobs=self.jobs, max_hours=hours, ended=lambda _: self._best_text()
         )
         self.store.update(search.unfinished())
-        lacking = [one for one in todo if search.record(one) is None]
+        lacking = [spec for spec in todo if search.record(spec) is None]
         if not lacking:
             return
-        failed = sum(bool(found and found["status"] == "failed") for found in map(existing, lacking))
+        failed = sum(bool(record and record["status"] == "failed") for record in map(existing, lacking))
         print(
             f"{search.id}: {what}: {len(lacking)} of {len(todo)} runs lack a result ({failed} failed). "
             "The settings stay; the same command makes them.",

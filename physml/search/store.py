@@ -7,7 +7,6 @@ sampler reads it, so nothing in it can run code.
 import contextlib
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,11 @@ from typing import Any
 from physml.base import opened
 from physml.base.errors import Busy, ConfigError, DataError, MissingExtra, needed_by, to_install
 from physml.base.lock import held
-from physml.base.paths import display_path, expanded, results_root, work_root
+from physml.base.paths import display_path, expanded, work_root
 from physml.base.text import shown
 from physml.records import record
-from physml.records.searches import Content, converted
+from physml.records.searches import Content
 from physml.search.points import Space, direction, distributions, optuna_module
-from physml.search.spec import SearchSpec
 
 JOURNAL = ".journal"
 
@@ -29,8 +27,6 @@ class TrialStore:
     """The copy of one search.
 
     Args:
-        name: Id of the search.
-        better: lower or higher.
         storage: URL of a database, or path of a journal; None: a SQLite file in the work folder.
 
     Errors: ConfigError for a storage that cannot be meant.
@@ -46,7 +42,7 @@ class TrialStore:
 
     def update(self, content: Content) -> None:
         """Copy the trials of a search; does nothing while another worker copies them."""
-        spaces = [one["space"] for one in content["rounds"] for _ in range(one["trials"])]
+        spaces = [draw["space"] for draw in content["rounds"] for _ in range(draw["trials"])]
         trials = [_trial(row, space) for row, space in zip(content["trials"], spaces, strict=True)]
         with contextlib.suppress(Busy), held(self.folder), _reached(self.place):
             storage = self._opened()
@@ -138,9 +134,9 @@ def _reached(place: str) -> Iterator[None]:
         yield
     except broken as error:
         known = error.strerror if isinstance(error, OSError) else None
-        said = shown(known or str(error.__cause__ or error)).strip().partition("\n")[0]
+        message = shown(known or str(error.__cause__ or error)).strip().partition("\n")[0]
         raise DataError(
-            f"{place} does not answer: {said}. Once it does, the same command goes on. "
+            f"{place} does not answer: {message}. Once it does, the same command goes on. "
             "If it is damaged, delete it: it is made again from the records."
         ) from error
 
@@ -192,33 +188,3 @@ class _NoLock:
 
     def release(self) -> None:
         pass
-
-
-def old_journal(spec: SearchSpec) -> Content | None:
-    """Trials that an earlier version kept in a journal of Optuna alone. What a record says counts more.
-
-    Raises:
-        DataError: A line of the journal is damaged.
-    """
-    form = rf"{re.escape(spec.id)}(-(random|tpe|gp|cmaes))?(-(median|hyperband))?-[0-9a-f]{{8}}"
-    for path in sorted((results_root() / "search").glob(f"{spec.id}-*{JOURNAL}")):
-        if re.fullmatch(form, path.stem) and (rows := _rows(path, spec.metric)):
-            return converted({"search": spec.described | {"trials": len(rows)}, "trials": rows})
-    return None
-
-
-def _rows(path: Path, metric: str) -> list[Content]:
-    with _reached(display_path(path)):
-        storage = _journal(path)
-    rows = []
-    for trial in storage.get_all_trials(storage.get_study_id_from_name(path.stem)):
-        ended = trial.state.is_finished()
-        status, value = trial.user_attrs.get("end", "missing") if ended else "missing", trial.value
-        folder = results_root() / "runs" / "adhoc" / "search" / path.stem / f"{trial.number:03d}"
-        for file in record.run_paths(folder):
-            made = record.read(file)
-            best = made["metrics"]["best"] if made["status"] == "finished" else None
-            status, value = made["status"], best["valid"].get(metric) if best else None
-        row = {"trial": trial.number, "point": trial.params, "status": status}
-        rows.append(row | {"value": value if status == "finished" else None})
-    return rows

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from physml.config.search_schema import Stage
+from physml.queue.planning import at_places
 from physml.records import searches as results
 from physml.records.schema import Record
 from physml.run.attempt import DONE
@@ -12,7 +13,7 @@ from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.search.points import Point, Space
 from physml.search.space import Bound
-from physml.search.spec import SearchSpec, at_places, in_folder, run_of, runs_of_winner
+from physml.search.spec import SearchSpec, in_folder, run_of, runs_of_winner
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,6 @@ class SearchTrials:
     """The trials of a search: their runs, and the values that rank them, read from the records.
 
     Args:
-        spec: The search.
-        verify: How data are verified.
         repeat: 0 for the search itself; other numbers draw other points.
     """
 
@@ -57,30 +56,30 @@ class SearchTrials:
         key = stage, trial
         if key not in self._specs:
             content = self.stages[stage]
-            one = run_of(self.spec, self.points[trial], verify=self.verify, of_stage=content.set)
+            run = run_of(self.spec, self.points[trial], verify=self.verify, of_stage=content.set)
             places = [(split, seed) for split in content.splits for seed in self.seeds(content)]
-            self._specs[key] = at_places(in_folder(one, f"{self.id}/{trial:03d}"), places)
+            self._specs[key] = at_places(in_folder(run, f"{self.id}/{trial:03d}"), places)
         return self._specs[key]
 
-    def record(self, one: RunSpec) -> Record | None:
+    def record(self, spec: RunSpec) -> Record | None:
         """The record of a finished or diverged run; None means the run must be repeated."""
-        if one.label not in self._records:
-            made = existing(one)
-            if made is None or made["status"] not in DONE:
+        if spec.label not in self._records:
+            record = existing(spec)
+            if record is None or record["status"] not in DONE:
                 return None
-            self._records[one.label] = made
-        return self._records[one.label]
+            self._records[spec.label] = record
+        return self._records[spec.label]
 
-    def score(self, one: RunSpec, part: str = "valid") -> float | None:
+    def score(self, spec: RunSpec, part: str = "valid") -> float | None:
         """The metric of a run; None where there is none, or it has diverged."""
-        made = self.record(one)
-        best = made["metrics"]["best"] if made and made["status"] == "finished" else None
+        record = self.record(spec)
+        best = record["metrics"]["best"] if record and record["status"] == "finished" else None
         value: float | None = best[part].get(self.spec.metric) if best else None
         return value
 
     def mean(self, stage: int, trial: int) -> float | None:
         """None unless every run of the trial in this stage has a value."""
-        values = [self.score(one) for one in self.specs(stage, trial)]
+        values = [self.score(spec) for spec in self.specs(stage, trial)]
         numbers = [value for value in values if value is not None]
         return statistics.fmean(numbers) if len(numbers) == len(values) else None
 
@@ -101,5 +100,5 @@ class SearchTrials:
         """The final runs of a repeat's winner, on test data; those of the search itself are its table's."""
         if self.repeat and self._finals is None:
             runs = runs_of_winner(self.spec, self.points[self.best], verify=self.verify)
-            self._finals = [in_folder(one, f"{self.id}/final") for one in runs]
+            self._finals = [in_folder(spec, f"{self.id}/final") for spec in runs]
         return self._finals or []

@@ -154,12 +154,12 @@ class Task(ABC):
             own[Path(inspect.getfile(type(self))).name] = {"sha256": "", "verified": UNDECLARED}
         if not own:
             return facts
-        hashes = {name: one["sha256"] for name, one in own.items() if one["sha256"]}
+        hashes = {name: file["sha256"] for name, file in own.items() if file["sha256"]}
         known: dict[str, str] = facts.get("verified", {})
         return {
             **facts,
             "sha256": {**facts.get("sha256", {}), **hashes},
-            "verified": {**known, **{name: one["verified"] for name, one in own.items()}},
+            "verified": {**known, **{name: file["verified"] for name, file in own.items()}},
             "kind": kind_of([*({"verified": how} for how in known.values()), *own.values()]),
         }
 
@@ -185,7 +185,7 @@ class Task(ABC):
 def files_facts(used: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """The part of `facts` about files {name: {"sha256", "verified"}}: hashes, and how far they are known."""
     return {
-        "sha256": {name: one["sha256"] for name, one in used.items()},
-        "verified": {name: one["verified"] for name, one in used.items()},
+        "sha256": {name: file["sha256"] for name, file in used.items()},
+        "verified": {name: file["verified"] for name, file in used.items()},
         "kind": kind_of(used.values()),
     }

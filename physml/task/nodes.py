@@ -87,11 +87,11 @@ class OneGraph(Task):
         """
         x, nodes = self._x.double(), self._nodes["train"]
         center, mean = x[nodes].mean(0), target[nodes].double().mean(0)
-        there = x[nodes] - center
-        kernel = there @ there.T
+        centred = x[nodes] - center
+        kernel = centred @ centred.T
         kernel.diagonal().add_(RIDGE)
         weight = torch.linalg.solve(kernel, target[nodes].double() - mean)
-        return (x - center) @ (there.T @ weight) + mean
+        return (x - center) @ (centred.T @ weight) + mean
 
 
 class NodeClasses(Classes, OneGraph):
@@ -129,12 +129,12 @@ class NodeClasses(Classes, OneGraph):
         count = torch.bincount(label, minlength=self.n_classes).double()
         prior = ((count + 1) / (count + 1).sum()).log()
         known = F.one_hot(self._y.clamp(min=0), self.n_classes)
-        told = self.ridge(known).clamp(1e-3, 1).log()
+        linear = self.ridge(known).clamp(1e-3, 1).log()
         return {
             "majority class": score_reference(
                 self, lambda b: prior.to(b.input.device).expand(len(b.target), -1)
             ),
-            "linear (features)": score_reference(self, lambda b: told),
+            "linear (features)": score_reference(self, lambda b: linear),
         }
 
 
@@ -171,9 +171,9 @@ class NodeValues(OneGraph):
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, (len(batch.target), 1))
-        said, y = output.detach()[batch.index, 0].double(), batch.target[batch.index].double()
+        answer, y = output.detach()[batch.index, 0].double(), batch.target[batch.index].double()
         return {
-            "square_sum": (said - y).square().sum().item(),
+            "square_sum": (answer - y).square().sum().item(),
             "y_sum": y.sum().item(),
             "y_square_sum": y.square().sum().item(),
             "n": len(y),
@@ -187,8 +187,8 @@ class NodeValues(OneGraph):
     def references(self) -> dict[str, Metrics]:
         """The mean of train, for every node; a linear map of the features."""
         mean = self._y[self._nodes["train"]].double().mean()
-        told = self.ridge(self._y[:, None])
+        linear = self.ridge(self._y[:, None])
         return {
             "constant": score_reference(self, lambda b: mean.expand(len(b.target), 1)),
-            "linear (features)": score_reference(self, lambda b: told),
+            "linear (features)": score_reference(self, lambda b: linear),
         }

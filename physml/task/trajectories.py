@@ -44,8 +44,8 @@ class Trajectories(Task):
         return [Generated(self.name, self.key(), self.version, self.make)]
 
     def load(self, store: Store, split: int) -> None:
-        (wanted,) = self.sources()
-        arrays = store.get(wanted)
+        (source,) = self.sources()
+        arrays = store.get(source)
         paths = {part: torch.from_numpy(arrays[part]).float() for part in self.sizes}
         self._paths = {part: x if x.ndim == 3 else x.unsqueeze(-1) for part, x in paths.items()}
 
@@ -66,10 +66,10 @@ class Trajectories(Task):
 
     def compared(self, recorded: Sequence[Sequence[float]], every: int, tolerance: float) -> str:
         """The fingerprint: the first variable of the first training paths, at each `every`-th point."""
-        wanted = torch.tensor(recorded, dtype=torch.float64)
-        n, points = wanted.shape
-        found = self._paths["train"][:n, : every * points : every, 0].double().cpu()
-        gap = (found - wanted).abs().max().item()
+        reference = torch.tensor(recorded, dtype=torch.float64)
+        n, points = reference.shape
+        values = self._paths["train"][:n, : every * points : every, 0].double().cpu()
+        gap = (values - reference).abs().max().item()
         return "matches" if gap <= tolerance else f"differs by {gap:.1e}"
 
     def facts(self) -> dict[str, Any]:

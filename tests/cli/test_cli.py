@@ -124,7 +124,7 @@ WRONG = [
         ("run", "experiment=lem/fitzhugh_nagumo-lme"),
         "no experiment named .*Did you mean lem/fitzhugh_nagumo-lem",
     ),
-    (("run", "experiment=./mine.yaml"), "there is no experiment file /.*mine.yaml"),
+    (("run", "experiment=./mine.yaml"), "mine.yaml names no row of a study. Write it as ./study.yaml:ROW"),
     (("run", *TINY, "model.d_hiden=3"), "no config key model.d_hiden. Did you mean d_hidden"),
     (("run", *TINY, "+model.d_hiden=3"), "model.d_hiden: LEM has no such argument. Did you mean d_hidden"),
     (("run", *TINY, "seed=one"), "seed must be a whole number; got 'one'"),
@@ -160,7 +160,7 @@ WRONG = [
     (("table", "lem-4", "--no-run", "--row", "mine.yaml"), "a row must look like label=Mine,experiment="),
     (
         ("table", "lem-4", "--no-run", "--row", "label=A,experiment=./a.yaml"),
-        "row A: there is no experiment file",
+        "row A: .*a.yaml names no row of a study",
     ),
     (
         ("table", "lem-4", "--no-run", "--row", "label=LEM,experiment=./a.yaml"),

@@ -23,12 +23,10 @@ rows:
   mine: {model: lem, set: {model: {d_hidden: 3}}}
   slow: {base: mine, set: {optim: {lr: 0.5}}}
 """
-MINE = """# @package _global_
-defaults:
-  - override /model: lem
-  - override /task: fitzhugh_nagumo
-model: {d_hidden: 4}
-trainer: {epochs: 1}
+MINE = """task: fitzhugh_nagumo
+provenance: {kind: own, source: mine}
+rows:
+  lem: {model: lem, set: {model: {d_hidden: 4}, trainer: {epochs: 1}}}
 """
 MY_TABLE = """title: Mine
 source: me
@@ -134,7 +132,11 @@ def own(physml: Callable[..., Said]) -> None:
     """A study, an experiment and a table in the working folder, with records of all."""
     for name, text in {"study.yaml": STUDY, "mine.yaml": MINE, "mytable.yaml": MY_TABLE}.items():
         Path(name).write_text(text)
-    named = {"study-mine": "./study.yaml:mine", "study-slow": "./study.yaml:slow", "mine": "./mine.yaml"}
+    named = {
+        "study-mine": "./study.yaml:mine",
+        "study-slow": "./study.yaml:slow",
+        "mine-lem": "./mine.yaml:lem",
+    }
     for shift, (folder, experiment) in enumerate(named.items(), 1):
         kept(folder, identity(compose([f"experiment={experiment}"]).config), range(3), shift, experiment)
 
@@ -145,7 +147,7 @@ def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, b
         Path("below").mkdir()
         os.chdir("below")
     study, mine, table = (
-        f"{back or './'}{name}" for name in ("study.yaml:slow", "mine.yaml", "mytable.yaml")
+        f"{back or './'}{name}" for name in ("study.yaml:slow", "mine.yaml:lem", "mytable.yaml")
     )
     for arguments, says in {
         (study, mine): f"{study} is better than {mine} by",
@@ -164,7 +166,12 @@ def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, b
 
 
 def test_a_table_compares_ones_own_rows_with_one_of_its(physml: Callable[..., Said], own: None) -> None:
-    rows = ("--row", "label=Mine,experiment=./mine.yaml", "--row", "label=Slow,experiment=./study.yaml:slow")
+    rows = (
+        "--row",
+        "label=Mine,experiment=./mine.yaml:lem",
+        "--row",
+        "label=Slow,experiment=./study.yaml:slow",
+    )
     code, out, err = physml("table", "lem-4", "--no-run", *rows, "--compare", "LEM", "--seeds", "0-2")
     assert (code, err) == (0, "")
     flat = " ".join(out.split())
@@ -175,7 +182,7 @@ def test_a_table_compares_ones_own_rows_with_one_of_its(physml: Callable[..., Sa
 
 
 def test_a_row_that_cannot_be_compared_hides_no_other(physml: Callable[..., Said], own: None) -> None:
-    rows = ("label=Mine,experiment=./mine.yaml,seeds=7-9", "label=Slow,experiment=./study.yaml:slow")
+    rows = ("label=Mine,experiment=./mine.yaml:lem,seeds=7-9", "label=Slow,experiment=./study.yaml:slow")
     options = ("--no-run", "--row", rows[0], "--row", rows[1], "--compare", "mine")
     code, out, err = physml("table", "./mytable.yaml", *options)
     assert code == 2
@@ -186,11 +193,14 @@ def test_a_row_that_cannot_be_compared_hides_no_other(physml: Callable[..., Said
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml"),
-        (("--row", "label=M,experiment=./mine.yaml", "--compare", "LME"), "lem-4 has no row 'LME'. Did you"),
-        (("--row", "label=M,experiment=./mine.yaml", "--compare", "M"), "M is an extra row itself"),
+        ((), "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml:ROW"),
         (
-            ("--row", "label=M,experiment=./mine.yaml", "--latex", "-"),
+            ("--row", "label=M,experiment=./mine.yaml:lem", "--compare", "LME"),
+            "lem-4 has no row 'LME'. Did you",
+        ),
+        (("--row", "label=M,experiment=./mine.yaml:lem", "--compare", "M"), "M is an extra row itself"),
+        (
+            ("--row", "label=M,experiment=./mine.yaml:lem", "--latex", "-"),
             "With --compare, write it: --latex FILE",
         ),
     ],
@@ -238,7 +248,7 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
         (("g2/texas-mlp", "g2/texas-gcn", "--metric", "test/acc"), "Did you mean test/accuracy"),
         (("g2/texas-mlp", "g2/texas-gcn", "--better", "lower"), "give --metric too"),
         (("g2/texas-mlp", "nothing.json"), "nothing.json cannot be read"),
-        (("g2/texas-mlp", "./nothing.yaml"), "there is no experiment file"),
+        (("g2/texas-mlp", "./nothing.yaml"), "nothing.yaml names no row of a study"),
         (("g2/texas-mlp",), "required: B"),
     ],
 )

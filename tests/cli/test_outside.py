@@ -41,16 +41,27 @@ class MyRNN(nn.Module):
         y = (1 - self.leak) * y + self.leak * torch.tanh(self.drive(u))
         return y, (y,)
 '''
-MINE = """# @package _global_
-defaults:
-  - override /model: own
-  - override /task: fitzhugh_nagumo
+MINE = """task: fitzhugh_nagumo
+provenance: {kind: own, source: mine}
 plugins: [my_rnn.py]
-model: {_target_: my_rnn.MyRNN, d_hidden: 16, leak: 0.2, smoke: {d_hidden: 3}}
-trainer: {epochs: 400, batch_size: 32}
-optim: {lr: 3.0e-3}
+rows:
+  rnn:
+    model: own
+    set:
+      model: {_target_: my_rnn.MyRNN, d_hidden: 16, leak: 0.2, smoke: {d_hidden: 3}}
+      trainer: {epochs: 400, batch_size: 32}
+      optim: {lr: 3.0e-3}
 """
-TABLE = ("table", "lem-4", "--long", "--smoke", "--seeds", "0", "--row", "label=Mine,experiment=./mine.yaml")
+TABLE = (
+    "table",
+    "lem-4",
+    "--long",
+    "--smoke",
+    "--seeds",
+    "0",
+    "--row",
+    "label=Mine,experiment=./mine.yaml:rnn",
+)
 Physml = Callable[..., tuple[int, str]]
 
 
@@ -115,10 +126,10 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     assert code == 0, said
     assert re.search(r"none printed +\d+\.\d", row_of(said, "Mine"))
     assert "missing" in row_of(said, "LEM"), "a row of the paper is not trained for a row of one's own"
-    (mine,) = records(runs / "adhoc" / "mine")
+    (mine,) = records(runs / "adhoc" / "mine-rnn")
     assert (mine["status"], mine["experiment"], mine["config"]["model"]["d_hidden"]) == (
         "finished",
-        "./mine.yaml",
+        "./mine.yaml:rnn",
         3,
     )
     assert not (runs / "lem").exists()
@@ -128,7 +139,7 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     assert code == 0
     assert "stale" in row_of(said, "Mine")
     assert physml(*TABLE)[0] == 0
-    first, second = records(runs / "adhoc" / "mine")
+    first, second = records(runs / "adhoc" / "mine-rnn")
     assert first["identity"] != second["identity"]
     assert first["metrics"] != second["metrics"]
     assert not list(folder.rglob("*.json")), "results go where PHYSML_RESULTS says"
@@ -213,7 +224,7 @@ def test_a_table_and_a_figure_of_ones_own(physml: Physml, papers: Path, inside: 
 
 @pytest.mark.slow
 def test_a_row_of_ones_own_with_several_seeds(physml: Physml, folder: Path) -> None:
-    row = "label=Mine,experiment=./mine.yaml,seeds=0-2"
+    row = "label=Mine,experiment=./mine.yaml:rnn,seeds=0-2"
     code, said = physml("table", "lem-4", "--long", "--smoke", "--row", row)
     assert code == 0 and "3/3" in row_of(said, "Mine"), said
     code, said = physml(
@@ -249,7 +260,7 @@ def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout
     monkeypatch.delenv("PHYSML_RESULTS", raising=False)
     monkeypatch.chdir(folder)
     for overrides, name in (
-        (["experiment=./mine.yaml"], "mine"),
+        (["experiment=./mine.yaml:rnn"], "mine-rnn"),
         (["plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=adding"], "adding-myrnn"),
     ):
         spec = spec_of(compose(overrides))
@@ -258,11 +269,11 @@ def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout
         assert ignored.returncode in (0, 128), "128: not a git checkout"
 
 
-def test_plugins_are_found_beside_the_experiment_file(
+def test_plugins_are_found_beside_the_study(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    composed = compose([f"experiment={folder.name}/mine.yaml"])
+    composed = compose([f"experiment={folder.name}/mine.yaml:rnn"])
     assert composed.config["plugins"] == [str(folder / "my_rnn.py")]
 
 
@@ -281,8 +292,8 @@ def test_plugins_are_found_beside_the_experiment_file(
             "my_rnn.MyRN",
             "row Mine: .*my_rnn.py has no class MyRN. Did you mean MyRNN",
         ),
-        ("mine.yaml", "[my_rnn.py]", "[other.py]", "row Mine: there is no plugin file other.py"),
-        ("mine.yaml", "# @package", "# package", "row Mine: .*line 1 must be exactly"),
+        ("mine.yaml", "[my_rnn.py]", "[other.py]", "row Mine: there is no plugin file .*other.py"),
+        ("mine.yaml", "  rnn:", "  nrn:", "row Mine: .*has no row 'rnn'. Did you mean nrn"),
         ("my_rnn.py", "y = (1", "y = = (1", "row Mine: .*my_rnn.py: line 18: invalid syntax"),
         (
             "my_rnn.py",

@@ -17,7 +17,7 @@ from physml.base.errors import ConfigError, PhysmlError
 from physml.base.paths import CONF
 from physml.base.seeding import stream
 from physml.config import build, studies
-from physml.config.compose import GROUPS, HEADER, compose, names
+from physml.config.compose import GROUPS, compose, names
 from physml.config.load import read_yaml
 from physml.config.resolve import resolve
 from physml.config.schema import checked
@@ -262,7 +262,7 @@ def test_the_first_line_of_a_file_names_what_it_is() -> None:
     for file in FILES:
         first, second = (CONF / file).read_text(encoding="utf-8").split("\n")[:2]
         if file.startswith("profile/"):
-            right = first == HEADER
+            right = first == "# @package _global_"
         else:
             right = re.match(r"# \w.{8,}", first) is not None and "@package" not in first + second
         offenders += [] if right else [file]
@@ -395,9 +395,11 @@ def test_a_misspelt_key_that_is_added_is_refused_with_a_near_name(key: str, mean
         run_checked(*base_for(key), f"+{key}={value_for(key)}")
 
 
-def written(folder: Path, body: str, name: str = "mine.yaml") -> Path:
+def study(folder: Path, body: str, name: str = "mine.yaml") -> Path:
     path = folder / name
-    path.write_text(f"{HEADER}\ndefaults:\n  - override /model: lem\n  - override /task: adding\n{body}")
+    inside = "".join(f"      {line}\n" for line in body.splitlines())
+    head = "task: adding\nprovenance: {kind: own, source: x}\nrows:\n  mine:\n    model: lem\n    set:\n"
+    path.write_text(f"{head}{inside}")
     return path
 
 
@@ -411,18 +413,18 @@ def test_a_misspelt_key_in_an_experiment_file_is_refused_with_a_near_name(
     if "provenance" in key:
         body = "provenance:\n  kind: own\n  source: mine\n  sorce: 1\n"
     with pytest.raises(ConfigError, match=f"Did you mean {meant}"):
-        run_checked(f"experiment={written(tmp_path, body)}")
+        run_checked(f"experiment={study(tmp_path, body)}:mine")
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
         ("model: {smoke: {d_hiden: 3}}\n", "model.smoke.d_hiden.*Did you mean d_hidden"),
-        ("trainer: {epochs: 3}\ntrainer: {epochs: 4}\n", "trainer appears twice.*line 6"),
+        ("trainer: {epochs: 3}\ntrainer: {epochs: 4}\n", "trainer appears twice.*line 8"),
         ("model: 5\n", "model must hold keys and values; got 5"),
         ("trainer: {select: 5}\n", "trainer.select must hold keys and values; got 5"),
         ("trainer: {schedule: 5}\n", "trainer.schedule must hold keys and values; got 5"),
-        ("optim: {lr: [}\n", "is not valid YAML.*line 5"),
+        ("optim: {lr: [}\n", "is not valid YAML.*line 7"),
         ("plugins: mine.py\n", "plugins must be a list"),
         ("model: {dt: '${seeed}'}\n", "model.dt: .*seeed.* not found"),
         ("provenance: {kind: papr, source: x}\n", "provenance.kind must be one of.*Did you mean paper"),
@@ -431,33 +433,7 @@ def test_a_misspelt_key_in_an_experiment_file_is_refused_with_a_near_name(
 )
 def test_what_is_wrong_in_an_experiment_file_is_told(tmp_path: Path, body: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        run_checked(f"experiment={written(tmp_path, body)}")
-
-
-@pytest.mark.parametrize(
-    ("first", "says"), [("# mine", "line 1 must be exactly"), ("defaults:", "line 1 must be exactly")]
-)
-def test_an_experiment_file_without_its_first_line_is_refused(tmp_path: Path, first: str, says: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"{first}\n# @package _global_\nseed: 3\n" if first.startswith("#") else f"{first} []\n")
-    with pytest.raises(ConfigError, match=says):
-        compose([f"experiment={path}"])
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("override /modle: lem", "no config group modle. Did you mean model"),
-        ("override /model: lme", "no config model/lme. Did you mean lem"),
-    ],
-)
-def test_misspelt_names_in_the_defaults_of_an_experiment_file_are_told(
-    tmp_path: Path, line: str, says: str
-) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEADER}\ndefaults:\n  - {line}\n")
-    with pytest.raises(ConfigError, match=f"{re.escape(str(path))}: .*{says}"):
-        compose([f"experiment={path}"])
+        run_checked(f"experiment={study(tmp_path, body)}:mine")
 
 
 # ---------------------------------------------------------------------------- values and precedence
@@ -506,15 +482,8 @@ def test_smoke_sizes_hold_whatever_the_experiment_says_but_not_what_was_typed() 
 
 
 def test_interpolations_are_resolved(tmp_path: Path) -> None:
-    path = written(tmp_path, "model: {d_hidden: '${trainer.batch_size}'}\ntrainer: {batch_size: 17}\n")
-    assert compose([f"experiment={path}"]).config["model"]["d_hidden"] == 17
-
-
-@pytest.mark.parametrize("name", ["a b.yaml", "ä,ö=.yaml", "plain.yml"])
-def test_an_experiment_file_may_have_any_name(tmp_path: Path, name: str) -> None:
-    composed = compose([f"experiment={written(tmp_path, 'seed: 3', name)}"])
-    assert composed.config["seed"] == 3
-    assert composed.config["experiment"] == composed.choices["experiment"] == f"./{name}"
+    path = study(tmp_path, "model: {d_hidden: '${trainer.batch_size}'}\ntrainer: {batch_size: 17}\n")
+    assert compose([f"experiment={path}:mine"]).config["model"]["d_hidden"] == 17
 
 
 def test_every_folder_of_conf_is_known() -> None:

@@ -9,7 +9,7 @@ from physml.base.errors import ConfigError, InputError
 from physml.cli import main
 from physml.config.build import check
 from physml.config.class_source import module_file
-from physml.config.compose import HEADER, compose
+from physml.config.compose import compose
 from physml.config.load import load
 from physml.config.schema import checked
 from physml.report.figure.simulated import function_of
@@ -157,10 +157,10 @@ def test_a_row_of_a_table_starts_no_process(
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     file = tmp_path / "mine.yaml"
     file.write_text(
-        f"{HEADER}\ndefaults:\n  - override /model: lem\n  - override /task: fitzhugh_nagumo\n"
-        f"model: {{d_hidden: {{_target_: {STARTER}, targets: [], environment: {{}}}}}}\n"
+        "task: fitzhugh_nagumo\nprovenance: {kind: own, source: x}\nrows:\n  mine:\n    model: lem\n"
+        f"    set: {{model: {{d_hidden: {{_target_: {STARTER}, targets: [], environment: {{}}}}}}}}\n"
     )
-    row = f"label=Mine,experiment={file}"
+    row = f"label=Mine,experiment={file}:mine"
     assert main.main(["table", "lem-4", "--seeds", "0", "--row", row, "--plan"]) == 2
     shown = capsys.readouterr()
     assert "ForkServer is not allowed" in shown.out + shown.err

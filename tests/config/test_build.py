@@ -542,7 +542,7 @@ def test_values_of_another_kind_are_refused_by_name(value: Any, hint: Any) -> No
 )
 def test_a_node_that_cannot_be_built_is_told(node: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        check(node, "model", given=("d_in",))
+        check(node, "model", supplied=("d_in",))
 
 
 def test_what_torch_says_of_a_value_is_told_with_its_place() -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from physml.base.errors import ConfigError
 from physml.config import conf_files, studies
-from physml.config.compose import HEADER, compose, names
+from physml.config.compose import compose, names
 from physml.config.identity import identity
 from physml.config.schema import checked
 from physml.queue.engines.job import shared_environment
@@ -50,7 +50,7 @@ TABLE: dict[str, Any] = {
     "columns": [{"key": "mse", "metric": "test/mse", "better": "lower", "protocol": "clean"}],
     "rows": [
         {"label": "mine", "experiment": "../adding.yaml:mine"},
-        {"label": "file", "cells": {"mse": {"experiment": "./mine.yaml"}}},
+        {"label": "file", "cells": {"mse": {"experiment": "./mine.yaml:row"}}},
         {"label": "LEM", "experiment": "lem/adding-2000-lem"},
     ],
 }
@@ -121,13 +121,6 @@ def test_an_identity_is_the_same_wherever_its_files_lie(
     assert compose(["experiment=lem/adding-2000-lem"]) == shipped
 
 
-def test_an_experiment_file_starts_from_a_row_of_ones_own(folder: Path) -> None:
-    text = f"{HEADER}\ndefaults: ['./adding.yaml:mine', _self_]\nmodel: {{dt: 0.25}}\n"
-    write(folder / "files" / "mine.yaml", text)
-    config, _ = checked(compose(["experiment=./files/mine.yaml"]).config)
-    assert config["model"]["dt"] == 0.25 and config["plugins"] == [str(folder / "my_rnn.py")]
-
-
 def test_a_folder_of_ones_own_has_models_that_bring_their_plugin(folder: Path, own: Path) -> None:
     write(
         own / "model" / "mine.yaml",
@@ -143,7 +136,11 @@ def test_a_table_and_a_figure_name_experiments_from_their_folder(folder: Path) -
     spec = load_table(find_table(str(write(folder / "files" / "deep" / "mytable.yaml", TABLE))))
     deep = folder / "files" / "deep"
     mine = f"{folder}/files/adding.yaml:mine"
-    assert spec.id == "mytable" and experiments_of(spec) == [mine, f"{deep}/mine.yaml", "lem/adding-2000-lem"]
+    assert spec.id == "mytable" and experiments_of(spec) == [
+        mine,
+        f"{deep}/mine.yaml:row",
+        "lem/adding-2000-lem",
+    ]
     write(folder / "files" / "deep" / "myfig.yaml", FIGURE)
     assert load_figure(find_figure("files/deep/myfig.yaml")).runs == [(mine, 0, 0)]
     ranks = {key: v for key, v in FIGURE.items() if key not in ("panels", "metric")}
@@ -221,12 +218,12 @@ def test_no_shipped_config_names_a_plugin() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("./files/adding.yaml", r"adding\.yaml is a study or a table\. Name a row"),
+        ("./files/adding.yaml", r"adding\.yaml names no row of a study"),
         ("./files/adding.yaml:", r"adding\.yaml has no row ''\. Known: lem, mine, slow|has no row ''"),
         ("./files/adding.yaml:slwo", r"adding\.yaml has no row 'slwo'\. Did you mean slow"),
         ("./nowhere.yaml:mine", r"there is no study file /.*nowhere\.yaml"),
-        ("./nowhere.yaml", r"there is no experiment file /.*nowhere\.yaml"),
-        ("./loop.yaml", r"there is no experiment file"),
+        ("./nowhere.yaml", r"nowhere\.yaml names no row of a study"),
+        ("./loop.yaml", r"loop\.yaml names no row of a study"),
         ("./loop.yaml:mine", r"there is no study file"),
         ("./round/adding.yaml:again", r"there is no \.\./round|is a cycle"),
         ("./my files.yaml:mine", r"named by letters, digits"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from physml.base.errors import InputError, PhysmlError
 from physml.base.paths import CONF
-from physml.config.compose import HEADER, compose
+from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.schema import checked
 from physml.report.figure.spec import find_figure, load_figure
@@ -117,15 +117,12 @@ def test_files_that_break_parsers_are_told(tmp_path: Path, content: bytes, says:
 
 
 BASE = {
-    "defaults": [{"override /model": "lem"}, {"override /task": "adding"}],
     "model": {"d_hidden": 3, "dt": 1.0, "clip": None, "init": "official"},
     "net": {"dropout": 0.1, "encoder": None},
     "task": {"length": 9},
     "trainer": {"epochs": 2, "stop": None, "schedule": None, "average": None, "select": {"metric": None}},
     "optim": {"lr": 0.1, "lr_factors": {"*": 1.0}},
     "arrays": None,
-    "seed": 1,
-    "provenance": {"kind": "own", "source": "x"},
 }
 
 
@@ -133,10 +130,12 @@ BASE = {
 @settings(BOUNDED, max_examples=6)
 @given(data=st.data())
 def test_an_experiment_of_any_values_is_checked_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    place = data.draw(st.sampled_from([p for p in places(BASE) if p[0] != "defaults"]))
+    head = {"task": "adding", "provenance": {"kind": "own", "source": "x"}}
+    study = head | {"rows": {"mine": {"model": "lem", "set": BASE}}}
+    place = data.draw(st.sampled_from([p for p in places(study) if len(p) > 3 or p[0] == "provenance"]))
     path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEADER}\n{changed(BASE, place, data.draw(VALUES))}", encoding="utf-8")
+    path.write_text(changed(study, place, data.draw(VALUES)), encoding="utf-8")
     try:
-        checked(compose([f"experiment={path}"]).config)
+        checked(compose([f"experiment={path}:mine"]).config)
     except PhysmlError as error:
         assert str(error)

@@ -195,11 +195,11 @@ def test_the_backend_of_a_plugin_may_be_anything(tmp_path: Path) -> None:
 
 def test_interpolations_are_resolved_before_hashing(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    head = "# @package _global_\ndefaults:\n  - override /model: lem\n  - override /task: adding\n"
-    path.write_text(f"{head}model: {{d_hidden: '${{trainer.batch_size}}'}}\n")
-    by_reference = identity(compose([f"experiment={path}"]).config)
+    row = "{model: lem, set: {model: {d_hidden: '${trainer.batch_size}'}}}"
+    path.write_text(f"task: adding\nrows:\n  mine: {row}\n")
+    by_reference = identity(compose([f"experiment={path}:mine"]).config)
     assert by_reference == identity(config_of("model.d_hidden=32"))
-    assert by_reference != identity(compose([f"experiment={path}", "trainer.batch_size=16"]).config)
+    assert by_reference != identity(compose([f"experiment={path}:mine", "trainer.batch_size=16"]).config)
 
 
 def test_a_number_that_is_not_finite_has_no_identity() -> None:

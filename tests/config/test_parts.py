@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from physml.base.errors import ConfigError
-from physml.config.compose import HEADER, compose
+from physml.config.compose import compose
 
 GRAPH = ("model=graphcon_gcn", "task=texas")
 GCN = "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: '${net.hidden}'}"
@@ -48,18 +48,18 @@ def test_a_part_of_a_file_stands_as_it_is_written(text: str, tmp_path: Path) -> 
     file = tmp_path / "mine.yaml"
     quoted = text.replace("'", "''")
     file.write_text(
-        f"{HEADER}\ndefaults:\n  - override /model: graphcon_gcn\n  - override /task: texas\n"
-        "net: {hidden: 16}\nmodel:\n  n_layers: 3\n  coupling:\n    _target_: my_gnn.MyGNN\n"
-        f"    d_in: '${{net.hidden}}'\n    leak: 1.0e-7\n"
-        f"    name: '{quoted}'\n    some: [1, null, {{a: true}}]\n"
+        "task: texas\nrows:\n mine:\n  model: graphcon_gcn\n  set:\n"
+        "   net: {hidden: 16}\n   model:\n    n_layers: 3\n    coupling:\n      _target_: my_gnn.MyGNN\n"
+        f"      d_in: '${{net.hidden}}'\n      leak: 1.0e-7\n"
+        f"      name: '{quoted}'\n      some: [1, null, {{a: true}}]\n"
     )
-    assert compose([f"experiment={file}"]).config["model"]["coupling"] == {
+    assert compose([f"experiment={file}:mine"]).config["model"]["coupling"] == {
         "_target_": "my_gnn.MyGNN",
         "d_in": 16,
         "leak": 1e-7,
         "name": text,
         "some": [1, None, {"a": True}],
     }
-    changed = compose([f"experiment={file}", "model.coupling.leak=0.5", "net.hidden=8"]).config["model"]
+    changed = compose([f"experiment={file}:mine", "model.coupling.leak=0.5", "net.hidden=8"]).config["model"]
     assert changed["coupling"]["leak"] == 0.5 and changed["coupling"]["d_in"] == 8
     assert changed["n_layers"] == 3

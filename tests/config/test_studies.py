@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 
 from physml.base.errors import ConfigError
 from physml.config import compose, studies
-from physml.config.compose import HEADER
 from physml.config.overrides import with_overrides
 from physml.listing import inventory
 
@@ -119,18 +118,6 @@ def test_a_part_that_names_its_class_replaces_the_one_of_the_base(conf: Path) ->
     schedule = config_of("experiment=some/adding-part")["trainer"]["schedule"]
     assert schedule == {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 9}
     assert config_of("experiment=some/adding-whole")["trainer"]["schedule"] == {"_target_": "x"}
-
-
-def test_a_file_of_a_user_may_start_from_a_row(conf: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.yaml"
-    mine.write_text(
-        f"{HEADER}\ndefaults: [some/adding-base, override /model: lstm]\ntrainer: {{epochs: 9}}\n"
-    )
-    made = compose.compose([f"experiment={mine}"])
-    assert (made.choices["model"], made.config["trainer"]["epochs"]) == ("lstm", 9)
-    assert made.config["model"]["d_hidden"] == 7
-    mine.write_text(f"{HEADER}\ndefaults: [_self_, some/adding-base]\ntrainer: {{epochs: 9}}\n")
-    assert config_of(f"experiment={mine}")["trainer"]["epochs"] == 7, "in the order of the list"
 
 
 def test_a_changed_file_is_read_again(conf: Path) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import solve_ivp
+from scipy.special import logit
 
+from physml.base.check import count
 from physml.base.errors import InputError
 from physml.lab import constructed_lem as built
 from physml.lab.shallow import Shallow, affine, box, fitted, identity
@@ -57,6 +59,34 @@ def states_of(f: Any, u: np.ndarray, d: int = 2) -> np.ndarray:
     return np.array(path)
 
 
+def dynamical_system(f: Shallow, o: Shallow, same: Shallow) -> built.Built:
+    r"""Proposition 5.2.7, the weights (5.67).
+
+    .. math:: \phi_n = f(\phi_{n-1}, u_n), \qquad o_n = o(\phi_n), \qquad \phi_0 = 0
+
+    (5.67) has W5 for a network that approximates o after f's output weights; the product of these weights
+    is one, without another approximation. The outputs are "o", and "phi" of z.
+
+    Args:
+        f: (d + D) -> d; its first inputs are phi.
+        o: d -> q.
+        same: the identity of d numbers.
+    """
+    d = f.A.shape[0]
+    d_in = f.W.shape[1] - d
+    count("the number of inputs u", d_in)
+    built.fits("o", o, d)
+    built.fits("same", same, d, d)
+    built.fits("f", f, d + d_in)
+    w = built.Blocks(max(f.width, same.width + o.width), d_in)
+    units, copy = slice(0, f.width), slice(0, same.width)
+    out = slice(same.width, same.width + o.width)
+    w.Wz[units, copy], w.Vz[units], w.bz[units] = f.W[:, :d] @ same.A, f.W[:, d:], f.b
+    w.Wy[copy, units] = same.W @ f.A
+    w.Wy[out, units], w.by[out] = o.W @ f.A, o.b
+    return built.Built(w.lem(), {"o": w.output(o.A, same.width)}, {"phi": w.output(f.A)})
+
+
 def systems(width: int) -> tuple[Shallow, Shallow, Shallow]:
     return fitted(f, LOW, HIGH, width=width), fitted(o, LOW[:2], HIGH[:2], width=30), identity(2, 1e-4)
 
@@ -67,7 +97,7 @@ def test_5_2_7_its_bound_5_58_on_the_error(width: int) -> None:
     u = inputs(30)
     phi = states_of(f, u)
     assert np.abs(phi).max() < 1.2  # within the box, as R of the statement
-    found = built.dynamical_system(near_f, near_o, same).run(u)
+    found = dynamical_system(near_f, near_o, same).run(u)
     epsilon = max(
         near_f.error(f, box(LOW, HIGH, 20_000, 5)), same.error(lambda x: x, box(LOW, HIGH, 999, 6)[:, :2])
     )
@@ -81,7 +111,7 @@ def test_5_2_7_its_bound_5_58_on_the_error(width: int) -> None:
 def test_5_2_7_is_the_system_5_52() -> None:
     near_f, near_o, same = systems(20)
     u = inputs(12)
-    found = built.dynamical_system(near_f, near_o, same).run(u)
+    found = dynamical_system(near_f, near_o, same).run(u)
     y = np.zeros((1, 2))
     for n, row in enumerate(u):
         z = near_f(np.hstack([y, row[None]]))
@@ -96,7 +126,7 @@ def test_5_2_7_is_broken_where_states_leave_the_region() -> None:
 
     u = np.ones((30, 1))
     near = fitted(grows, LOW, HIGH, width=160)
-    found = built.dynamical_system(near, affine(np.eye(2), np.zeros(2), 1e-4), identity(2, 1e-4)).run(u)
+    found = dynamical_system(near, affine(np.eye(2), np.zeros(2), 1e-4), identity(2, 1e-4)).run(u)
     epsilon = near.error(grows, box(LOW, HIGH, 9_000, 5))
     errors = np.linalg.norm(found["phi"] - states_of(grows, u), axis=1)
     bound = 2 * epsilon * np.cumsum(1.3 ** np.arange(30))
@@ -171,6 +201,47 @@ def test_5_2_8_for_a_slow_variable_needs_tau_in_b2_alone(tau: float) -> None:
 # ---------------------------------------------------------------------------- 5.2.9: r scales
 
 
+def many_scales(f: Shallow, o: Shallow, same: Shallow, tau: np.ndarray) -> built.Built:
+    r"""Proposition 5.2.9, of which the text leaves the weights to the reader.
+
+    .. math::
+        \phi^i_n = \tau_i f^i(\phi^1_{n-1}, .., \phi^r_{n-1}, u_n), \qquad
+        o_n = o(\phi^1_n, .., \phi^r_n)
+
+    As in (5.86), z holds the units of f and a copy of the state, and y the state, by steps tau:
+
+    .. math:: \phi_n = (1 - \tau)\phi_{n-1} + \tau\,[f + (1 - 1/\tau)\phi_{n-1}]
+
+    The outputs are "o" and "phi".
+
+    Args:
+        f: (d + D) -> d, all scales side by side.
+        o: d -> q.
+        same: the identity of d numbers, of width d.
+        tau: (d,), the scale of each number, in (0, 1].
+    """
+    d = f.A.shape[0]
+    d_in = f.W.shape[1] - d
+    count("the number of inputs u", d_in)
+    built.fits("o", o, d)
+    built.fits("f", f, d + d_in)
+    built.fits("same", same, d, d)
+    if same.width != d or tau.shape != (d,):
+        raise InputError(
+            f"same must be of width {d} and tau of shape ({d},); got {same.width} and {tau.shape}."
+        )
+    w = built.Blocks(max(f.width + d, d + o.width), d_in)
+    units, copy = slice(0, f.width), slice(f.width, f.width + d)
+    state, out = slice(0, d), slice(d, d + o.width)
+    w.Wz[units, state], w.Vz[units], w.bz[units] = f.W[:, :d] @ same.A, f.W[:, d:], f.b
+    w.Wz[copy, state] = same.W @ same.A
+    w.Wy[state, units] = same.W @ f.A
+    w.Wy[state, copy] = same.W @ ((1 - 1 / tau)[:, None] * same.A)
+    w.y_step[state] = tau
+    w.Wy[out, units], w.by[out] = o.W @ (tau[:, None] * f.A), o.b
+    return built.Built(w.lem(), {"o": w.output(o.A, d), "phi": w.output(same.A)}, {})
+
+
 MIX = np.array([[0.2, 0.5, -0.9], [0.7, -0.3, 0.4], [-0.5, 0.6, 0.5]])
 
 
@@ -189,7 +260,7 @@ def test_5_2_9_three_scales(least: float) -> None:
     # f is near where states and inputs are: a network for the whole cube would need thousands of units.
     near = fitted(scales, -1.4 * np.ones(4), 1.4 * np.ones(4), width=200)
     read_out = affine(np.array([[1.0, -2.0, 0.5]]), np.zeros(1), 1e-4)
-    layer = built.many_scales(near, read_out, identity(3, 1e-4), tau)
+    layer = many_scales(near, read_out, identity(3, 1e-4), tau)
     found = layer.run(u)
     assert layer.layer.d_out == 203
     assert (np.abs(found["phi"] - phi).max(0) < 0.03 * tau).all()
@@ -210,7 +281,7 @@ def test_5_2_9_is_broken_where_states_leave_the_region() -> None:
     assert inside.tolist() == [True] * 3 + [False] * 17
     for width in (100, 400):
         near = fitted(scales, -1.4 * np.ones(4), 1.4 * np.ones(4), width=width)
-        layer = built.many_scales(near, affine(np.eye(3), np.zeros(3), 1e-4), identity(3, 1e-4), tau)
+        layer = many_scales(near, affine(np.eye(3), np.zeros(3), 1e-4), identity(3, 1e-4), tau)
         errors = np.linalg.norm(layer.run(u)["o"] - phi, axis=1)
         assert errors[inside].max() < 0.02
         assert errors[-1] > 0.5 * np.linalg.norm(phi[-1])
@@ -275,6 +346,25 @@ def test_5_2_10_is_broken_by_a_tau_that_is_not_small() -> None:
 # ---------------------------------------------------------------------------- (5.1): the two-scale ODE
 
 
+def two_scale_ode(layer: LEM, dt: float, tau_y: float, tau_z: float) -> LEM:
+    r"""The LEM that takes steps of size dt in the two-scale ODE (5.1), with the weights of another.
+
+    .. math:: y' = \tau_y(\tanh(W_y z + V_y u + b_y) - y), \qquad z' = \tau_z(\tanh(W_z y + V_z u + b_z) - z)
+
+    As under (5.2): its gates are constant, :math:`\hat\sigma(b_1) = \tau_z, \hat\sigma(b_2) = \tau_y`; b1 of
+    (5.3) is that of z, so that the text has the two the wrong way round.
+    """
+    made = LEM(layer.d_in, layer.d_out, dt=dt).to(layer.W)
+    made.load_state_dict(layer.state_dict())
+    with torch.no_grad():
+        for name, value in made.symbols().items():
+            if name in ("W1", "W2", "V1", "V2"):
+                value.zero_()
+        made.symbols()["b1"].fill_(float(logit(tau_z)))
+        made.symbols()["b2"].fill_(float(logit(tau_y)))
+    return made
+
+
 def test_5_1_lem_with_constant_gates_steps_through_the_two_scale_ode() -> None:
     """First order in dt; with b1 and b2 as under (5.2), the scales are exchanged."""
     torch.manual_seed(0)
@@ -296,7 +386,7 @@ def test_5_1_lem_with_constant_gates_steps_through_the_two_scale_ode() -> None:
     def error(n: int, *scales: float) -> float:
         u = torch.sin(t_end / n * torch.arange(1, n + 1, dtype=torch.double))[None, :, None]
         with torch.no_grad():
-            y = built.two_scale_ode(layer, t_end / n, *scales)(u)[0][0, -1].numpy()
+            y = two_scale_ode(layer, t_end / n, *scales)(u)[0][0, -1].numpy()
         return float(np.linalg.norm(y - wanted))
 
     errors = [error(n, tau_y, tau_z) for n in (50, 100, 200)]
@@ -316,7 +406,7 @@ def test_5_1_lem_with_constant_gates_steps_through_the_two_scale_ode() -> None:
             lambda: built.multiscale_method(*multiscale.networks(5), macro=0.1, micro=0.5, micro_steps=0),
             "micro_st",
         ),
-        (lambda: built.dynamical_system(identity(2, 1.0), identity(2, 1.0), identity(2, 1.0)), "inputs u"),
+        (lambda: dynamical_system(identity(2, 1.0), identity(2, 1.0), identity(2, 1.0)), "inputs u"),
         (lambda: Shallow(np.eye(2), np.zeros(3), np.eye(2)), "must have shapes"),
         (
             lambda: multiscale.by_scale(of="fast", tau=np.ones(1), n_steps=1, width=5, seed=0),

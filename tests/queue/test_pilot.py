@@ -8,7 +8,7 @@ import run_harness as h
 
 from physml.base.errors import Preempted
 from physml.queue import pilot, planning, scheduler
-from physml.queue.pilot import Sharing, sharing
+from physml.queue.pilot import sharing
 from physml.run import history, resources
 from physml.run.resources import MIB
 from physml.training import checkpoint
@@ -23,7 +23,7 @@ def quick(monkeypatch):
 
 
 def piloted(planned, wait=True, **options):
-    with sharing(Sharing(wait)):
+    with sharing(wait=wait):
         return scheduler.carry_out(planned, jobs=1, **options)
 
 

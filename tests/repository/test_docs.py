@@ -8,7 +8,6 @@ import shlex
 import tomllib
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import yaml
@@ -136,8 +135,7 @@ def test_configs_and_code_that_are_shown_are_whole(path: Path) -> None:
         if block.language == "python":
             ast.parse(source)
         if block.language == "yaml":
-            content: dict[str, Any] = yaml.safe_load(source)
-            assert "defaults" not in content or source.startswith("# @package _global_\n")
+            yaml.safe_load(source)
 
 
 def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
@@ -152,10 +150,10 @@ def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
-    config = compose.compose([f"experiment={tmp_path / 'mine.yaml'}"]).config
+    config = compose.compose([f"experiment={tmp_path / 'mine.yaml'}:rnn"]).config
     assert config["model"] == {"_target_": "my_rnn.MyRNN", "d_hidden": 16, "leak": 0.2}
     assert config["plugins"] == [str(tmp_path / "my_rnn.py")]
-    on_texas = compose.compose([f"experiment={tmp_path / 'mine_on_texas.yaml'}"]).config
+    on_texas = compose.compose([f"experiment={tmp_path / 'mine_on_texas.yaml'}:gnn"]).config
     assert on_texas["model"]["coupling"] == {"_target_": "my_gnn.MyGNN", "d_in": 32, "d_hidden": 32}
     assert on_texas["net"]["_target_"] == "physml.models.graph.graph_net.GraphNet"
 

@@ -13,7 +13,6 @@ from physml.base.errors import ConfigError, DataError, MissingExtra, RecordError
 from physml.base.lock import held
 from physml.cli import main
 from physml.records import searches as results
-from physml.search import spec, staged, store
 from physml.search.store import TrialStore, place_of
 
 LSTM, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"
@@ -222,38 +221,6 @@ def test_a_search_keeps_a_copy_and_a_damaged_one_stops_it_before_it_trains(
     monkeypatch.setenv("PHYSML_STORAGE", str(path))
     assert main.main(command) == 0 and len(forked) == 2
     assert study_of(str(path), ID).best_value == results.recorded(ID)["best"]["value"]
-
-
-def old_journal(tmp_path, values):
-    """Trials as an earlier version kept them."""
-    name = f"{ID}-tpe-0a1b2c3d"
-    path = tmp_path / "results" / "search" / f"{name}.journal"
-    path.parent.mkdir(parents=True)
-    study = optuna.create_study(
-        study_name=name,
-        storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path))),
-    )
-    for value in values:
-        trial = study.ask({"optim.lr": optuna.distributions.FloatDistribution(1e-3, 5e-2, log=True)})
-        if value is not None:
-            trial.set_user_attr("end", "finished")
-            study.tell(trial, value)
-    return path
-
-
-def test_a_journal_of_an_earlier_version_is_read_and_a_record_wins(conf, tmp_path, forked):
-    path, mine = old_journal(tmp_path, [0.5, 0.01, None]), spec.load_search(LSTM)
-    found = store.old_journal(mine)
-    assert [row["status"] for row in found["trials"]] == ["finished", "finished", "missing"]
-    assert found["best"]["value"] == 0.01 and results.content_of_file(ID) is None
-    run = spec.in_folder(spec.run_of(mine, found["trials"][1]["point"]), f"{path.stem}/001")
-    staged.scheduler.carry_out(staged.planning.plan([run]), jobs=1)
-    kept = staged.existing(run)["metrics"]["best"]["valid"]["rmse"]
-    assert store.old_journal(mine)["trials"][1]["value"] == kept != 0.01
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], "{", *lines[2:]]) + "\n")
-    with pytest.raises(DataError, match=r"\.journal:2: damaged"):
-        store.old_journal(mine)
 
 
 def test_results_of_earlier_versions_have_the_present_form():

@@ -44,23 +44,23 @@ def get(dataset: Upstream, store: Store) -> list[Path]:
     DataError names the first file that could not be had, with its checksum and what each address said. What
     was downloaded of it is kept, and the next call goes on there.
     """
-    made = []
-    wanted = missing(dataset, store)
+    downloaded = []
+    files_missing = missing(dataset, store)
     if all(file.optional and find(file, store) is None for file in dataset.files):
-        wanted = [file for file in dataset.files if file.urls]
-    for file in wanted:
+        files_missing = [file for file in dataset.files if file.urls]
+    for file in files_missing:
         archive = dataset.file(file.inside) if file.inside else None
-        sources = [one for one in (file, archive) if one is not None and one.urls]
+        sources = [source for source in (file, archive) if source is not None and source.urls]
         failures: list[str] = []
-        for one in sources:
+        for source in sources:
             try:
-                made.append(_download(dataset, one, store))
+                downloaded.append(_download(dataset, source, store))
                 break
             except Failed as error:
                 failures += error.lines
         else:
             raise _unreachable(dataset, file, store, failures)
-    return made
+    return downloaded
 
 
 class Failed(Exception):
@@ -78,11 +78,11 @@ class Refused(Exception):
 def _unreachable(dataset: Upstream, file: DataFile, store: Store, failures: list[str]) -> DataError:
     target = store.cache / "files" / file.name
     root = str(store.data) if store.data else "not set"
-    told = "".join(f"\n  {line}" for line in failures or ["no address is known"])
+    answers = "".join(f"\n  {line}" for line in failures or ["no address is known"])
     return DataError(
         f"{file.name} of data set {dataset.name} could not be downloaded. Without network, put it at "
         f"{target}, or as {file.name} below PHYSML_DATA ({root}). sha256: {file.sha256 or 'not published'}"
-        f"{f', md5: {file.md5}' if file.md5 else ''}. What each address said:{told}"
+        f"{f', md5: {file.md5}' if file.md5 else ''}. What each address said:{answers}"
     )
 
 
@@ -159,8 +159,8 @@ class Part:
 
     def origin(self) -> dict[str, str | None]:
         try:
-            found = json.loads(self.about.read_text(encoding="utf-8"))
-            return found if isinstance(found, dict) else {}
+            origin = json.loads(self.about.read_text(encoding="utf-8"))
+            return origin if isinstance(origin, dict) else {}
         except (OSError, ValueError):
             return {}
 
@@ -245,10 +245,10 @@ def _content_range(answer: "requests.Response") -> tuple[int | None, int | None]
     return first, total
 
 
-def _room(path: Path, wanted: int) -> None:
+def _room(path: Path, n_bytes: int) -> None:
     free = shutil.disk_usage(path.parent).free
-    if wanted > free:
-        raise OSError(errno.ENOSPC, f"{wanted / 2**20:.0f} MiB are to come, {free / 2**20:.0f} MiB are free")
+    if n_bytes > free:
+        raise OSError(errno.ENOSPC, f"{n_bytes / 2**20:.0f} MiB are to come, {free / 2**20:.0f} MiB are free")
 
 
 def _compare(file: DataFile, part: Part) -> None:

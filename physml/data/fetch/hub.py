@@ -51,14 +51,14 @@ def contents(repository: Repository, store: Cache) -> dict[str, dict[str, str]]:
     """
     folder = repository.folder
     if folder is not None:
-        found = {
+        hashes = {
             name: hash_cache.known(folder / name, "sha256", store.cache)
             for names in _parquet(folder, repository.config).values()
             for name in names
         }
-        text = "".join(f"{sha256}  {name}\n" for name, sha256 in found.items())
+        text = "".join(f"{sha256}  {name}\n" for name, sha256 in hashes.items())
         _pin(repository, hashlib.sha256(text.encode()).hexdigest(), store)
-        return {name: {"sha256": sha256, "verified": "first seen"} for name, sha256 in found.items()}
+        return {name: {"sha256": sha256, "verified": "first seen"} for name, sha256 in hashes.items()}
     if repository.revision is not None and COMMIT.fullmatch(repository.revision):
         return {repository.name: {"sha256": repository.revision, "verified": "bytes"}}
     pinned = _pin_path(repository, store)

@@ -27,7 +27,7 @@ def get(dataset: DataSet, store: Store) -> list[Path]:
     repository = hub.Repository(source.repository, source.config, source.revision)
     (used,) = hub.contents(repository, store).values()
     splits = hub.rows(repository, used["sha256"], store)
-    made = []
+    written = []
     with tempfile.TemporaryDirectory(dir=store.cache) as folder:
         root = Path(folder)
         dataset.rebuild(root, splits)
@@ -41,5 +41,5 @@ def get(dataset: DataSet, store: Store) -> list[Path]:
             if (root / file.name).is_file() and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 (root / file.name).replace(target)
-                made.append(target)
-    return made
+                written.append(target)
+    return written

@@ -29,16 +29,12 @@ Force = Callable[[float], np.ndarray]
 class Network:
     """Pendula with masses and springs.
 
-    Args:
-        mass: (n,), the diagonal of M, positive.
-        spring: (n,), the diagonal of K.
-        coupling: C, (n, n).
     Errors: InputError for a C that (4.7) does not allow.
     """
 
-    mass: np.ndarray
-    spring: np.ndarray
-    coupling: np.ndarray
+    mass: np.ndarray  # (n,), the diagonal of M, positive
+    spring: np.ndarray  # (n,), the diagonal of K
+    coupling: np.ndarray  # c, (n, n)
 
     def __post_init__(self) -> None:
         n = len(self.mass)
@@ -87,7 +83,7 @@ def _solve(
     acceleration: Callable[[float, np.ndarray], np.ndarray], t: np.ndarray, start: np.ndarray | None, n: int
 ) -> np.ndarray:
     x = np.concatenate([np.zeros(n) if start is None else start, np.zeros(n)])
-    found = solve_ivp(
+    solution = solve_ivp(
         lambda s, x: np.concatenate([x[n:], acceleration(s, x[:n])]),
         (0.0, float(t[-1])),
         x,
@@ -96,7 +92,7 @@ def _solve(
         rtol=1e-10,
         atol=1e-12,
     )
-    return found.y[:n].T
+    return solution.y[:n].T
 
 
 def layered(*, n_layers: int, width: int, epsilon: float, seed: int) -> Network:
@@ -129,8 +125,8 @@ def one_way(*, epsilon: np.ndarray, n_layers: int, width: int, t_end: float, see
     t = np.linspace(0, t_end, 201)[1:]
     into_first = np.arange(n) >= n - width
     y = []
-    for one in map(float, epsilon):
-        W = layered(n_layers=n_layers, width=width, epsilon=one, seed=seed).P
+    for value in map(float, epsilon):
+        W = layered(n_layers=n_layers, width=width, epsilon=value, seed=seed).P
         both, upper = (_driven(A, into_first, t) for A in (W, np.triu(W)))
         y.append(float(np.abs(both - upper).max()))
     return {"x": np.array(epsilon, float), "y": np.array(y)}

@@ -56,15 +56,16 @@ def by_length(*, experiment: str, of: str, lengths: np.ndarray, seed: int, seque
     Shapes: lengths (N,) -> x (N,), y (N,).
     """
     one_of("of", of, OF_LENGTH)
-    given = {"seed": seed, "sequences": sequences}
+    arguments = {"seed": seed, "sequences": sequences}
     measured = experiments.beside_bound if of in ("total", "total_bound") else experiments.by_lag
-    found = [measured(experiment, length=int(n), **given) for n in lengths]
+    results = [measured(experiment, length=int(n), **arguments) for n in lengths]
     if of in ("total", "total_bound"):
-        y = [float(one[of][0]) for one in found]
+        y = [float(result[of][0]) for result in results]
     else:
-        whole = [float(np.linalg.norm(one["gradient"])) for one in found]
+        whole = [float(np.linalg.norm(result["gradient"])) for result in results]
         early = [
-            float(np.linalg.norm(one["gradient"][-max(1, len(one["gradient"]) // 10) :])) for one in found
+            float(np.linalg.norm(result["gradient"][-max(1, len(result["gradient"]) // 10) :]))
+            for result in results
         ]
         y = whole if of == "gradient" else [a / b if b else 0.0 for a, b in zip(early, whole, strict=True)]
     return {"x": np.array(lengths, float), "y": _positive(np.array(y))}
@@ -117,8 +118,8 @@ def by_depth(
         limit = Graphcon.of(degrees, omega, step).total_7_40(x, x, target)
         return {"x": layers, "y": np.full(n_layers, limit * (nodes if of == "times_v" else 1))}
     J = 0.5 * (network(x, edges) - target).square().mean()
-    found = torch.autograd.grad(J, weights)
-    return {"x": layers, "y": _positive(np.array([abs(float(g)) for g in found]))}
+    gradients = torch.autograd.grad(J, weights)
+    return {"x": layers, "y": _positive(np.array([abs(float(g)) for g in gradients]))}
 
 
 def force_weight(force: torch.nn.Module) -> torch.nn.Parameter:

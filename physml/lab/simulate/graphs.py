@@ -21,6 +21,7 @@ from physml.data import graphs as graph_data
 from physml.data.readers import musae, zinc
 from physml.data.store import Store
 from physml.graph.measures import dirichlet_energy, grid, mean_average_distance
+from physml.lab.experiments import one_thread
 from physml.models.graph.g2 import GradientGating
 from physml.models.graph.graph_layers import GraphAttention, GraphConvolution
 from physml.models.graph.graph_parts import Force, copies
@@ -38,14 +39,9 @@ PAGES = {"chameleon": musae.CHAMELEON, "squirrel": musae.SQUIRREL}
 @contextmanager
 def _drawn_from(seed: int) -> Iterator[None]:
     """Random numbers of a seed, no gradients, and one thread: several wait for each other at these sizes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        yield
 
 
 # --- measures by depth
@@ -93,15 +89,15 @@ def energy(
         layer = COUPLINGS[coupling](width, width)
         around = {"activation": activation, "shared_weights": shared_weights, **numbers}
         states = _states(model, layer, n_layers, x, edges, **around)
-        found = [MEASURES[measure](state, edges).item() for state in states]
-    return {"x": np.arange(1.0, n_layers + 1), "y": np.array(found)}
+        values = [MEASURES[measure](state, edges).item() for state in states]
+    return {"x": np.arange(1.0, n_layers + 1), "y": np.array(values)}
 
 
-def _numbers(model: str, given: dict[str, float | None]) -> dict[str, float]:
+def _numbers(model: str, values: dict[str, float | None]) -> dict[str, float]:
     """The numbers that a model needs, of all that were given."""
     one_of("model", model, NEEDS)
     needs = NEEDS[model]
-    numbers = {name: value for name, value in given.items() if value is not None}
+    numbers = {name: value for name, value in values.items() if value is not None}
     if set(numbers) != set(needs):
         raise InputError(
             f"model={model!r} takes {', '.join(needs) or 'none of dt, gamma, alpha, p'}; "
@@ -155,10 +151,10 @@ def molecule(data: str, number: int, fixtures: bool = False) -> tuple[np.ndarray
         raise InputError(
             f"number must be one of {arrays['n_graphs'][2]} test molecules, from 0; got {number}."
         )
-    one = graph_data.one(arrays, first + number)
-    bonds = torch.from_numpy(one["edge_index"])
+    graph_arrays = graph_data.one(arrays, first + number)
+    bonds = torch.from_numpy(graph_arrays["edge_index"])
     graph = networkx.Graph()
-    graph.add_nodes_from(range(len(one["x"])))
+    graph.add_nodes_from(range(len(graph_arrays["x"])))
     graph.add_edges_from(bonds.T.tolist())
     layout = networkx.kamada_kawai_layout(graph)
     return np.stack([layout[atom] for atom in range(len(layout))]), bonds

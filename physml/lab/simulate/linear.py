@@ -89,12 +89,12 @@ def spectrum(*, part: str, beta: float, gamma: float, units: int, scale: float, 
     positive("units", units)
     positive("scale", scale)
     M = np.random.default_rng(seed).normal(0.0, scale * units**-0.5, (units, units))
-    found = np.linalg.eigvals(symmetric_skew(M, beta, gamma))
+    eigenvalues = np.linalg.eigvals(symmetric_skew(M, beta, gamma))
     if part == "eigenvalues":
-        return {"x": found.real, "y": found.imag}
+        return {"x": eigenvalues.real, "y": eigenvalues.imag}
     symmetric = np.linalg.eigvalsh((M + M.T) / 2)
     low, high = (1 if part == "printed" else 2) * (1 - beta) * symmetric[[0, -1]] - gamma
-    top = np.abs(found.imag).max()
+    top = np.abs(eigenvalues.imag).max()
     return {"x": np.array([low, low, np.nan, high, high]), "y": np.array([-top, top, np.nan, -top, top])}
 
 

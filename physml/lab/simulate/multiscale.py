@@ -51,10 +51,10 @@ def exact(tau: float, t_end: float) -> Callable[[np.ndarray], np.ndarray]:
     def slope(_t: float, x: np.ndarray) -> np.ndarray:
         return np.concatenate([(f(x[None, 2:])[0] - x[:2]) / tau, g(x[None])[0]])
 
-    found = solve_ivp(
+    solution = solve_ivp(
         slope, (0.0, t_end), np.zeros(4), method="Radau", dense_output=True, rtol=1e-8, atol=1e-10
     )
-    return lambda t: found.sol(t)[2:].T
+    return lambda t: solution.sol(t)[2:].T
 
 
 def multiscale_method(
@@ -136,9 +136,9 @@ def by_tau(
     if of == "multiscale_method":
         lem = emulated(macro=step, micro=micro, micro_steps=micro_steps, n_steps=n, width=width)["psi"]
     y = []
-    for one in tau:
-        psi = lem if of == "multiscale_method" else euler(float(one), step, n)
-        y.append(float(np.linalg.norm(psi - exact(float(one), t_end)(t), axis=1).max()))
+    for value in tau:
+        psi = lem if of == "multiscale_method" else euler(float(value), step, n)
+        y.append(float(np.linalg.norm(psi - exact(float(value), t_end)(t), axis=1).max()))
     return {"x": np.array(tau, float), "y": np.array(y)}
 
 
@@ -152,8 +152,8 @@ def by_width(
     """
     one_of("of", of, ("psi", "phi", "epsilon"))
     n = round(t_end / step)
-    given: dict[str, Any] = {"macro": step, "micro": micro, "micro_steps": micro_steps, "n_steps": n}
-    wanted = multiscale_method(f, g, d=2, **given)
+    arguments: dict[str, Any] = {"macro": step, "micro": micro, "micro_steps": micro_steps, "n_steps": n}
+    reference = multiscale_method(f, g, d=2, **arguments)
     grid = np.stack(np.meshgrid(*(np.linspace(a, b, 60) for a, b in zip(*BOX, strict=True))), -1).reshape(
         -1, 2
     )
@@ -162,8 +162,8 @@ def by_width(
         if of == "epsilon":
             y.append(networks(width, seed)[0].error(f, grid))
         else:
-            found = emulated(**given, width=width, seed=seed)[of]
-            y.append(float(np.linalg.norm(found - wanted[of], axis=1).max()))
+            states = emulated(**arguments, width=width, seed=seed)[of]
+            y.append(float(np.linalg.norm(states - reference[of], axis=1).max()))
     return {"x": np.array(widths, float), "y": np.array(y)}
 
 
@@ -214,15 +214,15 @@ def by_scale(*, of: str, tau: np.ndarray, n_steps: int, width: int, seed: int) -
     u = np.random.default_rng(seed).uniform(-1, 1, (n_steps, 1))
     keeps = of in ("slow", "weight_slow")
     y = []
-    for one in map(float, tau):
+    for value in map(float, tau):
         build = constructed_lem.slow_variable if keeps else constructed_lem.two_scale
-        built = build(*map_networks(width), one)
+        built = build(*map_networks(width), value)
         if of.startswith("weight"):
             symbols = built.layer.symbols()
             weights = [p.detach() for name, p in symbols.items() if name not in ("b1", "b2")]
             y.append(max(float(p.abs().max()) for p in weights))
             continue
-        wanted = two_scale(one, u, keeps=keeps)["psi"]
-        error = float(np.abs(built.run(u)["psi"] - wanted).max())
-        y.append(error / float(np.abs(wanted).max()) if of == "two_scale_relative" else error)
+        reference = two_scale(value, u, keeps=keeps)["psi"]
+        error = float(np.abs(built.run(u)["psi"] - reference).max())
+        y.append(error / float(np.abs(reference).max()) if of == "two_scale_relative" else error)
     return {"x": np.array(tau, float), "y": np.array(y)}

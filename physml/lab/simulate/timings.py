@@ -20,11 +20,11 @@ def per_batch(*, file: str, layer: str) -> Arrays:
     if not path.is_file():
         raise DataError(f"{display_path(path)} is not there. `python -m scripts.bench.layers` writes it.")
     lengths = json.loads(path.read_text(encoding="utf-8"))["lengths"]
-    found = {int(n): layers for n, layers in lengths.items() if "ms" in layers.get(layer, {})}
-    if not found:
+    timed = {int(n): layers for n, layers in lengths.items() if "ms" in layers.get(layer, {})}
+    if not timed:
         known = {name for layers in lengths.values() for name, facts in layers.items() if "ms" in facts}
         raise DataError(f"{display_path(path)} has no times of {layer!r}. {suggest(layer, known)}")
     return {
-        "x": np.array(sorted(found), float),
-        "y": np.array([found[n][layer]["ms"] for n in sorted(found)]),
+        "x": np.array(sorted(timed), float),
+        "y": np.array([timed[n][layer]["ms"] for n in sorted(timed)]),
     }

@@ -56,14 +56,14 @@ def by_frequencies(*, of: str, counts: np.ndarray, delay: float, dt: float, inpu
     y = []
     for n in map(int, counts):
         epsilon = mollifier(n)
-        found = universal.inversion(T_END, epsilon, n, side="ahead" if of == "printed" else "behind")
+        inverse = universal.inversion(T_END, epsilon, n, side="ahead" if of == "printed" else "behind")
         if of == "delay":
-            layer, read = universal.transforms(found.omega, 1, s=1e-4, dt=dt)
-            A = np.append(found.delays(np.array([delay]))[:, 0] * read[:-1], 0.0)[None]
+            layer, read = universal.transforms(inverse.omega, 1, s=1e-4, dt=dt)
+            A = np.append(inverse.delays(np.array([delay]))[:, 0] * read[:-1], 0.0)[None]
             network = universal.assembled([layer], A, np.zeros(1), p=1, dt=dt)
             y.append(float(np.abs(network.run(u[..., None])[..., 0] - delayed(u, round(delay / dt))).max()))
             continue
-        again = found(universal.sine_transform(u, dt, found.omega), steps * dt)
+        again = inverse(universal.sine_transform(u, dt, inverse.omega), steps * dt)
         y.append(max(float(np.abs(again[..., i] - delayed(u, int(k))).max()) for i, k in enumerate(steps)))
     return {"x": np.array(counts, float), "y": np.array(y)}
 
@@ -92,16 +92,16 @@ def by_s(
     u = drawn(8, dt, seed)
 
     def output(s: float, activation: Activation, printed: bool) -> np.ndarray:
-        one = universal.oscillators(np.array([omega]), s=s, dt=dt)
+        weights = universal.oscillators(np.array([omega]), s=s, dt=dt)
         layer = NeuralOscillator(1, 1, dt=dt, activation=activation).double()
         with torch.no_grad():
-            for name, value in {"W": one.w[0], "V": one.V[0], "b": 0.0}.items():
+            for name, value in {"W": weights.w[0], "V": weights.V[0], "b": 0.0}.items():
                 layer.symbols()[name].fill_(value)
             y = layer(torch.as_tensor(u)[..., None])[0][..., 0].numpy()
-        return y * (1 / s if printed else one.A[0])
+        return y * (1 / s if printed else weights.A[0])
 
-    wanted = output(1.0, "identity", False)
-    y = [float(np.abs(output(float(one), activation, printed) - wanted).max()) for one in s]
+    reference = output(1.0, "identity", False)
+    y = [float(np.abs(output(float(scale), activation, printed) - reference).max()) for scale in s]
     return {"x": np.array(s, float), "y": np.array(y)}
 
 
@@ -117,11 +117,11 @@ def fundamental(*, counts: np.ndarray, dt: float, inputs: int, seed: int) -> Arr
     times = np.linspace(u.shape[1] // 8, u.shape[1], 8).astype(int)
     y = []
     for n in map(int, counts):
-        found = universal.inversion(T_END, mollifier(n), n)
-        transform = universal.sine_transform(u, dt, found.omega)
+        inverse = universal.inversion(T_END, mollifier(n), n)
+        transform = universal.sine_transform(u, dt, inverse.omega)
         worst = 0.0
         for k in times:
-            again = found(transform[:, k - 1], dt * np.arange(k))[:, ::-1]  # u(dt) to u(k dt)
+            again = inverse(transform[:, k - 1], dt * np.arange(k))[:, ::-1]  # u(dt) to u(k dt)
             worst = max(worst, float(np.abs(operator(again, dt)[:, -1] - x[:, k - 1]).max()))
         y.append(worst)
     return {"x": np.array(counts, float), "y": np.array(y)}

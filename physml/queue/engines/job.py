@@ -23,21 +23,13 @@ LATE = 1.2  # runs may take so much longer than those that were timed
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an engine: conf/engine/<engine>.yaml or a site's file below it, with --engine KEY=VALUE.
+    """Settings of an engine: conf/engine/<engine>.yaml or a site's file below it, with --engine KEY=VALUE."""
 
-    Args:
-        workers: Pilots at most; never more than runs.
-        cpus: Cores of each pilot, which makes as many one-threaded runs at a time.
-        gpus: GPUs of each pilot; None: one if the runs are to be on a GPU.
-        memory_gib: Memory of each pilot; None: from the records of the runs, or 4 GiB a run.
-        hours: Limit of a job. Pilots that reach it leave checkpoints and are queued again.
-    """
-
-    workers: int = 4
-    cpus: int = 1
-    gpus: int | None = None
-    memory_gib: float | None = None
-    hours: float = 24.0
+    workers: int = 4  # pilots at most; never more than runs
+    cpus: int = 1  # cores of each pilot, which makes as many one-threaded runs at a time
+    gpus: int | None = None  # GPUs of each pilot; None: one if the runs are to be on a GPU
+    memory_gib: float | None = None  # of each pilot; None: from the records of the runs, or 4 GiB a run
+    hours: float = 24.0  # limit of a job. Pilots that reach it leave checkpoints and are queued again
 
 
 S = TypeVar("S", bound=Settings)
@@ -45,30 +37,19 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class Job:
-    """The pilots of one command.
+    """The pilots of one command."""
 
-    Args:
-        name: Name of the command, such as `table lem-1`.
-        command: Arguments of physml for a pilot.
-        environment: Variables that make all pilots share one folder.
-        runs: How many are to do.
-        total_hours: Hours of all of them; None: not all are known.
-        workers: Pilots.
-        cpus, gpus, memory_gib, hours: Of each.
-        detach: The command leaves once they are submitted.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    runs: int
-    total_hours: float | None
-    workers: int
-    cpus: int
-    gpus: int
-    memory_gib: float
-    hours: float
-    detach: bool = False
+    name: str  # name of the command, such as `table lem-1`
+    command: tuple[str, ...]  # arguments of physml for a pilot
+    environment: dict[str, str]  # variables that make all pilots share one folder
+    runs: int  # how many are to do
+    total_hours: float | None  # hours of all of them; None: not all are known
+    workers: int  # pilots
+    cpus: int  # cores of each
+    gpus: int  # GPUs of each
+    memory_gib: float  # memory of each
+    hours: float  # limit of each
+    detach: bool = False  # the command leaves once they are submitted
 
 
 class Submission(Protocol):
@@ -106,22 +87,22 @@ class Engine(Protocol):
 
 def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) -> Job:
     """The pilots for runs that are to do."""
-    hours = [one.cost.hours for one in todo]
+    hours = [planned.cost.hours for planned in todo]
     known = [h for h in hours if h is not None]
     total = sum(known) if len(known) == len(hours) else None
     workers = min(settings.workers, len(todo))
-    side_by_side = max(1, settings.cpus // max((threads(one.spec) for one in todo), default=1))
+    side_by_side = max(1, settings.cpus // max((threads(planned.spec) for planned in todo), default=1))
     rounds = math.ceil(len(todo) / (workers * side_by_side))
     limit = settings.hours
     if total is not None:
         limit = min(limit, LATE * rounds * max(known) + SPARE_HOURS)
     memory = settings.memory_gib
     if memory is None:
-        peak = max(one.cost.memory_mib or _unknown(one) for one in todo)
+        peak = max(planned.cost.memory_mib or _unknown(planned) for planned in todo)
         memory = math.ceil(side_by_side * GROWTH * peak / 1024 + 1)
     gpus = settings.gpus
     if gpus is None:
-        gpus = int(any(str(one.spec.config["runtime"]["device"]).startswith("cuda") for one in todo))
+        gpus = int(any(str(planned.spec.config["runtime"]["device"]).startswith("cuda") for planned in todo))
     name = " ".join(word for word in command[:2] if not word.startswith("-"))
     return Job(
         name,
@@ -137,21 +118,21 @@ def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) 
     )
 
 
-def _unknown(one: Planned) -> int:
+def _unknown(planned: Planned) -> int:
     """MiB of a run of which no record tells."""
-    return SMOKE if one.spec.config["profile"] == "smoke" else UNKNOWN
+    return SMOKE if planned.spec.config["profile"] == "smoke" else UNKNOWN
 
 
 def shared_environment() -> dict[str, str]:
     """Variables of a pilot: the folders of this process, absolute, and its choice of tracker and locks."""
-    made = {"PHYSML_RESULTS": results_root(), "PHYSML_RUNS": work_root(), "PHYSML_CACHE": cache_root()}
+    folders = {"PHYSML_RESULTS": results_root(), "PHYSML_RUNS": work_root(), "PHYSML_CACHE": cache_root()}
     if data := data_root():
-        made["PHYSML_DATA"] = data
+        folders["PHYSML_DATA"] = data
     if own := own_conf():
-        made["PHYSML_CONF"] = own
+        folders["PHYSML_CONF"] = own
     chosen = ("WANDB_MODE", "WANDB_PROJECT", "PHYSML_LOCKS", "PHYSML_LEASE_S")
-    given = {name: value for name, value in os.environ.items() if name in chosen}
-    return {name: str(path) for name, path in made.items()} | given
+    passed = {name: value for name, value in os.environ.items() if name in chosen}
+    return {name: str(path) for name, path in folders.items()} | passed
 
 
 def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
@@ -169,14 +150,14 @@ def read_settings(kind: type[S], name: str, changes: Sequence[str]) -> S:
         if not equals:
             raise ConfigError(f"--engine takes KEY=VALUE, such as partition=gpu; got {change!r}.")
         content[key] = _value(change, value)
-    made = structure(kind, content, f"engine {name}")
+    settings = structure(kind, content, f"engine {name}")
     for key in ("workers", "cpus", "hours", "memory_gib", "throttle"):
-        if (number := getattr(made, key, None)) is not None and not number > 0:
+        if (number := getattr(settings, key, None)) is not None and not number > 0:
             raise ConfigError(f"engine {name}: {key} must be positive; got {number}.")
-    for key, number in {"gpus": made.gpus, **getattr(made, "resources", {})}.items():
+    for key, number in {"gpus": settings.gpus, **getattr(settings, "resources", {})}.items():
         if number is not None and not number >= 0:
             raise ConfigError(f"engine {name}: {key} must not be negative; got {number}.")
-    return made
+    return settings
 
 
 def _value(change: str, text: str) -> Any:

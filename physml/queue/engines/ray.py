@@ -32,7 +32,7 @@ class RaySettings(Settings):
     """Settings of a Ray cluster. `hours` is an estimate only: Ray has no time limit.
 
     Args:
-        address: None: a cluster of the command alone; auto: the one on this machine; or host:port.
+        address: None: one of the command alone; auto: the one on this machine; or host:port.
         retries: Retries of a pilot that was stopped or killed, or whose node died; -1: always.
         resources: Further ones of each pilot, by the names that nodes were started with.
     """
@@ -82,20 +82,19 @@ class Ray:
             import ray
         folder = work_root() / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         folder.mkdir(parents=True, exist_ok=True)
-        made = RayJob(ray, folder, local)
+        pilots = RayJob(ray, folder, local)
         with contextlib.ExitStack() as stack:
-            stack.callback(made.close)
-            made.connect(self.settings, job)
-            made.start(self.settings, job)
+            stack.callback(pilots.close)
+            pilots.connect(self.settings, job)
+            pilots.start(self.settings, job)
             stack.pop_all()
-        return made
+        return pilots
 
 
 class RayJob:
     """Pilots on a cluster.
 
     Args:
-        ray: The module.
         folder: Shared: logs, and the file that stops the pilots.
         local: The cluster ends with the command.
     """
@@ -150,9 +149,9 @@ class RayJob:
         """Ray would wait for ever for a node that is large enough."""
         have = self.ray.cluster_resources()
         for name, value in needs.items():
-            if value > (there := have.get(name, 0.0)):
+            if value > (most := have.get(name, 0.0)):
                 raise ConfigError(
-                    f"each pilot is to have {_shown(name, value)}; this machine has {_shown(name, there)}. "
+                    f"each pilot is to have {_shown(name, value)}; this machine has {_shown(name, most)}. "
                     "Ask for less by --engine cpus=, gpus= or memory_gib=, or name a larger cluster."
                 )
 
@@ -200,8 +199,8 @@ class RayJob:
 
 def _needs(job: Job, settings: RaySettings) -> dict[str, float]:
     """Resources of a pilot, by Ray's names."""
-    made = {"CPU": float(job.cpus), "memory": float(round(job.memory_gib * 2**30))}
-    return made | ({"GPU": float(job.gpus)} if job.gpus else {}) | settings.resources
+    needs = {"CPU": float(job.cpus), "memory": float(round(job.memory_gib * 2**30))}
+    return needs | ({"GPU": float(job.gpus)} if job.gpus else {}) | settings.resources
 
 
 def _shown(name: str, value: float) -> str:

@@ -30,21 +30,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True)
 class Order:
-    """An order to start a pilot.
+    """An order to start a pilot."""
 
-    Args:
-        command: The pilot.
-        environment: Variables beside those of the Ray worker, which has the GPUs that Ray gave it.
-        cwd: Its working folder.
-        folder: Shared, of the submission: logs, and the file that stops it.
-        number: Number of this pilot.
-    """
-
-    command: Sequence[str]
-    environment: dict[str, str]
-    cwd: str
-    folder: str
-    number: int
+    command: Sequence[str]  # the pilot
+    environment: dict[str, str]  # variables beside those of the Ray worker, which has its GPUs
+    cwd: str  # its working folder
+    folder: str  # shared, of the submission: logs, and the file that stops it
+    number: int  # number of this pilot
 
     @property
     def stopped(self) -> bool:

@@ -28,7 +28,6 @@ class Session:
     """One command on an engine.
 
     Args:
-        engine: Where pilots are started.
         command: The arguments of physml with which a pilot makes the same runs.
         detach: Leave once they are submitted.
     """
@@ -50,7 +49,7 @@ class Session:
 
     def describe(self, planned: Sequence[Planned]) -> str:
         """A text that shows what would be submitted for these runs, and how they are packed."""
-        todo = [one for one in planned if one.todo]
+        todo = [run for run in planned if run.todo]
         if not todo:
             return "Nothing is to do."
         job = self._job(todo)
@@ -76,7 +75,7 @@ class Session:
         if self.detach:
             raise Detached("submitted; physml status shows how far the runs are.")
         try:
-            return self._watched([one.spec for one in batch.todo], self.submission, batch.ended)
+            return self._watched([run.spec for run in batch.todo], self.submission, batch.ended)
         except KeyboardInterrupt as error:
             if self.submission.attached:
                 raise Preempted("the pilots are stopped; the same command goes on.") from error

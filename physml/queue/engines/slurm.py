@@ -23,23 +23,15 @@ SIGNAL_S = 90  # before the end of a job: time for the checkpoints
 
 @dataclass(frozen=True)
 class SlurmSettings(Settings):
-    """Settings of a cluster.
+    """Settings of a cluster."""
 
-    Args:
-        partition, account, qos: As of sbatch; None: the cluster's own.
-        gres: Resources of each pilot, in place of gpu:<gpus>, such as gpu:a100:1.
-        throttle: Pilots that run at the same time at most.
-        lines: Further options of sbatch, such as --constraint=a100.
-        setup: Shell lines before the pilot, such as module load cuda.
-    """
-
-    partition: str | None = None
+    partition: str | None = None  # as of sbatch, like the next two; None: the cluster's own
     account: str | None = None
     qos: str | None = None
-    gres: str | None = None
-    throttle: int | None = None
-    lines: list[str] = field(default_factory=list)
-    setup: list[str] = field(default_factory=list)
+    gres: str | None = None  # resources of each pilot, in place of gpu:<gpus>, such as gpu:a100:1
+    throttle: int | None = None  # pilots that run at the same time at most
+    lines: list[str] = field(default_factory=list)  # further options of sbatch, such as --constraint=a100
+    setup: list[str] = field(default_factory=list)  # shell lines before the pilot, such as module load cuda
 
 
 class Slurm:

@@ -67,8 +67,6 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
     """The recorded run against the one that was trained again.
 
     Args:
-        old: As recorded.
-        new: Trained again.
         seeds: Runs of the identity of `old` on its split, with `old`; they give the spread.
     """
     if is_shipped(old):  # without the scores of the last weights
@@ -88,25 +86,25 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
     if max((shift.share for shift in shifts), default=0.0) > 1 and other_rounding:
         shifts, start = _shifts(old, new, seeds), start_of(old, new)
     worst = max(shifts, key=lambda shift: shift.share, default=None)
-    told = _told(worst, old, new, seeds) + _start_text(start) + (between or _unexplained(old))
+    explanation = _told(worst, old, new, seeds) + _start_text(start) + (between or _unexplained(old))
     apart = start is not None and start[1] > MOST_ROUNDING
     other_names = _numbers(old).keys() != _numbers(new).keys()
     if _substance(old, new) or other_names or apart or (worst and worst.share > 1):
-        return RerunVerdict("different", f"different: {told}")
+        return RerunVerdict("different", f"different: {explanation}")
     what = "what another processor, backend or thread count explains" if other_rounding else "rounding"
-    return RerunVerdict("within", f"not equal to the bit, but within {what}: {told}")
+    return RerunVerdict("within", f"not equal to the bit, but within {what}: {explanation}")
 
 
-def _ended(made: Record) -> str:
-    return "finished" if made["status"] == "finished" else f"is {made['status']}"
+def _ended(record: Record) -> str:
+    return "finished" if record["status"] == "finished" else f"is {record['status']}"
 
 
 # --- numbers
 
 
-def _numbers(made: Record) -> dict[str, float]:
+def _numbers(record: Record) -> dict[str, float]:
     """The scores with the selected weights: best/test/rmse."""
-    best = made["metrics"]["best"] or {}
+    best = record["metrics"]["best"] or {}
     return {
         f"{part}/{name}": float(value)
         for part, scores in best.items()
@@ -127,21 +125,21 @@ def _shifts(old: Record, new: Record, seeds: Sequence[Record]) -> list[Shift]:
     return shifts
 
 
-def rounding_of(made: Record) -> float:
+def rounding_of(record: Record) -> float:
     """Largest change by rounding alone in a run, relative to a number: once for each step."""
-    return min(MOST_ROUNDING, ROUNDING.get(made["precision"], 2.0**-23) * made.get("n_steps", 0))
+    return min(MOST_ROUNDING, ROUNDING.get(record["precision"], 2.0**-23) * record.get("n_steps", 0))
 
 
 def _spreads(names: Iterable[str], seeds: Sequence[Record]) -> dict[str, float]:
     """By number, what 95 % of pairs of seeds stay below, for all numbers together."""
     names = list(names)
-    found = {}
+    spreads = {}
     for name in names:
-        values = [numbers[name] for one in seeds if name in (numbers := _numbers(one))]
+        values = [numbers[name] for record in seeds if name in (numbers := _numbers(record))]
         if len(values) >= N_FOR_VERDICT:
             factor = t_quantile(len(values) - 1, 1 - ALPHA / len(names))
-            found[name] = factor * statistics.stdev(values) * math.sqrt(2)
-    return found
+            spreads[name] = factor * statistics.stdev(values) * math.sqrt(2)
+    return spreads
 
 
 def start_of(old: Record, new: Record) -> tuple[int, float] | None:
@@ -150,7 +148,7 @@ def start_of(old: Record, new: Record) -> tuple[int, float] | None:
     None where a curve is missing or cannot be read.
     """
     try:
-        rows, others = ({row["step"]: row for row in curve_of(one)[1][1]} for one in (old, new))
+        rows, others = ({row["step"]: row for row in curve_of(record)[1][1]} for record in (old, new))
         step = next((step for step in rows if step in others), None)
         if step is None:
             return None
@@ -169,16 +167,14 @@ def _scored(row: Mapping[str, str]) -> list[str]:
 # --- what differs
 
 
-def _flat(made: Record) -> dict[str, Any]:
+def _flat(record: Record) -> dict[str, Any]:
     """The fields of a record that can explain other numbers."""
-    data = made.get("data") or {}
+    data = record.get("data") or {}
     files = {file["name"]: file["sha256"] for file in data.get("files") or ()}
     kept = {key: data.get(key) for key in ("version", "kind", "sizes")} | {"files": files}
     fingerprint = str(data.get("fingerprint") or "none")
     return {
-        **{
-            key: made.get(key) for key in ("hashed", "n_parameters", "code", "packages", "machine", "backend")
-        },
+        **{key: record.get(key) for key in FIELDS},
         "data": kept | {"fingerprint": fingerprint},
     }
 
@@ -192,37 +188,37 @@ def _differences(old: Record, new: Record) -> list[Difference]:
 
 def _substance(old: Record, new: Record) -> list[Difference]:
     """Differences that make it another setting or other data."""
-    found = []
+    substance = []
     for name, before, after in _differences(old, new):
         wrong = str(after).startswith("differs") != str(before).startswith("differs")
         if name.startswith(SUBSTANCE) or (name == "data.fingerprint" and wrong):
-            found.append((name, before, after))
-    return found
+            substance.append((name, before, after))
+    return substance
 
 
 def _rounding_sources(old: Record, new: Record) -> list[Difference]:
     """Possible causes of rounding: machine, packages, backend; a GPU also by itself, and other code."""
-    found = [
+    sources = [
         (name, before, after)
         for name, before, after in _differences(old, new)
         if name.startswith(("machine.", "packages.", "backend", "code."))
     ]
     machine: Mapping[str, Any] = new.get("machine") or {}
     if machine.get("device", "cpu") != "cpu" and not machine.get("deterministic"):
-        found.append(("machine.deterministic", False, False))
-    return found
+        sources.append(("machine.deterministic", False, False))
+    return sources
 
 
 def _between(old: Record, new: Record) -> str:
-    found = _differences(old, new)
+    differences_found = _differences(old, new)
     if old.get("code", {}).get("dirty"):
-        found.append(("code", "with changes that were not committed", None))
-    phrases = "; ".join(_phrases(found))
+        differences_found.append(("code", "with changes that were not committed", None))
+    phrases = "; ".join(_phrases(differences_found))
     return f" Other than recorded: {phrases}." if phrases else ""
 
 
-def _phrases(found: Iterable[Difference]) -> Iterator[str]:
-    for name, before, after in found:
+def _phrases(pairs: Iterable[Difference]) -> Iterator[str]:
+    for name, before, after in pairs:
         if name == "code":
             yield f"the code then, {before}"
         elif name == "code.dirty":
@@ -278,9 +274,9 @@ def _start_text(start: tuple[int, float] | None) -> str:
     return f" The curves start {begun}: {apart:.1g} apart, relative, after {step} steps."
 
 
-def dirty(made: Record) -> str | None:
+def dirty(record: Record) -> str | None:
     """A line for a record of uncommitted code."""
-    if not made.get("code", {}).get("dirty"):
+    if not record.get("code", {}).get("dirty"):
         return None
-    place = display_path(Path(made["path"])) if made.get("path") else made["experiment"]
+    place = display_path(Path(record["path"])) if record.get("path") else record["experiment"]
     return f"{place} was made on uncommitted code: no commit holds what produced it."

@@ -41,35 +41,20 @@ class Pair:
 
 @dataclass(frozen=True)
 class RowComparison:
-    """Two rows in one column.
+    """Two rows in one column."""
 
-    Args:
-        column: Which number of the runs.
-        pairs: The common runs, by split and seed.
-        over: What is independent, and counts: "splits" or "runs".
-        first: Mean of the first row over what counts.
-        second: Mean of the second row.
-        gain: The paired difference, positive where the first row is better.
-        d_z: Effect size, mean / sd of the paired differences; infinite where all are equal and not 0.
-        p: P-value of the paired t-test, two-sided; None below three pairs.
-        p_wilcoxon: P-value of Wilcoxon's signed-rank test, two-sided; None below three pairs.
-        p_adjusted: p, corrected for all columns that are compared (Holm).
-        needed: Pairs in all that would decide; None where it is decided, or not to be said.
-        caveats: Why the rows may differ in more than themselves.
-    """
-
-    column: Column
-    pairs: tuple[Pair, ...]
-    over: Spread
-    first: float
-    second: float
-    gain: Gain
-    d_z: float | None
-    p: float | None
-    p_wilcoxon: float | None
-    p_adjusted: float | None = None
-    needed: int | None = None
-    caveats: tuple[str, ...] = ()
+    column: Column  # which number of the runs
+    pairs: tuple[Pair, ...]  # the common runs, by split and seed
+    over: Spread  # what is independent, and counts: "splits" or "runs"
+    first: float  # mean of the first row over what counts
+    second: float  # mean of the second row
+    gain: Gain  # the paired difference, positive where the first row is better
+    d_z: float | None  # effect size, mean / sd of the differences; infinite where all are equal and not 0
+    p: float | None  # p-value of the paired t-test, two-sided; None below three pairs
+    p_wilcoxon: float | None  # p-value of Wilcoxon's signed-rank test, two-sided; None below three pairs
+    p_adjusted: float | None = None  # p, corrected for all columns that are compared (Holm)
+    needed: int | None = None  # pairs in all that would decide; None where it is decided, or not to be said
+    caveats: tuple[str, ...] = ()  # why the rows may differ in more than themselves
 
     @property
     def verdict(self) -> RowVerdict:
@@ -95,21 +80,14 @@ def compare_values(
     spread: Spread = "runs",
     test_to_train: float | None = None,
 ) -> RowComparison:
-    """Two rows in one column, not yet corrected for other columns.
-
-    Args:
-        column: Gives the direction.
-        first: (split, seed) -> value.
-        second: The same of the other row; only common runs count.
-        spread: "splits": the pairs are splits, after averaging over the starts of each.
-        test_to_train: Nodes or samples for test over those for training, for the interval over new splits.
+    """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`.
 
     Raises:
         InputError: They share no run.
     """
     common = sorted(first.keys() & second.keys())
     differences = _differences(first, second, column.better)
-    found = gain(differences, dict.fromkeys(differences, 0.0), "higher", spread, test_to_train)
+    difference = gain(differences, dict.fromkeys(differences, 0.0), "higher", spread, test_to_train)
     over_splits = spread == "splits" and len({split for split, _ in common}) > 1
     independent = by_split(differences) if over_splits else list(differences.values())
     ours, theirs = ({at: values[at] for at in common} for values in (first, second))
@@ -119,11 +97,11 @@ def compare_values(
         over="splits" if over_splits else "runs",
         first=_mean(by_split(ours) if over_splits else list(ours.values())),
         second=_mean(by_split(theirs) if over_splits else list(theirs.values())),
-        gain=found,
-        d_z=effect_size(found),
-        p=found.p_value(),
+        gain=difference,
+        d_z=effect_size(difference),
+        p=difference.p_value(),
         p_wilcoxon=wilcoxon_p(independent),
-        p_adjusted=found.p_value(),
+        p_adjusted=difference.p_value(),
     )
 
 
@@ -136,39 +114,39 @@ def _differences(first: Values, second: Values, better: Better) -> Values:
     sign = 1.0 if better == "higher" else -1.0
     common = sorted(first.keys() & second.keys())
     largest = max((max(abs(first[at]), abs(second[at])) for at in common), default=0.0)
-    found = {at: sign * (first[at] - second[at]) for at in common}
-    return {at: 0.0 if abs(value) <= 10.0**-DIGITS * largest else value for at, value in found.items()}
+    by_run = {at: sign * (first[at] - second[at]) for at in common}
+    return {at: 0.0 if abs(value) <= 10.0**-DIGITS * largest else value for at, value in by_run.items()}
 
 
-def corrected(found: Sequence[RowComparison]) -> list[RowComparison]:
+def corrected(comparisons: Sequence[RowComparison]) -> list[RowComparison]:
     """p-values corrected for all columns (Holm), and the pairs that a decision needs at 5 % for all of them.
 
     The latter are for the first step of Holm's test, at 5 % / (number of columns): an undecided column then
     never has enough pairs already.
     """
-    raw = {one.column.key: one.p for one in found if one.p is not None}
+    raw = {comparison.column.key: comparison.p for comparison in comparisons if comparison.p is not None}
     adjusted = holm(raw)
-    made = []
-    for one in found:
-        p = adjusted.get(one.column.key)
-        one = dataclasses.replace(one, p_adjusted=p)
-        if one.verdict == "cannot be told apart" and one.d_z is not None:
-            needed = pairs_needed(one.d_z, ALPHA / len(raw), most=one.gain.n + MOST)
-            one = dataclasses.replace(one, needed=needed)
-        made.append(one)
-    return made
+    adjusted_rows = []
+    for comparison in comparisons:
+        p = adjusted.get(comparison.column.key)
+        comparison = dataclasses.replace(comparison, p_adjusted=p)
+        if comparison.verdict == "cannot be told apart" and comparison.d_z is not None:
+            needed = pairs_needed(comparison.d_z, ALPHA / len(raw), most=comparison.gain.n + MOST)
+            comparison = dataclasses.replace(comparison, needed=needed)
+        adjusted_rows.append(comparison)
+    return adjusted_rows
 
 
 # --- statistics
 
 
-def effect_size(found: Gain) -> float | None:
+def effect_size(difference: Gain) -> float | None:
     """Cohen's d of paired differences, d_z = mean / sd; None for one pair."""
-    if found.sd is None:
+    if difference.sd is None:
         return None
-    if found.sd == 0.0:
-        return 0.0 if found.mean == 0.0 else math.copysign(math.inf, found.mean)
-    return found.mean / found.sd
+    if difference.sd == 0.0:
+        return 0.0 if difference.mean == 0.0 else math.copysign(math.inf, difference.mean)
+    return difference.mean / difference.sd
 
 
 def wilcoxon_p(differences: Sequence[float]) -> float | None:
@@ -268,8 +246,8 @@ def compare_runs(
     for label, reason in caveats.items():
         if reason in NEVER or (reason == SUBSTITUTE and list(caveats.values()) != [SUBSTITUTE] * 2):
             return f"{label} has {reason}"
-    made = compare_values(column, ours, theirs, spread, first.runs.test_to_train)
-    return dataclasses.replace(made, caveats=tuple(f"{row}: {why}" for row, why in caveats.items()))
+    comparison = compare_values(column, ours, theirs, spread, first.runs.test_to_train)
+    return dataclasses.replace(comparison, caveats=tuple(f"{row}: {why}" for row, why in caveats.items()))
 
 
 def _stale(runs: Runs) -> str:
@@ -304,8 +282,6 @@ def columns_of(first: Side, second: Side, metric: str | None, better: Better | N
     """A column for each metric of the test part that both have, or for the named one.
 
     Args:
-        first: One experiment.
-        second: The other one.
         metric: Such as test/rmse; None: all, except those of unknown direction.
         better: The direction of the named metric, where physml cannot know it.
 
@@ -345,12 +321,12 @@ def _scored(side: Side) -> set[str]:
             f"a comparison needs finished runs; {side.label} has none{stale}. "
             f"Train it: physml run experiment={side.runs.experiment}"
         )
-    found = set()
+    metrics = set()
     for record in side.runs.finished.values():
         best: dict[str, Scores] = record["metrics"]["best"] or {}
         test = best.get("test") or {}
-        found |= {f"test/{name}" for name, value in test.items() if value is not None}
-    return found
+        metrics |= {f"test/{name}" for name, value in test.items() if value is not None}
+    return metrics
 
 
 def direction(metric: str, of: Iterable[Runs] = ()) -> Better | None:

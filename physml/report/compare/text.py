@@ -36,21 +36,13 @@ CSV_HEADS = (
 
 @dataclass(frozen=True)
 class Rows:
-    """Two rows, and what was found in each column: a comparison, or why there is none.
+    """Two rows, and what was found in each column: a comparison, or why there is none."""
 
-    Args:
-        id: Id of the table; `compare` for two experiments.
-        names: Names of the two rows.
-        found: One for each column, corrected for being several.
-        missing: Column -> why there is no comparison.
-        facts: What else stands below.
-    """
-
-    id: str
-    names: tuple[str, str]
-    found: tuple[RowComparison, ...]
-    missing: dict[str, str]
-    facts: tuple[str, ...] = ()
+    id: str  # id of the table; `compare` for two experiments
+    names: tuple[str, str]  # names of the two rows
+    found: tuple[RowComparison, ...]  # one for each column, corrected for being several
+    missing: dict[str, str]  # column -> why there is no comparison
+    facts: tuple[str, ...] = ()  # what else stands below
 
 
 def compared(
@@ -64,30 +56,27 @@ def compared(
     """Every column in which both rows have runs.
 
     Args:
-        id: Id of the table.
-        columns: To compare in.
         sides: Column key -> both rows.
         cells: Column key -> their cells in the table.
-        spread: As in a table.
         hint: What to do where no column can be compared.
 
     Raises:
         InputError: There is no column in which both rows have a run of equal split and seed.
     """
-    found, missing = [], {}
+    comparisons, missing = [], {}
     for column in columns:
-        made = compare_runs(column, *sides[column.key], spread, cells.get(column.key, (Cell(), Cell())))
-        if isinstance(made, str):
-            missing[column.title] = made
+        result = compare_runs(column, *sides[column.key], spread, cells.get(column.key, (Cell(), Cell())))
+        if isinstance(result, str):
+            missing[column.title] = result
         else:
-            found.append(made)
-    names = next((one.label, other.label) for one, other in sides.values())
-    if not found:
+            comparisons.append(result)
+    names = next((first.label, other.label) for first, other in sides.values())
+    if not comparisons:
         reasons = "; ".join(dict.fromkeys(missing.values()))
         raise InputError(
             f"a comparison needs finished runs of both rows with equal split and seed; {reasons}. {hint}"
         )
-    return Rows(id, names, tuple(corrected(found)), missing, tuple(_settings(sides)))
+    return Rows(id, names, tuple(corrected(comparisons)), missing, tuple(_settings(sides)))
 
 
 def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
@@ -123,66 +112,65 @@ def document(rows: Rows) -> Document:
 
 
 def _sentences(rows: Rows) -> Iterator[str]:
-    for one in rows.found:
-        yield f"{one.column.title}: {sentence(one, rows.names, len(rows.found))}"
-        for caveat in one.caveats:
-            yield f"{one.column.title}: {caveat}"
+    for result in rows.found:
+        yield f"{result.column.title}: {sentence(result, rows.names, len(rows.found))}"
+        for caveat in result.caveats:
+            yield f"{result.column.title}: {caveat}"
     for title, reason in rows.missing.items():
         yield f"{title}: not compared: {reason}"
 
 
-def sentence(one: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
+def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
     """Sentence on the comparison in one column.
 
     Args:
-        one: The comparison.
-        names: Names of the two rows.
         columns: How many columns are compared: p-values are corrected for them.
     """
     first, second = names
-    verdict, found, places = one.verdict, one.gain, _places(one)
-    what = _counted(found.n, one)
+    verdict, gap, places = result.verdict, result.gain, _places(result)
+    what = _counted(gap.n, result)
     if verdict == "too few pairs":
         return f"no verdict from {what}; {N_FOR_VERDICT} are the fewest."
     if verdict == "equal":
         return f"{first} and {second} are equal in every one of {what}."
-    ahead, behind = (first, second) if found.mean > 0 else (second, first)
-    by = f"{abs(found.mean):.{places}f}{_unit(one.column)}"
-    evidence = f"{_percent(LEVEL)} interval {_ahead(one, found.low, found.high)}, {what}, {_p(one, columns)}"
+    ahead, behind = (first, second) if gap.mean > 0 else (second, first)
+    by = f"{abs(gap.mean):.{places}f}{_unit(result.column)}"
+    interval = _ahead(result, gap.low, gap.high)
+    evidence = f"{_percent(LEVEL)} interval {interval}, {what}, {_p(result, columns)}"
     if verdict != "cannot be told apart":
         text = f"{ahead} is better than {behind} by {by} ({evidence})."
-        if found.new_low is not None and found.new_high is not None:
-            known = "can be expected" if found.new_low > 0 or found.new_high < 0 else "is not certain"
-            new = _ahead(one, found.new_low, found.new_high)
+        if gap.new_low is not None and gap.new_high is not None:
+            known = "can be expected" if gap.new_low > 0 or gap.new_high < 0 else "is not certain"
+            new = _ahead(result, gap.new_low, gap.new_high)
             text += f" On new splits the same order {known}: {_percent(LEVEL)} interval {new}."
-        return text + _other_test(one)
+        return text + _other_test(result)
     text = f"{first} and {second} cannot be told apart: {ahead} is ahead by {by} on average ({evidence})."
-    return text + _more(one, columns) + _other_test(one)
+    return text + _more(result, columns) + _other_test(result)
 
 
-def _more(one: RowComparison, columns: int) -> str:
+def _more(result: RowComparison, columns: int) -> str:
     level = _percent(ALPHA) + (f" over all {columns} columns" if columns > 1 else "")
-    if one.more is None:
+    if result.more is None:
         return ""
-    many = f"more than {MOST}" if one.more > MOST else str(one.more)
+    many = f"more than {MOST}" if result.more > MOST else str(result.more)
     return (
-        f" If difference and spread stay as they are, {many} more {_noun(one, one.more)} would find it "
+        f" If difference and spread stay as they are, {many} more {_noun(result, result.more)} would find it "
         f"at {level} with a power of {_percent(POWER)}."
     )
 
 
-def _other_test(one: RowComparison) -> str:
+def _other_test(result: RowComparison) -> str:
     """A word on Wilcoxon's test where it disagrees and could agree."""
-    if one.p is None or one.p_wilcoxon is None or one.gain.n < FEWEST_SIGNS:
+    if result.p is None or result.p_wilcoxon is None or result.gain.n < FEWEST_SIGNS:
         return ""
-    if (one.p < ALPHA) == (one.p_wilcoxon < ALPHA):
+    if (result.p < ALPHA) == (result.p_wilcoxon < ALPHA):
         return ""
-    return f" Wilcoxon's test disagrees with the t test: p = {_short_p(one.p_wilcoxon)}."
+    return f" Wilcoxon's test disagrees with the t test: p = {_short_p(result.p_wilcoxon)}."
 
 
-def _p(one: RowComparison, columns: int) -> str:
-    text = _p_is("p", one.p)
-    return f"{text}, corrected {_short_p(one.p_adjusted)}" if columns > 1 else text
+def _p(result: RowComparison, columns: int) -> str:
+    text = _p_is("p", result.p)
+    return f"{text}, corrected {_short_p(result.p_adjusted)}" if columns > 1 else text
 
 
 def _p_is(name: str, p: float | None) -> str:
@@ -207,13 +195,13 @@ def _unit(column: Column) -> str:
     return f" {times}{column.unit}" if column.unit else ""
 
 
-def _noun(one: RowComparison, n: int) -> str:
-    noun = "split" if one.over == "splits" else "pair"
+def _noun(result: RowComparison, n: int) -> str:
+    noun = "split" if result.over == "splits" else "pair"
     return noun if n == 1 else f"{noun}s"
 
 
-def _counted(n: int, one: RowComparison) -> str:
-    return f"{n} {_noun(one, n)}" + (" of runs" if one.over == "runs" else "")
+def _counted(n: int, result: RowComparison) -> str:
+    return f"{n} {_noun(result, n)}" + (" of runs" if result.over == "runs" else "")
 
 
 def _interval(low: float | None, high: float | None, places: int) -> str:
@@ -223,53 +211,53 @@ def _interval(low: float | None, high: float | None, places: int) -> str:
     return gain_text(0.0, low, high, places).partition(" ")[2]
 
 
-def _ahead(one: RowComparison, low: float | None, high: float | None) -> str:
+def _ahead(result: RowComparison, low: float | None, high: float | None) -> str:
     """An interval of the difference, positive where the row with the better mean is better."""
-    if low is not None and high is not None and one.gain.mean < 0:
+    if low is not None and high is not None and result.gain.mean < 0:
         low, high = -high, -low
-    return _interval(low, high, _places(one))
+    return _interval(low, high, _places(result))
 
 
-def _places(one: RowComparison) -> int:
+def _places(result: RowComparison) -> int:
     """Digits after the point: those of the table, else two of the spread."""
-    if one.column.decimals is not None:
-        return one.column.decimals
-    scale = one.gain.sd or max(abs(one.first), abs(one.second)) / 100
+    if result.column.decimals is not None:
+        return result.column.decimals
+    scale = result.gain.sd or max(abs(result.first), abs(result.second)) / 100
     return min(6, max(0, 1 - math.floor(math.log10(scale)))) if scale else 4
 
 
 # --- tables
 
 
-def _line(one: RowComparison) -> tuple[str, ...]:
-    found, places = one.gain, _places(one)
-    unit = f" [{one.column.unit}]" if one.column.unit else ""
-    more = NONE if one.more is None else f"> {MOST}" if one.more > MOST else str(one.more)
+def _line(result: RowComparison) -> tuple[str, ...]:
+    gap, places = result.gain, _places(result)
+    unit = f" [{result.column.unit}]" if result.column.unit else ""
+    more = NONE if result.more is None else f"> {MOST}" if result.more > MOST else str(result.more)
     outcome = {"first better": "A better", "second better": "B better"}
     return (
-        f"{one.column.title}{unit}",
-        _counted(found.n, one),
-        f"{one.first:.{places}f}",
-        f"{one.second:.{places}f}",
-        gain_text(found.mean, None, None, places),
-        _interval(found.low, found.high, places),
-        NONE if found.new_low is None else f"{_interval(found.new_low, found.new_high, places)} (new)",
-        NONE if one.d_z is None else f"d_z = {one.d_z:.2f}",
-        _p_is("p", one.p),
-        f"{_p_is('p', one.p_wilcoxon)} (W)",
-        outcome.get(one.verdict, one.verdict),
-        NONE if one.more is None else f"{more} more",
+        f"{result.column.title}{unit}",
+        _counted(gap.n, result),
+        f"{result.first:.{places}f}",
+        f"{result.second:.{places}f}",
+        gain_text(gap.mean, None, None, places),
+        _interval(gap.low, gap.high, places),
+        NONE if gap.new_low is None else f"{_interval(gap.new_low, gap.new_high, places)} (new)",
+        NONE if result.d_z is None else f"d_z = {result.d_z:.2f}",
+        _p_is("p", result.p),
+        f"{_p_is('p', result.p_wilcoxon)} (W)",
+        outcome.get(result.verdict, result.verdict),
+        NONE if result.more is None else f"{more} more",
     )
 
 
-def _runs(one: RowComparison) -> Grid:
+def _runs(result: RowComparison) -> Grid:
     """The runs, side by side; of more than 30, how their differences lie."""
-    places = _places(one)
-    column = one.column
+    places = _places(result)
+    column = result.column
     title = column.title if column.title == column.metric else f"{column.title}: {column.metric}"
     heading = f"{title}, {column.better} is better, runs of equal split and seed"
-    if len(one.pairs) > LONGEST:
-        values = sorted(pair.difference for pair in one.pairs)
+    if len(result.pairs) > LONGEST:
+        values = sorted(pair.difference for pair in result.pairs)
         counts = [sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values)]
         points = (values[0], *statistics.quantiles(values, n=4), values[-1])
         heads = ("runs", "A better", "equal", "B better", "least", "quartile", "median", "quartile", "most")
@@ -283,7 +271,7 @@ def _runs(one: RowComparison) -> Grid:
             f"{pair.second:.{places}f}",
             gain_text(pair.difference, None, None, places),
         )
-        for pair in one.pairs
+        for pair in result.pairs
     )
     return Grid(("split", "seed", "A", "B", "difference"), lines, heading)
 
@@ -294,7 +282,7 @@ def _rule(rows: Rows) -> Iterator[str]:
         f"there are several, and positive where A is better; {_percent(LEVEL)} t-interval of their mean, "
         "d_z = mean / sd, paired t test, Wilcoxon's signed-rank test (W)."
     )
-    if any(one.gain.new_low is not None for one in rows.found):
+    if any(result.gain.new_low is not None for result in rows.found):
         yield (
             "On new splits of the same graph (new): the interval allows for training sets that overlap "
             "(Nadeau and Bengio 2003); more splits hardly narrow it."
@@ -309,21 +297,21 @@ def _rule(rows: Rows) -> Iterator[str]:
 def _values(rows: Rows) -> Iterator[tuple[object, ...]]:
     """A line for each column, and one for each pair of runs with the state `pair`, in full precision."""
     first, second = rows.names
-    for one in rows.found:
-        column, found = one.column, one.gain
+    for result in rows.found:
+        column, gap = result.column, result.gain
         known: dict[str, object] = {
             "table": rows.id, "first": first, "second": second, "column": column.key, "metric": column.metric,
             "unit": column.unit or "1", "better": column.better, "protocol": column.protocol,
         }  # fmt: skip
         summary = {
-            "value_first": one.first, "value_second": one.second, "difference": found.mean, "pairs": found.n,
-            "over": one.over, "sd": found.sd, "low": found.low, "high": found.high,
-            "new_low": found.new_low, "new_high": found.new_high, "d_z": one.d_z, "p_t": one.p,
-            "p_holm": one.p_adjusted, "p_wilcoxon": one.p_wilcoxon, "more_pairs": one.more,
-            "state": one.verdict,
+            "value_first": result.first, "value_second": result.second, "difference": gap.mean,
+            "pairs": gap.n, "over": result.over, "sd": gap.sd, "low": gap.low, "high": gap.high,
+            "new_low": gap.new_low, "new_high": gap.new_high, "d_z": result.d_z, "p_t": result.p,
+            "p_holm": result.p_adjusted, "p_wilcoxon": result.p_wilcoxon, "more_pairs": result.more,
+            "state": result.verdict,
         }  # fmt: skip
         yield tuple((known | summary).get(head) for head in CSV_HEADS)
-        for pair in one.pairs:
+        for pair in result.pairs:
             run = {
                 "split": pair.split, "seed": pair.seed, "value_first": pair.first,
                 "value_second": pair.second, "difference": pair.difference, "state": "pair",

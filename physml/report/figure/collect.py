@@ -70,11 +70,11 @@ def collect(
     records = list(records)
     if spec.table is not None:
         table = spec.ranked_table()
-        found = {
+        by_experiment = {
             name: Runs.find(name, identities.get(name), records, table.places_of(name))
             for name in experiments_of(table)
         }
-        return Figure(spec, (), ranked(table, found))
+        return Figure(spec, (), ranked(table, by_experiment))
     panels = []
     for panel in spec.panels:
         curves = []
@@ -101,14 +101,14 @@ def _scores(spec: FigureSpec, series: Series) -> list[tuple[str, str]]:
 
 def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
     try:
-        made = simulate(spec, panel, series)
+        arrays = simulate(spec, panel, series)
     except DataError as error:
         return Curve(series.label, State("blocked", str(error)), line=series.line)
     seeds = spec.seeds_of(series) if spec.kind == "simulation" else ()
     word = "measured" if spec.kind == "measurement" else "simulated"
     word = word if len(seeds) < 2 else f"simulated with {len(seeds)} seeds"
     curve = Curve(series.label, State(word), line=series.line)
-    return dataclasses.replace(curve, **made)  # type: ignore[arg-type]
+    return dataclasses.replace(curve, **arrays)  # type: ignore[arg-type]
 
 
 def _measured(
@@ -119,31 +119,33 @@ def _measured(
     running: Collection[Run],
     blocked: str | None,
 ) -> Curve:
-    wanted = spec.places_of(series)
+    places = spec.places_of(series)
     done = len(runs.finished)
-    found = list(runs.finished.values())
-    shorts = tuple(sorted({short for record in found if (short := record.get("short"))}))
-    if any((runs.experiment, *at) in running for at in wanted):
+    records = list(runs.finished.values())
+    shorts = tuple(sorted({short for record in records if (short := record.get("short"))}))
+    if any((runs.experiment, *at) in running for at in places):
         state = State("running")
-    elif done < len(wanted):
-        state = runs.unfinished(len(wanted), blocked)
+    elif done < len(places):
+        state = runs.unfinished(len(places), blocked)
     elif shorts:
         state = State("not comparable", "short budget")
     else:
         state = State("complete")
-    curve = Curve(series.label, state, done, len(wanted), shorts=shorts, line=series.line)
-    if not found:
+    curve = Curve(series.label, state, done, len(places), shorts=shorts, line=series.line)
+    if not records:
         return curve
     try:
         if spec.kind == "histogram":
-            values = [read_array(record, series.array or "") for record in found]
+            values = [read_array(record, series.array or "") for record in records]
             return dataclasses.replace(curve, values=np.concatenate(values))
         if spec.kind == "points":
-            return dataclasses.replace(curve, values=read_scores(found, metric))
+            return dataclasses.replace(curve, values=read_scores(records, metric))
         if spec.kind == "arrays":
             over, array = series.over or "", series.array or ""
-            return mean_curve(curve, [(read_array(one, over), read_array(one, array)) for one in found])
-        paths = [read_curve(record, metric) for record in found]
+            return mean_curve(
+                curve, [(read_array(record, over), read_array(record, array)) for record in records]
+            )
+        paths = [read_curve(record, metric) for record in records]
         if shorts or len({steps[-1] for steps, _ in paths}) > 1:
             return dataclasses.replace(curve, each=tuple(paths))
         return mean_curve(curve, paths)
@@ -154,33 +156,33 @@ def _measured(
 def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     """One curve through the points of a series that have runs; those of one experiment share them."""
     once = {point.experiment: part for point, part in zip(series.points, parts, strict=True)}.values()
-    done, wanted = sum(part.done for part in once), sum(part.wanted for part in once)
+    done, n_wanted = sum(part.done for part in once), sum(part.wanted for part in once)
     states = [part.state for part in parts if part.state.word != "complete"] or [State("complete")]
     state = next((s for s in states if s.word in ("failed", "diverged", "running")), states[0])
-    if 0 < done < wanted and state.word in ("missing", "stale", "partial", "not comparable"):
-        state = State("partial", done=done, wanted=wanted)
+    if 0 < done < n_wanted and state.word in ("missing", "stale", "partial", "not comparable"):
+        state = State("partial", done=done, wanted=n_wanted)
     curve = Curve(
         series.label,
         state,
         done=done,
-        wanted=wanted,
+        wanted=n_wanted,
         shorts=tuple(sorted({short for part in parts for short in part.shorts})),
         line=series.line,
     )
-    there: list[tuple[float, np.ndarray]] = []
+    present: list[tuple[float, np.ndarray]] = []
     gaps: list[int] = []
     for i, (point, part) in enumerate(zip(series.points, parts, strict=True)):
         if part.values is not None:
-            if there and parts[i - 1].values is None:
-                gaps.append(len(there))
-            there.append((point.x, part.values))
-    if not there:
+            if present and parts[i - 1].values is None:
+                gaps.append(len(present))
+            present.append((point.x, part.values))
+    if not present:
         return curve
-    mean = np.array([values.mean() for _, values in there])
-    sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in there])
-    x, counts = np.array([x for x, _ in there]), tuple(len(values) for _, values in there)
-    found = {"x": x, "y": mean, "low": mean - sd, "high": mean + sd}
-    return dataclasses.replace(curve, **found, counts=counts, gaps=tuple(gaps))
+    mean = np.array([values.mean() for _, values in present])
+    sd = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in present])
+    x, counts = np.array([x for x, _ in present]), tuple(len(values) for _, values in present)
+    drawn = {"x": x, "y": mean, "low": mean - sd, "high": mean + sd}
+    return dataclasses.replace(curve, **drawn, counts=counts, gaps=tuple(gaps))
 
 
 def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:

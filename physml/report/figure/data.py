@@ -42,14 +42,14 @@ def _text(value: object) -> object:
 
 def _lines(figure: Figure) -> Iterator[dict[str, object]]:
     spec = figure.spec
-    for found in rank_values(figure.ranking):
+    for ranked in rank_values(figure.ranking):
         about = {
-            "panel": found["column"],
-            "series": found["row"],
-            "kind": found["state"],
-            "n": found.get("n"),
+            "panel": ranked["column"],
+            "series": ranked["row"],
+            "kind": ranked["state"],
+            "n": ranked.get("n"),
         }
-        yield about | {"y": found["mean"], "low": found.get("low"), "high": found.get("high")}
+        yield about | {"y": ranked["mean"], "low": ranked.get("low"), "high": ranked.get("high")}
     for panel, curves in figure.panels:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None

@@ -71,11 +71,11 @@ def _rows(figure: Figure, columns: int) -> list[Entries]:
 
 
 def _merged(rows: Sequence[Entries]) -> Entries:
-    found: Entries = {}
+    merged: Entries = {}
     for row in rows:
         for label, runs in row.items():
-            found[label] = found.get(label, Counted()) | runs
-    return found
+            merged[label] = merged.get(label, Counted()) | runs
+    return merged
 
 
 def _words(entries: Entries) -> tuple[str, list[str]]:
@@ -107,14 +107,14 @@ def absent(curves: Iterable[Curve]) -> list[str]:
 def caption(figure: Figure, shown: Figure) -> str:
     """One text below the panels: short budgets, and panels that are left out as nothing of them was run."""
     shorts = {short for _, curves in shown.panels for curve in curves for short in curve.shorts}
-    said = [f"Short budget: {'; '.join(sorted(shorts))}."] if shorts else []
+    sentences = [f"Short budget: {'; '.join(sorted(shorts))}."] if shorts else []
     if shorts and figure.spec.kind == "curves":
-        said.append("Each run is a line, with a marker at its end.")
+        sentences.append("Each run is a line, with a marker at its end.")
     kept = {panel.title for panel, _ in shown.panels}
     if left := [panel.title for panel, _ in figure.panels if panel.title not in kept]:
         comma = "; " if any("," in title for title in left) else ", "
-        said.append(f"Not run, and left out: {comma.join(left)}.")
-    return " ".join(said)
+        sentences.append(f"Not run, and left out: {comma.join(left)}.")
+    return " ".join(sentences)
 
 
 def whole_labels(text: str, width: int) -> list[str]:

@@ -28,7 +28,7 @@ def limits(curves: Sequence[Curve], others: Iterable[float], log: bool) -> tuple
     A curve that is far above the calmer half of the curves (on a linear axis also far below) does not widen
     the frame on that side. others: further values that the frame must hold, such as published ones.
     """
-    extents = [found for curve in curves if (found := _extent(curve, log))]
+    extents = [extent for curve in curves if (extent := _extent(curve, log))]
     fixed = scaled(np.array(list(others), float), log)
     fixed = fixed[np.isfinite(fixed)]
     calm = sorted(extents, key=lambda e: e[1] - e[0])[: math.ceil(len(extents) / 2)]

@@ -14,7 +14,7 @@ from physml.report.figure.legend import NOTE, absent, add_legends, caption, lege
 from physml.report.figure.limits import bounds, limits, within
 from physml.report.figure.rank_plot import draw_ranks
 from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Panel
-from physml.report.figure.style import WIDTH, Style, evenly, marked, styles
+from physml.report.figure.style import WIDTH, Style, canvas_of, evenly, marked, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,9 +34,6 @@ def draw(figure: Figure) -> "Canvas":
 
     A panel without runs is left out, and named below; if all are, they are drawn empty.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     spec = figure.spec
     if spec.kind == "ranks":
         return draw_ranks(figure)
@@ -45,8 +42,7 @@ def draw(figure: Figure) -> "Canvas":
     columns = min(spec.columns or n, n)
     rows = math.ceil(n / columns)
     width, height = ALONE if n == 1 else (PANEL[0] * columns, (ALONE[1] if rows == 1 else PANEL[1]) * rows)
-    canvas = Canvas(figsize=(width + legend_width(figure, columns), height), layout="constrained")
-    FigureCanvasAgg(canvas)
+    canvas = canvas_of(width + legend_width(figure, columns), height)
     grid = canvas.subplots(rows, columns, squeeze=False)
     looks, span, frame = styles(figure), _span(figure), _frame(figure)
     for axes, (panel, curves) in zip(grid.ravel(), figure.panels, strict=False):
@@ -138,7 +134,7 @@ def _panel(
     else:
         axes.set_title(panel.title, fontsize=10)
         text = missing or ["nothing to draw" if spec.kind in WITHOUT_RUNS else "no run yet"]
-        lines = [part for one in text for part in whole_labels(one, 46)]
+        lines = [part for message in text for part in whole_labels(message, 46)]
         _say(axes, "\n".join(lines), (0.5, 0.5), va="center", fontsize=9, backgroundcolor="white")
         axes.set_xticks([], minor=False)
         if not spec.marks:
@@ -216,8 +212,8 @@ def joined(curve: Curve) -> list[slice]:
     """Stretches of points without a gap, where runs are missing; two points alone are no trend."""
     assert curve.x is not None
     ends = [0, *curve.gaps, len(curve.x)]
-    found = [slice(low, high) for low, high in pairwise(ends) if high - low > 1]
-    return found if len(curve.x) > 2 else []
+    stretches = [slice(low, high) for low, high in pairwise(ends) if high - low > 1]
+    return stretches if len(curve.x) > 2 else []
 
 
 def _line(
@@ -267,9 +263,9 @@ def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
     from matplotlib import ticker
 
     axis = axes.xaxis
-    for scale, one in ((spec.x_scale, axes.xaxis), (spec.y_scale, axes.yaxis)):
+    for scale, scaled_axis in ((spec.x_scale, axes.xaxis), (spec.y_scale, axes.yaxis)):
         if scale == "linear":
-            one.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+            scaled_axis.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
     settings = sorted({float(x) for curve in curves if curve.x is not None for x in curve.x})
     few = spec.kind == "simulation" and spec.x_scale == "log" and len(settings) <= MOST_TICKS
     if spec.kind == "measurement" and settings:

@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from physml.report.figure.collect import Figure
-from physml.report.figure.style import COLOURS
+from physml.report.figure.style import COLOURS, canvas_of
 from physml.report.stats.across import Ranks
 from physml.report.table.ranks_text import TOO_FEW
 
@@ -28,13 +28,9 @@ GAP = 0.012  # beside labels, as a part of the axis
 
 def draw_ranks(figure: Figure) -> "Canvas":
     """The diagram; without three ranked rows, a line that says so."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     ranks = figure.ranking.ranks if figure.ranking else None
     lines = 6.0 if ranks is None else _first_label(ranks) + _height(list(ranks.mean)) + 5.0
-    canvas = Canvas(figsize=(WIDTH, 0.5 + LINE * lines), layout="constrained")
-    FigureCanvasAgg(canvas)
+    canvas = canvas_of(WIDTH, 0.5 + LINE * lines)
     canvas.suptitle(f"{figure.spec.id}: {figure.spec.title}", fontsize=11)
     axes = canvas.subplots()
     axes.set_axis_off()

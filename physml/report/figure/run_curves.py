@@ -32,7 +32,6 @@ def run_curves(
         groups: Label to the records of one setting, each with the `path` of its file.
         metric: A column of the curves, such as valid/rmse.
         mean: The mean over the runs of a group, with a band from the least to the greatest; else every run.
-        log_x, log_y: Whether an axis is logarithmic.
         title: Title of the picture; by default what all labels begin with, which they then leave out.
     """
     common = _common(list(groups)) if title is None else ""

@@ -2,20 +2,18 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from physml.report.figure.files import write_picture
-from physml.report.figure.style import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from physml.report.figure.style import canvas_of, style
 
 SIZE = (6.4, 4.2)
 
 
 def plot_rows(rows: list[dict[str, Any]], title: str, path: Path) -> None:
     """The curves of one run: loss and metrics of each evaluation against steps. Whole or not at all."""
-    canvas, axes = _empty(0)
+    canvas = canvas_of(*SIZE)
+    axes = canvas.subplots()
     names = [key for key in dict.fromkeys(k for row in rows for k in row) if "/" in key]
     positive = True
     for i, name in enumerate(names):
@@ -29,12 +27,3 @@ def plot_rows(rows: list[dict[str, Any]], title: str, path: Path) -> None:
     if names:
         axes.legend(fontsize=7)
     write_picture(canvas, path, dpi=100)
-
-
-def _empty(beside: float) -> tuple["Canvas", Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    canvas = Canvas(figsize=(SIZE[0] + beside, SIZE[1]), layout="constrained")
-    FigureCanvasAgg(canvas)
-    return canvas, canvas.subplots()

@@ -7,7 +7,7 @@ from typing import Any
 
 from physml.report.figure.files import write_picture
 from physml.report.figure.legend import NOTE
-from physml.report.figure.style import COLOURS
+from physml.report.figure.style import COLOURS, canvas_of
 
 PANEL = 2.6  # inches
 ASIDE = 0.05  # of the distance between two words of a list
@@ -25,22 +25,14 @@ def write_search_plot(
     """Writes a picture: one panel for each key of the space, the most important one first.
 
     Args:
-        title: Title of the picture.
-        metric: Metric on the vertical axis.
         space: Config key to a range {low, high, log}, or to a list.
         trials: Each with its point and its value; None: it diverged or was pruned, and is a cross at the top.
-        best: Number of the trial that is marked.
         importance: Config key to its part of the variance; empty where it is not known.
-        path: Path of the picture.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     keys = sorted(space, key=lambda key: -importance.get(key, 0.0))
-    canvas = Canvas(figsize=(max(6.4, PANEL * len(keys)), 3.4), layout="constrained")
-    FigureCanvasAgg(canvas)
+    canvas = canvas_of(max(6.4, PANEL * len(keys)), 3.4)
     grid = canvas.subplots(1, len(keys), sharey=True, squeeze=False)[0]
-    values = [one["value"] for one in trials if one["value"] is not None]
+    values = [trial["value"] for trial in trials if trial["value"] is not None]
     log = bool(values) and min(values) > 0
     for axes, key in zip(grid, keys, strict=True):
         _panel(axes, key, space[key], trials, best)
@@ -49,8 +41,8 @@ def write_search_plot(
         axes.set_yscale("log" if log else "linear")
     grid[0].set_ylabel(metric)
     lost = len(trials) - len(values)
-    said = f"{title}: {len(trials)} trials" + (f", {lost} without a value (crosses)" if lost else "")
-    canvas.suptitle(said, fontsize=11)
+    heading = f"{title}: {len(trials)} trials" + (f", {lost} without a value (crosses)" if lost else "")
+    canvas.suptitle(heading, fontsize=11)
     legend = "Darker: later trials. Star: the best" + (
         ". Per cent: the part of the variance that a setting explains" if importance else ""
     )
@@ -59,27 +51,27 @@ def write_search_plot(
 
 
 def _panel(axes: Any, key: str, span: Any, trials: Sequence[Mapping[str, Any]], best: int | None) -> None:
-    offered = [str(one) for one in span] if isinstance(span, list) else None
+    offered = [str(choice) for choice in span] if isinstance(span, list) else None
 
-    def place(one: Mapping[str, Any]) -> float:
-        value = one["point"][key]
+    def place(trial: Mapping[str, Any]) -> float:
+        value = trial["point"][key]
         if offered is None:
             return value
-        return offered.index(str(value)) + ASIDE * (one["trial"] % 9 - 4)  # so that fewer hide each other
+        return offered.index(str(value)) + ASIDE * (trial["trial"] % 9 - 4)  # so that fewer hide each other
 
-    scored = [one for one in trials if one["value"] is not None and math.isfinite(one["value"])]
-    shades = [one["trial"] for one in scored]
+    scored = [trial for trial in trials if trial["value"] is not None and math.isfinite(trial["value"])]
+    shades = [trial["trial"] for trial in scored]
     axes.scatter(
-        [place(one) for one in scored], [one["value"] for one in scored], c=shades, cmap="Blues",
+        [place(trial) for trial in scored], [trial["value"] for trial in scored], c=shades, cmap="Blues",
         vmin=-len(trials) / 3, edgecolors="0.5", linewidths=0.3, s=18,
     )  # fmt: skip
-    lost = [place(one) for one in trials if one["value"] is None]
+    lost = [place(trial) for trial in trials if trial["value"] is None]
     axes.scatter(
         lost, [0.97] * len(lost), marker="x", color=COLOURS[1], s=14, transform=axes.get_xaxis_transform()
     )
-    for one in scored:
-        if one["trial"] == best:
-            axes.scatter([place(one)], [one["value"]], marker="*", color=COLOURS[4], s=110, zorder=3)
+    for trial in scored:
+        if trial["trial"] == best:
+            axes.scatter([place(trial)], [trial["value"]], marker="*", color=COLOURS[4], s=110, zorder=3)
     if offered:
         axes.set_xticks(range(len(offered)), offered)
         axes.set_xlim(-0.5, len(offered) - 0.5)

@@ -58,30 +58,30 @@ def _argument(value: Any, hint: Any, where: str) -> Any:
     return np.array(value, float) if isinstance(value, list) else value
 
 
-def _checked(name: str, made: Any) -> Arrays:
+def _checked(name: str, result: Any) -> Arrays:
     """The answer of a function for a simulation. ConfigError unless it is x and y, or values."""
     wants = f"{name} must return a mapping with x and y of the same length, or with values, each (n,)"
-    if not isinstance(made, Mapping) or set(made) not in ({"x", "y"}, {"values"}):
+    if not isinstance(result, Mapping) or set(result) not in ({"x", "y"}, {"values"}):
         raise ConfigError(
-            f"{wants}; got {sorted(made) if isinstance(made, Mapping) else type(made).__name__}."
+            f"{wants}; got {sorted(result) if isinstance(result, Mapping) else type(result).__name__}."
         )
-    arrays = {key: np.asarray(value, float) for key, value in made.items()}
+    arrays = {key: np.asarray(value, float) for key, value in result.items()}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) > 1 or any(len(shape) != 1 or not shape[0] for shape in shapes):
         raise ConfigError(f"{wants}; got {', '.join(f'{k} {a.shape}' for k, a in arrays.items())}.")
     return arrays
 
 
-def _together(made: list[Arrays]) -> Arrays:
+def _together(results: list[Arrays]) -> Arrays:
     """One answer as it is; of several all values, or median, least and greatest of y at each x."""
-    if len(made) == 1:
-        return made[0]
-    if "values" in made[0]:
-        return {"values": np.concatenate([one["values"] for one in made])}
-    if not all(np.array_equal(one["x"], made[0]["x"]) for one in made):
+    if len(results) == 1:
+        return results[0]
+    if "values" in results[0]:
+        return {"values": np.concatenate([result["values"] for result in results])}
+    if not all(np.array_equal(result["x"], results[0]["x"]) for result in results):
         raise ConfigError("x must be the same for every seed: the median is taken at each x.")
-    every = np.stack([one["y"] for one in made])
-    return {"x": made[0]["x"], "y": np.median(every, 0), "low": every.min(0), "high": every.max(0)}
+    every = np.stack([result["y"] for result in results])
+    return {"x": results[0]["x"], "y": np.median(every, 0), "low": every.min(0), "high": every.max(0)}
 
 
 def function_of(target: str) -> Callable[..., Any]:

@@ -176,24 +176,24 @@ class FigureSpec:
             self._has("an array", "array", series.array is not None, of_array, where)
             self._has("an over", "over", series.over is not None, self.kind == "arrays", where)
 
-    def _has(self, needed: str, name: str, there: bool, wanted: bool, where: str = "") -> None:
-        if there != wanted:
-            said = f"needs {needed}" if wanted else f"takes no {name}"
-            raise ConfigError(f"{where}kind {self.kind} {said}.")
+    def _has(self, needed: str, name: str, present: bool, needs: bool, where: str = "") -> None:
+        if present != needs:
+            rule = f"needs {needed}" if needs else f"takes no {name}"
+            raise ConfigError(f"{where}kind {self.kind} {rule}.")
 
     @property
     def runs(self) -> list[Run]:
         """Every run that the figure wants, each once."""
         if self.table is not None:
             return self.ranked_table().runs
-        found = [
+        runs = [
             (experiment, *place)
             for panel in self.panels
             for series in panel.series
             for experiment in series.experiments
             for place in self.places_of(series)
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(runs))
 
     def seeds_of(self, series: Series) -> tuple[int, ...]:
         return series.seeds or self.seeds
@@ -204,10 +204,10 @@ class FigureSpec:
 
     def ranked_table(self) -> TableSpec:
         """The part of the table that a figure of ranks shows, with the figure's seeds if it has some."""
-        found = load_table(find_table(self.table or ""))
-        if not found.ranks:
+        shown_table = load_table(find_table(self.table or ""))
+        if not shown_table.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
-        return only_ranked(found.with_seeds(self.seeds) if self.seeds else found)
+        return only_ranked(shown_table.with_seeds(self.seeds) if self.seeds else shown_table)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
         """The same figure with these seeds for every curve that has some: not all simulations do."""

@@ -6,11 +6,14 @@ The colours are those of Okabe and Ito (2008), without yellow, which is too ligh
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from physml.report.figure.collect import Curve, Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = (
@@ -40,6 +43,16 @@ class Style:
         return {"marker": self.marker, "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white"}
 
 
+def canvas_of(width: float, height: float) -> "Canvas":
+    """An empty picture of so many inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(canvas)
+    return canvas
+
+
 def style(i: int, line: str | None = None) -> Style:
     """The i-th style; line: the dashes that a config asks for."""
     dash = DASHES[i % len(DASHES)] if line is None else line
@@ -59,8 +72,8 @@ def styles(figure: Figure) -> dict[str, Style]:
     labels = dict.fromkeys(drawn + [curve.label for curve in curves if curve.label in company])
     chosen = any(curve.line not in ("solid", "dots") for curve in curves)
     dashes = {curve.label: curve.line for curve in curves if curve.line != "dots"} if chosen else {}
-    found = {curve.label: style(0) for curve in curves}
-    return found | {label: style(i, dashes.get(label)) for i, label in enumerate(labels)}
+    by_label = {curve.label: style(0) for curve in curves}
+    return by_label | {label: style(i, dashes.get(label)) for i, label in enumerate(labels)}
 
 
 def evenly(x: np.ndarray, log: bool, n: int, offset: float = 0.0) -> list[int]:
@@ -72,8 +85,8 @@ def evenly(x: np.ndarray, log: bool, n: int, offset: float = 0.0) -> list[int]:
         return list(range(0, len(x), -(-len(x) // n)))
     place = np.log10(np.maximum(x, np.finfo(float).tiny)) if log else x
     step = (place[-1] - place[0]) / (n if offset else n - 1)
-    wanted = place[0] + step * (offset + np.arange(n))
-    return sorted({int(i) for i in np.abs(place[:, None] - wanted).argmin(axis=0)})
+    places = place[0] + step * (offset + np.arange(n))
+    return sorted({int(i) for i in np.abs(place[:, None] - places).argmin(axis=0)})
 
 
 def marked(x: np.ndarray, log: bool, offset: float) -> list[int]:
@@ -131,15 +144,18 @@ def _left(curve: Curve) -> str:
     return str(curve.state) if failed else f"{curve.done} of {curve.wanted} runs"
 
 
-def apart(found: Sequence[Counted]) -> tuple[str, list[str]]:
+def apart(counts: Sequence[Counted]) -> tuple[str, list[str]]:
     """Common part of several labels, as the legend's title, and the rest of each label."""
-    if len(found) < 2:
-        return "", list(map(str, found))
-    numbers, words = {one.number for one in found}, {one.words for one in found}
+    if len(counts) < 2:
+        return "", list(map(str, counts))
+    numbers, words = {count.number for count in counts}, {count.words for count in counts}
     common = Counted()
     if len(numbers) == 1:
-        common = dataclasses.replace(found[0], words=())
+        common = dataclasses.replace(counts[0], words=())
     if len(words) == 1:
         common = dataclasses.replace(common, words=words.pop())
-    rest = [(one.number if len(numbers) > 1 else "", *(one.words if len(words) > 1 else ())) for one in found]
+    rest = [
+        (count.number if len(numbers) > 1 else "", *(count.words if len(words) > 1 else ()))
+        for count in counts
+    ]
     return str(common), [", ".join(filter(None, parts)) for parts in rest]

@@ -37,12 +37,12 @@ class Ranks:
             [('a', 'b'), ('b', 'c')]
         """
         rows = list(self.mean)
-        found: list[tuple[str, ...]] = []
+        groups: list[tuple[str, ...]] = []
         for i, first in enumerate(rows):
             near = [row for row in rows[i:] if self.mean[row] - self.mean[first] <= self.critical]
-            if len(near) > 1 and not (found and found[-1][-1] == near[-1]):
-                found.append(tuple(near))
-        return found
+            if len(near) > 1 and not (groups and groups[-1][-1] == near[-1]):
+                groups.append(tuple(near))
+        return groups
 
 
 def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) -> Ranks:
@@ -53,7 +53,6 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
 
     Args:
         scores: Row -> its score in each column; nan: behind all others.
-        better: The direction of each column.
 
     Raises:
         InputError: There are fewer than five columns or three rows, or a row lacks a score.
@@ -111,8 +110,8 @@ def interquartile_mean(columns: Sequence[Sequence[float]]) -> Middle:
         raise InputError("an interquartile mean needs at least two runs in each column.")
 
     def middle(*drawn: np.ndarray, axis: int = -1) -> np.ndarray:
-        found: np.ndarray = trim_mean(np.concatenate(drawn, axis=axis), 0.25, axis=axis)
-        return found
+        means: np.ndarray = trim_mean(np.concatenate(drawn, axis=axis), 0.25, axis=axis)
+        return means
 
     samples = [np.asarray(runs, float) for runs in columns]
     interval = bootstrap(
@@ -155,21 +154,23 @@ def rank_gaps(
     total, point = np.zeros((len(runs), RESAMPLES)), np.zeros(len(runs))
     for k, direction in enumerate(better):
         column = [row[k] for row in runs.values()]
-        sizes = {len(found) for found in column if found is not None}
+        sizes = {len(runs_of_row) for runs_of_row in column if runs_of_row is not None}
         if len(sizes) != 1:
             return {}
         n = sizes.pop()
-        values = np.array([[np.inf] * n if found is None else list(found) for found in column])
+        values = np.array(
+            [[np.inf] * n if runs_of_row is None else list(runs_of_row) for runs_of_row in column]
+        )
         values *= -1.0 if direction == "higher" else 1.0
-        values[[found is None for found in column]] = np.inf
+        values[[runs_of_row is None for runs_of_row in column]] = np.inf
         drawn = values[:, rng.integers(n, size=(RESAMPLES, n))].mean(2)
         total += rankdata(drawn, axis=0)
         point += rankdata([_tied(mean) for mean in values.mean(1)])
     first = int(point.argmin())
     gaps, ends = total - total[first], (50 * (1 - LEVEL), 50 * (1 + LEVEL))
-    found = {}
+    gaps_of_rows = {}
     for i, row in enumerate(runs):
         if i != first:
             low, high = np.percentile(gaps[i] / len(better), ends)
-            found[row] = Middle(float(point[i] - point[first]) / len(better), float(low), float(high))
-    return dict(sorted(found.items(), key=lambda item: item[1].mean))
+            gaps_of_rows[row] = Middle(float(point[i] - point[first]) / len(better), float(low), float(high))
+    return dict(sorted(gaps_of_rows.items(), key=lambda item: item[1].mean))

@@ -96,12 +96,12 @@ def gain(
         raise InputError("a paired comparison needs runs of equal split and seed; the two rows share none.")
     differences = {at: sign * (first[at] - second[at]) for at in common}
     over_splits = spread == "splits" and len({split for split, _ in common}) > 1
-    found = summarise(by_split(differences) if over_splits else list(differences.values()), "higher")
-    made = Gain(found.n, found.mean, found.sd, found.low, found.high)
-    if not over_splits or test_to_train is None or found.sd is None:
-        return made
-    half = t_quantile(found.n - 1) * found.sd * math.sqrt(1 / found.n + test_to_train)
-    return dataclasses.replace(made, new_low=found.mean - half, new_high=found.mean + half)
+    summary = summarise(by_split(differences) if over_splits else list(differences.values()), "higher")
+    difference = Gain(summary.n, summary.mean, summary.sd, summary.low, summary.high)
+    if not over_splits or test_to_train is None or summary.sd is None:
+        return difference
+    half = t_quantile(summary.n - 1) * summary.sd * math.sqrt(1 / summary.n + test_to_train)
+    return dataclasses.replace(difference, new_low=summary.mean - half, new_high=summary.mean + half)
 
 
 def log_ratio(
@@ -125,19 +125,19 @@ def _logs(row: Values) -> Values:
     return {at: math.log(value) for at, value in row.items()}
 
 
-def less(found: Gain, amount: float) -> Gain:
+def less(difference: Gain, amount: float) -> Gain:
     """A gain less an amount that is claimed: positive where the gain is more."""
 
     def shifted(end: float | None) -> float | None:
         return None if end is None else end - amount
 
     return dataclasses.replace(
-        found,
-        mean=found.mean - amount,
-        low=shifted(found.low),
-        high=shifted(found.high),
-        new_low=shifted(found.new_low),
-        new_high=shifted(found.new_high),
+        difference,
+        mean=difference.mean - amount,
+        low=shifted(difference.low),
+        high=shifted(difference.high),
+        new_low=shifted(difference.new_low),
+        new_high=shifted(difference.new_high),
     )
 
 
@@ -156,11 +156,10 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def order_verdict(found: Gain, p: float | None, settled: bool) -> ClaimVerdict | None:
+def order_verdict(difference: Gain, p: float | None, settled: bool) -> ClaimVerdict | None:
     """Verdict on "first beats second"; None below three pairs.
 
     Args:
-        found: The paired difference.
         p: Its p-value, adjusted for all comparisons of the table.
         settled: Both rows have published settings, or those of the official code. Else a reversed order says
             something of our search, not of the paper.
@@ -169,19 +168,19 @@ def order_verdict(found: Gain, p: float | None, settled: bool) -> ClaimVerdict |
         return None
     if p >= ALPHA:
         return "cannot be told apart"
-    if found.mean > 0:
+    if difference.mean > 0:
         return "holds"
     return "contradicted" if settled else "not seen with our settings"
 
 
-def tie_verdict(found: Gain, p: float | None, margin: float, settled: bool) -> ClaimVerdict | None:
+def tie_verdict(difference: Gain, p: float | None, margin: float, settled: bool) -> ClaimVerdict | None:
     """Verdict on "first and second are alike", by the p-value of two one-sided tests."""
     non_negative("margin", margin)
-    if p is None or found.low is None or found.high is None:
+    if p is None or difference.low is None or difference.high is None:
         return None
     if p < ALPHA:
         return "holds"
-    if found.low > margin or found.high < -margin:
+    if difference.low > margin or difference.high < -margin:
         return "contradicted" if settled else "not seen with our settings"
     return "cannot be told apart"
 

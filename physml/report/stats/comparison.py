@@ -33,19 +33,12 @@ FEWEST_WITH_SD = 3  # runs behind a printed mean ± sd, where the paper does not
 
 @dataclass(frozen=True)
 class Margin:
-    """How far apart two results may be and still count as the same: the sum of what is given.
+    """How far apart two results may be and still count as the same: the sum of what is given."""
 
-    Args:
-        value: In the unit of the column.
-        relative: As a part of the printed value.
-        sds: In printed standard deviations; nothing where none is printed.
-        reason: Why so much, in a few words.
-    """
-
-    value: float = 0.0
-    relative: float = 0.0
-    sds: float = 0.0
-    reason: str = ""
+    value: float = 0.0  # in the unit of the column
+    relative: float = 0.0  # as a part of the printed value
+    sds: float = 0.0  # in printed standard deviations; nothing where none is printed
+    reason: str = ""  # why so much, in a few words
 
     def __post_init__(self) -> None:
         for name in ("value", "relative", "sds"):
@@ -59,19 +52,12 @@ class Margin:
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read a printed number, and what follows.
+    """One way to read a printed number, and what follows."""
 
-    Args:
-        assumption: `mean of 10`, `best of 5`.
-        low: Lower end of the 95 % interval of delta.
-        high: Upper end.
-        outcome: As above.
-    """
-
-    assumption: str
-    low: float
-    high: float
-    outcome: Outcome
+    assumption: str  # `mean of 10`, `best of 5`
+    low: float  # lower end of the 95 % interval of delta
+    high: float  # upper end
+    outcome: Outcome  # as above
 
 
 @dataclass(frozen=True)
@@ -83,8 +69,8 @@ class Comparison:
 
     @property
     def outcome(self) -> Outcome:
-        found = {reading.outcome for reading in self.readings}
-        return found.pop() if len(found) == 1 else "not decidable"
+        outcomes = {reading.outcome for reading in self.readings}
+        return outcomes.pop() if len(outcomes) == 1 else "not decidable"
 
 
 def compare(
@@ -94,9 +80,7 @@ def compare(
 
     Args:
         ours: Summary of what is independent: runs, or means over the starts of a split.
-        published: As printed.
         margin: Equivalence margin, in the unit of the column; 0 if none is declared, then nothing agrees.
-        better: The direction of the metric.
         search: Final scores, in the column's unit, of repeats of the search that found our settings. Their
             spread widens each interval: another search would have found other settings.
 
@@ -111,13 +95,13 @@ def compare(
         return None
     delta = (ours.mean - published.value) * (1.0 if better == "higher" else -1.0)
     rounding = 0.0 if published.digits is None else 0.5 * 10.0**-published.digits
-    found = []
+    readings = []
     for assumption, offsets in _readings(ours, published):
         outer, inner = (_widened(offsets(level), search, level) for level in LEVELS)
         low, high = delta + outer[0] - rounding, delta + outer[1] + rounding
         agreed = _inside(delta + inner[0], delta + inner[1], margin + rounding if margin else 0.0)
-        found.append(Reading(assumption, low, high, "agrees" if agreed else _outcome(low, high)))
-    return Comparison(delta, tuple(found))
+        readings.append(Reading(assumption, low, high, "agrees" if agreed else _outcome(low, high)))
+    return Comparison(delta, tuple(readings))
 
 
 def _widened(ends: tuple[float, float], search: SearchSpread | None, level: float) -> tuple[float, float]:

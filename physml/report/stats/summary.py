@@ -22,52 +22,30 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Summary:
-    """One number over n runs, or over n means of runs.
+    """One number over n runs, or over n means of runs."""
 
-    Args:
-        n: How many.
-        mean: Their mean.
-        sd: Standard deviation, denominator n - 1; None for a single run.
-        low: Lower end of the 95 % t-interval mean ± t_{0.975, n-1} sd / sqrt(n); None for a single run.
-        high: Upper end.
-        best: The best single run.
-    """
-
-    n: int
-    mean: float
-    sd: float | None
-    low: float | None
-    high: float | None
-    best: float
+    n: int  # how many
+    mean: float  # their mean
+    sd: float | None  # standard deviation, denominator n - 1; None for a single run
+    low: float | None  # of the 95 % t-interval mean ± t_{0.975, n-1} sd / sqrt(n); None for a single run
+    high: float | None  # upper end
+    best: float  # the best single run
 
 
 @dataclass(frozen=True)
 class Published:
-    """A printed number, in the unit of its column.
+    """A printed number, in the unit of its column."""
 
-    Args:
-        value: As printed.
-        digits: How many digits stand after the point.
-        sd: As printed.
-        n: How many runs it is over, as printed.
-        independent: How many of the n are independent, if not all: 5 splits of 20 starts each have 5.
-        sd_denominator: What the paper's sd has below the root: n - 1, or n as `numpy.std` without ddof.
-        statistic: What the paper says the number is.
-        source: Where it was read, if elsewhere than the table's.
-        trust: Why it may be misread.
-        quoted: The work it was taken from, if the paper did not run it.
-    """
-
-    value: float
-    digits: int | None = None
-    sd: float | None = None
-    n: int | None = None
-    independent: int | None = None
-    sd_denominator: Literal["n - 1", "n"] = "n - 1"
-    statistic: Statistic = "unknown"
-    source: str | None = None
-    trust: str | None = None
-    quoted: str | None = None
+    value: float  # as printed
+    digits: int | None = None  # how many digits stand after the point
+    sd: float | None = None  # as printed
+    n: int | None = None  # how many runs it is over, as printed
+    independent: int | None = None  # how many are, if not all: 5 splits of 20 starts each have 5
+    sd_denominator: Literal["n - 1", "n"] = "n - 1"  # below the root; n is `numpy.std` without ddof
+    statistic: Statistic = "unknown"  # what the paper says the number is
+    source: str | None = None  # where it was read, if elsewhere than the table's
+    trust: str | None = None  # why it may be misread
+    quoted: str | None = None  # the work it was taken from, if the paper did not run it
 
     def __post_init__(self) -> None:
         one_of("statistic", self.statistic, ("mean", "best", "unknown"))
@@ -105,9 +83,6 @@ def summarise(
     """Mean, sd, t-interval and best of the values of n runs.
 
     Args:
-        values: One for each run.
-        better: The direction of the metric.
-        level: Level of the interval.
         bounds: Values that are possible at all; the interval is cut there.
 
     Raises:
@@ -135,10 +110,10 @@ def summarise(
 
 def by_split(values: Values) -> list[float]:
     """The mean over the starts of each split, in the order of the splits."""
-    found: dict[int, list[float]] = {}
+    by_number: dict[int, list[float]] = {}
     for split, seed in sorted(values):
-        found.setdefault(split, []).append(values[split, seed])
-    return [math.fsum(starts) / len(starts) for starts in found.values()]
+        by_number.setdefault(split, []).append(values[split, seed])
+    return [math.fsum(starts) / len(starts) for starts in by_number.values()]
 
 
 def summarise_runs(

@@ -24,19 +24,12 @@ UNTRAINED = "did not train with our settings"
 
 @dataclass(frozen=True)
 class Settings:
-    """Whose settings a row was trained with.
+    """Whose settings a row was trained with."""
 
-    Args:
-        kind: Source of the settings: the paper, its official code, a search here, or a choice without search.
-        trials: Finished trials of the search.
-        seeds: Seeds, or splits, that decided the search.
-        drawn: All trials of the search, those that have diverged among them.
-    """
-
-    kind: Kind
-    trials: int | None = None
-    seeds: int = 1
-    drawn: int | None = None
+    kind: Kind  # their source: the paper, its official code, a search here, a choice without search
+    trials: int | None = None  # finished trials of the search
+    seeds: int = 1  # seeds, or splits, that decided the search
+    drawn: int | None = None  # all trials of the search, those that have diverged among them
 
     def __str__(self) -> str:
         if self.trials is None:
@@ -56,17 +49,17 @@ def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
         >>> str(settings_of({"kind": "searched-here", "note": "Random search: 24 trials (22 finished)."}))
         'searched: 22 x 1'
     """
-    given = provenance or {}
-    kind = KINDS.get(str(given.get("kind")), "own")
-    trials, drawn = given.get("trials"), given.get("drawn")
+    facts = provenance or {}
+    kind = KINDS.get(str(facts.get("kind")), "own")
+    trials, drawn = facts.get("trials"), facts.get("drawn")
     if drawn is None and (
-        match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(given.get("note")))
+        match := re.search(r"(\d+) trials(?: \((\d+) finished\))?", str(facts.get("note")))
     ):
         drawn = int(match[1])
         trials = int(match[2] or match[1]) if trials is None else trials
     if kind != "searched here":
         return Settings(kind)
-    return Settings(kind, trials, int(given.get("seeds") or 1), drawn)
+    return Settings(kind, trials, int(facts.get("seeds") or 1), drawn)
 
 
 def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bool:
@@ -87,7 +80,7 @@ def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bo
     return not searched and (kinds == {"own"} or "own" not in kinds)
 
 
-def verdict(found: Comparison, settings: Settings, quoted: bool, chance: str | None = None) -> State:
+def verdict(comparison: Comparison, settings: Settings, quoted: bool, chance: str | None = None) -> State:
     """A comparison in words, which accuse no more strongly than the settings permit.
 
     A number that the paper quotes from other work is context only. Where its readings disagree, the reason
@@ -95,17 +88,14 @@ def verdict(found: Comparison, settings: Settings, quoted: bool, chance: str | N
     models: the network has not trained.
 
     Args:
-        found: The comparison.
-        settings: Whose settings ours had.
-        quoted: The paper takes its number from other work.
         chance: The trivial reference without input that ours does not beat; None if it beats all of them.
     """
-    outcome = found.outcome
+    outcome = comparison.outcome
     if chance is not None and outcome == "worse" and not settings.settled:
         return State(UNTRAINED, f"no better than {chance}")
     reason = None
     if outcome == "not decidable":
-        reason = "; ".join(f"{reading.assumption}: {reading.outcome}" for reading in found.readings)
+        reason = "; ".join(f"{reading.assumption}: {reading.outcome}" for reading in comparison.readings)
     if quoted:
         return State(f"context: {CONTEXT.get(outcome, outcome)}", reason)
     if settings.settled:

@@ -35,10 +35,10 @@ def parse_row(text: str) -> Row:
     `seeds` are those of this row; else it has those of the table.
 
     Example:
-        >>> made = parse_row("label=Mine,experiment=./mine.yaml,seeds=0-2")
+        >>> made = parse_row("label=Mine,experiment=./mine.yaml:lem,seeds=0-2")
         >>> made.experiment, made.seeds
-        ('./mine.yaml', (0, 1, 2))
-        >>> sorted(parse_row("label=Mine,texas=./a.yaml,cornell=./b.yaml").cells)
+        ('./mine.yaml:lem', (0, 1, 2))
+        >>> sorted(parse_row("label=Mine,texas=./a.yaml:x,cornell=./a.yaml:y").cells)
         ['cornell', 'texas']
     """
     label, *parts = re.split(r",(?=\w+=)", text.strip())
@@ -47,8 +47,8 @@ def parse_row(text: str) -> Row:
     named = label.removeprefix("label=").strip()
     if not (label.startswith("label=") and named and cells and all(cells.values())):
         raise ConfigError(
-            "a row must look like label=Mine,experiment=./mine.yaml, or, where the columns differ in task, "
-            f"label=Mine,COLUMN=./a.yaml,COLUMN=./b.yaml; got {text!r}."
+            "a row must look like label=Mine,experiment=./mine.yaml:ROW, or, where the columns differ in "
+            f"task, label=Mine,COLUMN=./mine.yaml:A,COLUMN=./mine.yaml:B; got {text!r}."
         )
     whole = cells.pop("experiment", None)
     return Row(

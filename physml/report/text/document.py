@@ -106,16 +106,16 @@ class Document:
     values: tuple[tuple[object, ...], ...] = field(default=(), repr=False)
 
 
-def blocks(*found: Block) -> tuple[Block, ...]:
+def blocks(*parts: Block) -> tuple[Block, ...]:
     """Those that have lines."""
-    return tuple(one for one in found if one.lines)
+    return tuple(block for block in parts if block.lines)
 
 
 class Reasons:
     """Reasons too long for a cell, each once: the cell has its letter."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.reasons: list[str] = []
 
     def short(self, state: State) -> str:
         """`blocked: <long reason>` as `blocked (a)`; a state that fits stays."""
@@ -123,12 +123,12 @@ class Reasons:
             return state.word
         if state.reason is None or len(state.reason) <= LONG:
             return str(state)
-        if state.reason not in self.found:
-            self.found.append(state.reason)
-        return f"{state.word} ({letters(self.found.index(state.reason))})"
+        if state.reason not in self.reasons:
+            self.reasons.append(state.reason)
+        return f"{state.word} ({letters(self.reasons.index(state.reason))})"
 
     def lines(self) -> tuple[str, ...]:
-        return tuple(f"({letters(i)}) {reason}" for i, reason in enumerate(self.found))
+        return tuple(f"({letters(i)}) {reason}" for i, reason in enumerate(self.reasons))
 
 
 def letters(i: int) -> str:
@@ -148,15 +148,15 @@ def letters(i: int) -> str:
 def markdown(document: Document) -> str:
     """The first sight, and the rest in parts that open."""
     out = [f"# {document.id}: {md(document.title)}", "", *_blocks(document.first, "*{}*")]
-    for title, found in ((LONG_TITLE, document.long), (RULES_TITLE, document.rules)):
-        if found:
-            out += ["<details>", f"<summary>{title}</summary>", "", *_blocks(found), "</details>", ""]
+    for title, parts in ((LONG_TITLE, document.long), (RULES_TITLE, document.rules)):
+        if parts:
+            out += ["<details>", f"<summary>{title}</summary>", "", *_blocks(parts), "</details>", ""]
     return "\n".join(out[:-1]) + "\n"
 
 
-def _blocks(found: Iterable[Block], heading: str = "## {}") -> list[str]:
+def _blocks(parts: Iterable[Block], heading: str = "## {}") -> list[str]:
     out: list[str] = []
-    for block in found:
+    for block in parts:
         out += [heading.format(md(block.heading)), ""] if block.heading else []
         if isinstance(block, Grid):
             out += [*md_table(block.heads, block.lines), ""]
