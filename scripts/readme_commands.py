@@ -6,7 +6,8 @@ What counts, in any Markdown file:
 - a block opened by ```python NAME or ```yaml NAME is written to the outside folder as the file NAME;
 - a block right below `<!-- not run: reason -->` is not run.
 Commands that would train for long get the tiny sizes: `profile=smoke`, `--smoke` or `SMOKE=1` is added.
-Nothing is written into the checkout: results, work folders and caches are temporary, compiled C is shared.
+Nothing is written into the checkout: results, work folders and caches are temporary, those of all files the
+same ones, as a reader's are; compiled C is shared.
 """
 
 import argparse
@@ -108,23 +109,20 @@ def files(text: str) -> dict[str, str]:
     }
 
 
-def environment(scratch: Path) -> dict[str, str]:
+def environment() -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
     return kept | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "WANDB_MODE": "offline",
-        **own_folders(scratch),
     }
 
 
-def run(document: Path) -> int:
-    """Run the commands of one file in their order; how many failed."""
+def run(document: Path, own: dict[str, str]) -> int:
+    """Run the commands of one file in their order, with `own` folders; how many failed."""
     text = document.read_text(encoding="utf-8")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="physml-readme-") as folder:
-        scratch = Path(folder)
-        outside = scratch / "outside"
-        outside.mkdir()
+        outside = Path(folder)
         for name, content in files(text).items():
             (outside / name).parent.mkdir(parents=True, exist_ok=True)
             (outside / name).write_text(content, encoding="utf-8")
@@ -139,7 +137,7 @@ def run(document: Path) -> int:
                 code = subprocess.run(
                     ["bash", "-euo", "pipefail", "-c", command.tiny],
                     cwd=outside if command.elsewhere else ROOT,
-                    env=environment(scratch),
+                    env=environment() | own,
                     stdin=subprocess.DEVNULL,
                     timeout=TIME_LIMIT_S,
                 ).returncode
@@ -162,16 +160,18 @@ def main() -> int:
         "documents", nargs="*", type=Path, default=[ROOT / "README.md"], help="Markdown files"
     )
     arguments = parser.parse_args()
-    failed = 0
+    failed, scratch = 0, tempfile.TemporaryDirectory(prefix="physml-readme-")
+    own = own_folders(Path(scratch.name))
     for document in arguments.documents:
         path = document.resolve()
         found = commands(path.read_text(encoding="utf-8"))
         if not found:
             raise SystemExit(f"{document} holds no command: no line of a ```console block starts with `$ `.")
         if arguments.run:
-            failed += run(path)
+            failed += run(path, own)
         else:
             print("\n".join(f"{command.line}: {command.tiny}" for command in found))
+    scratch.cleanup()
     if arguments.run:
         print(f"{failed} commands failed" if failed else "all commands passed")
     return int(failed > 0)
