@@ -4,6 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PHYSML := $(PY) -m physml
 READY := $(VENV)/.ready
+UNUSED := /(tests?|testing|_inductor|pip|setuptools|mypy|mypyc|sktime|sqlalchemy|fontTools)/
 
 # The interpreter that .venv is made with; found by itself when left empty.
 PYTHON ?=
@@ -27,9 +28,9 @@ ARGS ?=
 # Tests whose assertions pytest has rewritten are worth keeping: else every worker rewrites all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests wait a third of their time, for processes, servers and locks: two workers more than cores.
+# Tests wait for processes, servers and locks: a worker more than cores. Each more collects all tests once more.
 CORES = $(shell getconf _NPROCESSORS_ONLN)
-WORKERS = -n $(shell expr $(CORES) + 2) --dist worksteal
+WORKERS = -n $(shell expr $(CORES) + 1) --dist worksteal
 
 is_on = $(filter-out 0 no false off,$(strip $(1)))
 is_off = $(filter 0 no false off,$(strip $(1)))
@@ -58,7 +59,8 @@ setup: $(READY) ## make .venv with the tested versions; nothing to do when up to
 
 # Made anew when its Python does not run or an earlier installation was killed; else brought up to date in place.
 # Of two at once the second waits, and finds it ready. The kernel drops the lock of a process that was killed.
-# Where there is no flock (macOS), nothing is locked. pip would compile files to bytecode on one core.
+# Where there is no flock (macOS), nothing is locked. pip would compile files to bytecode on one core, and all of
+# them: those of UNUSED, which few or no processes import, are compiled when they are.
 $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 	@exec 9> .venv.lock; \
 	if command -v flock >/dev/null 2>&1 && ! flock -n 9; then \
@@ -92,7 +94,7 @@ $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 	if [ $$code -ne 0 ]; then \
 		echo "pip could not install the packages (above: why). When that is mended: make setup" >&2; exit 2; \
 	fi; \
-	$(PY) -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true; \
+	$(PY) -m compileall -q -j 0 -x '$(UNUSED)' $(VENV)/lib >/dev/null 2>&1 || true; \
 	pwd -P > $(READY)
 
 demo: $(READY) ## train LEM on FitzHugh-Nagumo with a fresh seed and print Table lem-4 with it

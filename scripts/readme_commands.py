@@ -6,12 +6,15 @@ What counts, in any Markdown file:
 - a block opened by ```python NAME or ```yaml NAME is written to the outside folder as the file NAME;
 - a block right below `<!-- not run: reason -->` is not run.
 Commands that would train for long get the tiny sizes: `profile=smoke`, `--smoke` or `SMOKE=1` is added.
-Nothing is written into the checkout: results, work folders and caches are temporary, compiled C is shared.
+Nothing is written into the checkout: results, work folders and caches are temporary, those of all files the
+same ones, as a reader's are; compiled C is shared.
 """
 
 import argparse
+import multiprocessing
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,13 +23,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch  # noqa: F401 - for the processes that are forked
+
 from physml.base.paths import own_folders
+from physml.cli import main as physml
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT_S = 600
 _FENCE = re.compile(r"^```(\w+)?[ ]*(\S+)?[ ]*$")
 _SKIP = re.compile(r"^<!-- not run: (.+) -->$")
 _QUICK = re.compile(r"RUN=0|PLAN=1|--(no-run|plan|cfg|help)\b|SMOKE=1|--smoke|profile=smoke")
+_SETTING = re.compile(r"(\w+)=(.*)")  # of a variable, before a command
 # What is put behind the first words of a command.
 _TINY = (
     (re.compile(r"\bphysml run\b"), " profile=smoke"),
@@ -108,23 +115,20 @@ def files(text: str) -> dict[str, str]:
     }
 
 
-def environment(scratch: Path) -> dict[str, str]:
+def environment() -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
     return kept | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "WANDB_MODE": "offline",
-        **own_folders(scratch),
     }
 
 
-def run(document: Path) -> int:
-    """Run the commands of one file in their order; how many failed."""
+def run(document: Path, own: dict[str, str]) -> int:
+    """Run the commands of one file in their order, with `own` folders; how many failed."""
     text = document.read_text(encoding="utf-8")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="physml-readme-") as folder:
-        scratch = Path(folder)
-        outside = scratch / "outside"
-        outside.mkdir()
+        outside = Path(folder)
         for name, content in files(text).items():
             (outside / name).parent.mkdir(parents=True, exist_ok=True)
             (outside / name).write_text(content, encoding="utf-8")
@@ -135,20 +139,43 @@ def run(document: Path) -> int:
                 continue
             print(f"--- {where}: {command.tiny}", flush=True)
             started = time.monotonic()
-            try:
-                code = subprocess.run(
-                    ["bash", "-euo", "pipefail", "-c", command.tiny],
-                    cwd=outside if command.elsewhere else ROOT,
-                    env=environment(scratch),
-                    stdin=subprocess.DEVNULL,
-                    timeout=TIME_LIMIT_S,
-                ).returncode
-            except subprocess.TimeoutExpired:
-                code = 124
+            code = carried_out(command.tiny, outside if command.elsewhere else ROOT, environment() | own)
             failed += code != 0
             seconds = time.monotonic() - started
             print(f"    {'ok' if code == 0 else f'FAILED, exit code {code}'}, {seconds:.1f} s", flush=True)
     return failed
+
+
+def carried_out(text: str, folder: Path, variables: dict[str, str]) -> int:
+    """The exit code of a command. Those of physml run in a fork of this process, which has imported torch."""
+    words = shlex.split(text)
+    while words and (setting := _SETTING.match(words[0])):
+        variables |= {setting[1]: setting[2]}
+        del words[0]
+    if words[0] == "physml":
+        process = multiprocessing.get_context("fork").Process(
+            target=_physml, args=(words[1:], folder, variables)
+        )
+        process.start()
+        process.join(TIME_LIMIT_S)
+        process.kill()
+        return 124 if process.exitcode is None else process.exitcode
+    bash = ["bash", "-euo", "pipefail", "-c", text]
+    try:
+        return subprocess.run(
+            bash, cwd=folder, env=variables, stdin=subprocess.DEVNULL, timeout=TIME_LIMIT_S
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return 124
+
+
+def _physml(arguments: list[str], folder: Path, variables: dict[str, str]) -> None:
+    """What the program `physml` does, in a process that was forked for it."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ |= variables
+    sys.argv, sys.path = ["physml", *arguments], sys.path[1:]
+    sys.exit(physml.main(arguments))
 
 
 def main() -> int:
@@ -162,16 +189,18 @@ def main() -> int:
         "documents", nargs="*", type=Path, default=[ROOT / "README.md"], help="Markdown files"
     )
     arguments = parser.parse_args()
-    failed = 0
+    failed, scratch = 0, tempfile.TemporaryDirectory(prefix="physml-readme-")
+    own = own_folders(Path(scratch.name))
     for document in arguments.documents:
         path = document.resolve()
         found = commands(path.read_text(encoding="utf-8"))
         if not found:
             raise SystemExit(f"{document} holds no command: no line of a ```console block starts with `$ `.")
         if arguments.run:
-            failed += run(path)
+            failed += run(path, own)
         else:
             print("\n".join(f"{command.line}: {command.tiny}" for command in found))
+    scratch.cleanup()
     if arguments.run:
         print(f"{failed} commands failed" if failed else "all commands passed")
     return int(failed > 0)

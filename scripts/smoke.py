@@ -1,17 +1,17 @@
 """`make smoke`: every model of conf/model on a task of its kind, every task of conf/task with one model.
 
-As processes, at tiny sizes, in a temporary folder, on fixtures in place of real data. The whole grid of
-models and tasks is a test (tests/conf/test_conf.py), in one process.
+Each run is a process, at tiny sizes, in a temporary folder, on fixtures in place of real data. The whole grid
+of models and tasks is a test (tests/conf/test_conf.py), in one process.
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from physml.base.paths import own_folders
+from physml.cli import main as physml
 from physml.config.build import passes_messages
 from physml.config.resolve import resolve
 from physml.listing import inventory
@@ -52,11 +52,10 @@ def main() -> int:
 
 
 def run(models: list[str], tasks: list[str], rest: list[str]) -> int:
-    """All combinations, by the command line; its exit code."""
+    """All combinations, by a command in this process; its exit code."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     grid = [f"model={','.join(models)}", f"task={','.join(tasks)}", *rest, "profile=smoke"]
-    command = [sys.executable, "-m", "physml", "run", "-m", *grid, "--jobs", str(min(cores, 8))]
-    return subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+    return physml.main(["run", "-m", *grid, "--jobs", str(min(cores, 8))])
 
 
 if __name__ == "__main__":

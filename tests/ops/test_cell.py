@@ -165,32 +165,6 @@ def test_no_number_and_negative_zero_are_those_of_the_loop(name):
     torch.testing.assert_close(made["native"], made["reference"], equal_nan=True, rtol=0, atol=0)
 
 
-def test_only_the_last_state_is_used():
-    cell = made("lstm", 2, 5)
-    u, state = given(cell, 4, 6, 2)
-    expected, found = (
-        torch.autograd.grad(recurrence(cell.step, u, state, backend=b)[1][1].sum(), [u, *cell.parameters])
-        for b in ("reference", "native")
-    )
-    assert all(distance(x, y) < 1e-12 for x, y in zip(expected, found, strict=True))
-
-
-def test_any_strides_of_input_and_gradient():
-    cell = made("gru", 3, 6)
-    u = torch.randn(3, 7, 5, dtype=torch.float64).permute(2, 1, 0).requires_grad_()  # (5, 7, 3)
-    state = (torch.zeros(6, 5, dtype=torch.float64).t(),)
-
-    def gradients(backend):
-        output, _ = recurrence(cell.step, u, state, backend=backend)
-        return torch.autograd.grad(
-            output.transpose(1, 2)[:, ::2], [u, *cell.parameters], torch.ones(5, 3, 7).double()
-        )
-
-    assert all(
-        distance(x, y) < 1e-12 for x, y in zip(gradients("reference"), gradients("native"), strict=True)
-    )
-
-
 def test_several_inputs_parts_of_an_input_and_masks():
     B, T, H = 4, 6, 5
     W = nn.Parameter(torch.randn(H, H, dtype=torch.float64))
@@ -256,16 +230,6 @@ def test_one_source_serves_all_sizes_and_numbers():
         return compiled.program.code.text
 
     assert source(4, 0.1) == source(19, 0.25)
-
-
-def test_backward_runs_twice_and_refuses_a_graph_of_itself():
-    cell = made("gru", 2, 4)
-    u, state = given(cell, 2, 5, 2)
-    output, _ = recurrence(cell.step, u, state, backend="native")
-    first, second = (torch.autograd.grad(output.sum(), [u], retain_graph=True)[0] for _ in range(2))
-    assert torch.equal(first, second)
-    with pytest.raises(InputError, match="second derivatives"):
-        torch.autograd.grad(output.sum(), [u], create_graph=True)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")

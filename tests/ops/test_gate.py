@@ -12,7 +12,7 @@ from vectors import WIDTHS
 from physml.base.errors import InputError
 from physml.graph.edges import Edges
 from physml.ops import backend
-from physml.ops.gate import gate, native
+from physml.ops.gate import gate
 
 BACKENDS = ("reference", "torch", "native")
 KINDS = [*((torch.float32, 1e-5, flags) for flags in WIDTHS), (torch.float64, 1e-13, "")]
@@ -97,30 +97,6 @@ def test_shut_gates_keep_and_open_ones_replace_to_the_bit(dtype: torch.dtype, na
     kept = [1, 2, 5]  # agrees with all that it sends to, or sends nothing
     assert torch.equal(out[kept], 1e3 * x[kept]) and (rate[kept] == 0).all()
     assert torch.equal(out[[0, 3, 4]], new[[0, 3, 4]]) and (rate[[0, 3, 4]] == 1).all()
-
-
-@pytest.mark.usefixtures("compiler")
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    found = []
-    for n in (1, 2, 7, 40):
-        monkeypatch.setattr(native.call, "threads", lambda *_, n=n: n)
-        x, new, q, share = (t.float().requires_grad_(i < 3) for i, t in enumerate(given(40, 70)))
-        out, _ = gate(x, new, q, many(), 1.5, share, backend="native")
-        out.square().sum().backward()
-        found.append((out.detach(), x.grad, new.grad, q.grad))
-    for other in found[1:]:
-        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
-
-
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("name", BACKENDS)
-def test_columns_may_lie_apart(name: str):
-    x, new, q = (draw(3, N, seed=k).T.requires_grad_() for k in range(3))
-    share = draw(2, N).T[:, :1]
-    out, _ = gate(x, new, q, edges(ODD), 2.5, share, backend=name)
-    torch.testing.assert_close(out, gate(x, new, q, edges(ODD), 2.5, share, backend="reference")[0])
-    out.sum().backward()  # its gradient is one number
-    assert (x.grad + new.grad - 1).abs().max() < 1e-12
 
 
 @pytest.mark.usefixtures("compiler")

@@ -11,7 +11,7 @@ from vectors import WIDTHS
 
 from physml.base.errors import InputError
 from physml.ops import backend
-from physml.ops.gradient_sum import autograd, gradient_sum, native
+from physml.ops.gradient_sum import autograd, gradient_sum
 
 HALVES = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0]
 OTHERS = [0.0, 0.3, 0.5, 2.3, 9.0]
@@ -73,31 +73,6 @@ def test_float32_in_c_is_as_close_as_in_torch(p: float):
     for name in ("torch", "native"):
         total = gradient_sum(draw(40, 9).float(), edges(edge_index, 40), p, backend=name)
         torch.testing.assert_close(total.double(), exact, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.usefixtures("compiler")
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    edge_index = torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(0))
-    found = []
-    for n in (1, 2, 7, 40):
-        monkeypatch.setattr(native.call, "threads", lambda *_, n=n: n)
-        q = draw(40, 5).float().requires_grad_()
-        total = gradient_sum(q, edges(edge_index, 40), 2.5, backend="native")
-        total.square().sum().backward()
-        found.append((total, q.grad))
-    for other in found[1:]:
-        assert torch.equal(found[0][0], other[0]) and torch.equal(found[0][1], other[1])
-
-
-@pytest.mark.usefixtures("compiler")
-def test_columns_and_gradients_may_lie_apart():
-    q = draw(5, N).T.requires_grad_()
-    other = draw(5, N).T.contiguous().requires_grad_()
-    for x, name in ((q, "native"), (other, "torch")):
-        gradient_sum(
-            x, edges(ODD), 1.5, backend=name
-        ).sum().backward()  # its gradient is one number, expanded
-    torch.testing.assert_close(q.grad, other.grad)
 
 
 @pytest.mark.usefixtures("compiler")

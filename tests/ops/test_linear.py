@@ -10,7 +10,7 @@ from vectors import WIDTHS
 from physml.base.errors import InputError
 from physml.ops import backend
 from physml.ops import linear as ops
-from physml.ops.linear import linear, native
+from physml.ops.linear import linear
 
 
 @pytest.fixture
@@ -53,29 +53,6 @@ def test_c_against_torch(dtype, close: float, n: int, d: int, h: int, flags: str
             found.append((out.detach(), *(t.grad for t in tensors)))
         torch.testing.assert_close(*found, rtol=close, atol=close)
         assert found[1][2].is_contiguous()  # as its weight is
-
-
-@pytest.mark.usefixtures("compiler")
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    found = []
-    for n in (1, 2, 3, 16):
-        monkeypatch.setattr(native.call, "threads", lambda *_, n=n: n)
-        tensors = [t.float().requires_grad_() for t in given(70, 256, 48, "one")]
-        out = linear(*tensors, backend="native")
-        out.square().sum().backward()
-        found.append((out.detach(), *(t.grad for t in tensors)))
-    for other in found[1:]:
-        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
-
-
-@pytest.mark.usefixtures("compiler")
-def test_columns_may_lie_apart_and_gradients_that_nobody_wants_are_not_made():
-    x, weight = draw(16, 5).T, draw(16, 32).T.requires_grad_()
-    out = linear(x, weight, backend="native")
-    torch.testing.assert_close(out, x @ weight.T)
-    out.sum().backward()  # its gradient is one number
-    torch.testing.assert_close(weight.grad, x.sum(0).expand(32, 16))
-    assert x.grad is None
 
 
 @pytest.mark.usefixtures("compiler")

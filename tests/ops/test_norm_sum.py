@@ -13,7 +13,7 @@ from physml.base.errors import InputError
 from physml.graph.edges import Edges
 from physml.ops import backend
 from physml.ops.gradient_sum import autograd
-from physml.ops.norm_sum import native, norm_sum
+from physml.ops.norm_sum import norm_sum
 
 HALVES = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.5, 8.0]
 OTHERS = [2.3, 9.0]
@@ -74,29 +74,6 @@ def test_c_against_torch_and_the_plain_sum(H: int, flags: str, monkeypatch):
             found[name] = total.detach(), q.grad
         torch.testing.assert_close(found["native"], found["torch"], rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(found["native"], found["reference"], rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.usefixtures("compiler")
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    found = []
-    for n in (1, 2, 7, 40):
-        monkeypatch.setattr(native.call, "threads", lambda *_, n=n: n)
-        q = draw(40, 5).float().requires_grad_()
-        total = norm_sum(q, many(), 2.5, backend="native")
-        total.square().sum().backward()
-        found.append((total.detach(), q.grad))
-    for other in found[1:]:
-        assert torch.equal(found[0][0], other[0]) and torch.equal(found[0][1], other[1])
-
-
-@pytest.mark.usefixtures("compiler")
-def test_columns_and_gradients_may_lie_apart():
-    found = []
-    for name in ("native", "torch"):
-        q = draw(5, N).T.requires_grad_()
-        norm_sum(q, edges(ODD), 1.5, backend=name).sum().backward()  # its gradient is one number, expanded
-        found.append(q.grad)
-    torch.testing.assert_close(*found)
 
 
 @pytest.mark.usefixtures("compiler")

@@ -10,7 +10,7 @@ from vectors import WIDTHS
 
 from physml.base.errors import InputError
 from physml.graph.rows import Rows
-from physml.ops.rows_linear import native, rows_linear
+from physml.ops.rows_linear import rows_linear
 
 BACKENDS = ("reference", "torch", "native")
 
@@ -54,19 +54,6 @@ def test_c_against_the_dense_map(dtype, close: float, n: int, d: int, h: int, fl
         found.append((out.detach(), weight.grad))
     torch.testing.assert_close(*found, rtol=close, atol=close)
     assert found[0][1].is_contiguous()
-
-
-@pytest.mark.usefixtures("compiler")
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    rows, found = Rows(some(20, 50).float()), []
-    for n in (1, 2, 5):
-        monkeypatch.setattr(native.call, "threads", lambda *_, n=n: n)
-        weight = draw(300, 50, seed=3).float().requires_grad_()
-        out = rows_linear(weight, rows, backend="native")
-        out.square().sum().backward()
-        found.append((out.detach(), weight.grad))
-    for other in found[1:]:
-        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
 
 
 @pytest.mark.usefixtures("compiler")

@@ -1,10 +1,7 @@
 """Fast ways to compute UnICORNN against the plain loop in float64. Axes: B batch, T time, D in, H hidden."""
 
-import gc
 import itertools
 import platform
-import threading
-import weakref
 
 import pytest
 import torch
@@ -106,147 +103,11 @@ def test_every_vector_width(width: str, B: int, H: int, monkeypatch: pytest.Monk
         same(everything("native", single), everything("reference", x), bound)
 
 
-@pytest.mark.parametrize("backend", FAST)
-def test_gradcheck(backend: str) -> None:
-    assert torch.autograd.gradcheck(lambda *x: unicornn(*x, alpha=1.5, backend=backend), leaves(2, 4, 3))
-
-
-@pytest.mark.parametrize("backend", FAST)
-@pytest.mark.parametrize("use", ["outputs", "y", "z", "outputs z", "y z"])
-def test_absent_outputs(use: str, backend: str) -> None:
-    x = leaves(2, 70, 5)
-    same(everything(backend, x, use=use), everything("reference", x, use=use), 1e-10)
-
-
-@pytest.mark.parametrize("backend", FAST)
-@pytest.mark.parametrize("wanted", [{n} for n in NAMES] + [{"push", "w"}, {"y", "step"}])
-def test_any_part_may_be_frozen(wanted: set[str], backend: str) -> None:
-    x = leaves(2, 9, 5)
-    expected = everything("reference", x)
-    for name, v in zip(NAMES, x, strict=True):
-        v.requires_grad_(name in wanted)
-    weighed(unicornn(*x, alpha=1.5, backend=backend)).backward()
-    for name, v in zip(NAMES, x, strict=True):
-        assert (v.grad is not None) == (name in wanted)
-        if v.grad is not None:
-            torch.testing.assert_close(v.grad, expected["d" + name], rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("backend", FAST)
-def test_without_gradients_nothing_is_kept(backend: str) -> None:
-    x = leaves(2, 9, 5)
-    expected = unicornn(*x, alpha=1.5, backend=backend)
-    with torch.no_grad():
-        got = unicornn(*x, alpha=1.5, backend=backend)
-    frozen = unicornn(*(v.detach() for v in x), alpha=1.5, backend=backend)
-    for a, b, c in zip(got, frozen, expected, strict=True):
-        assert a.grad_fn is None and b.grad_fn is None
-        assert torch.equal(a, c) and torch.equal(b, c)
-
-
-@pytest.mark.parametrize("backend", FAST)
-def test_backward_twice_and_interleaved(backend: str) -> None:
-    first, second = leaves(2, 70, 5), leaves(3, 65, 5)
-    one, two = (weighed(unicornn(*x, alpha=1.5, backend=backend)) for x in (first, second))
-    before = torch.autograd.grad(one, first, retain_graph=True)
-    torch.autograd.grad(two, second)
-    after = torch.autograd.grad(one, first)
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-
-
-@pytest.mark.parametrize("backend", FAST)
-def test_second_derivatives_are_refused(backend: str) -> None:
-    x = leaves(2, 3, 4)
-    with pytest.raises(InputError, match="second derivatives"):
-        torch.autograd.grad(weighed(unicornn(*x, alpha=1.5, backend=backend)), x, create_graph=True)
-
-
-def layouts(B: int, T: int, H: int) -> dict[str, Tensor]:
-    x = draw(B, T, H)
-    return {
-        "time first": x.transpose(0, 1).contiguous().transpose(0, 1),
-        "units apart": x.transpose(1, 2).contiguous().transpose(1, 2),
-        "every second": draw(2 * B, 2 * T, 2 * H)[::2, ::2, ::2],
-        "expanded in time": x[:, :1].expand(B, T, H),
-        "expanded in the batch": x[:1].expand(B, T, H),
-        "one number": x[:1, :1, :1].expand(B, T, H),
-    }
-
-
-@pytest.mark.parametrize("backend", FAST)
-@pytest.mark.parametrize("layout", layouts(1, 1, 1))
-@pytest.mark.parametrize("H", [16, 5])
-def test_any_layout(layout: str, H: int, backend: str) -> None:
-    """Of the input, of the states and of the gradient that comes in."""
-    x, expected = leaves(3, 66, H), {}
-    odd = [layouts(3, 66, H)[layout].detach().requires_grad_(), *x[1:]]
-    odd[1] = draw(H, 3).t().requires_grad_()
-    slope = layouts(3, 66, H)[layout]
-    for name in ("reference", backend):
-        outputs, y, z = unicornn(*odd, alpha=1.5, backend=name)
-        gradients = torch.autograd.grad([outputs, z], odd, [slope, draw(H, 3).t()])
-        expected[name] = dict(enumerate([outputs, y, z, *gradients]))
-    same(expected[backend], expected["reference"], 1e-10)
-
-
-@pytest.mark.parametrize("backend", FAST)
-def test_nan_stays_in_its_row(backend: str) -> None:
-    x = leaves(3, 20, 5)
-    with torch.no_grad():
-        x[0][1, 7] = torch.nan
-    outputs, y, z = unicornn(*x, alpha=1.5, backend=backend)
-    (d_push,) = torch.autograd.grad(outputs.sum(), x[0])
-    for path in (outputs, y, z, d_push):
-        assert path[[0, 2]].isfinite().all() and path[1].isnan().any()
-
-
-@pytest.mark.parametrize("backend", FAST)
-def test_last_states_do_not_keep_the_path_alive(backend: str) -> None:
-    outputs, y, z = unicornn(*(v.detach() for v in leaves(2, 50, 4)), alpha=1.5, backend=backend)
-    for state in (y, z):
-        assert state.untyped_storage().nbytes() <= 2 * 4 * 8
-    dead = weakref.ref(outputs)
-    del outputs
-    gc.collect()
-    assert dead() is None
-
-
 @pytest.fixture
 def threads():
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
-
-
-def test_threads_change_no_bit(threads, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "WORTH_A_THREAD", 1)
-    x = leaves(7, 65, 5, torch.float32)
-    results = []
-    for n in (1, 2, 5, 64):
-        threads(n)
-        results.append(everything("native", x))
-    for other in results[1:]:
-        assert all(torch.equal(other[name], v) for name, v in results[0].items())
-
-
-def test_python_threads_at_once(threads) -> None:
-    threads(1)
-    x = leaves(4, 200, 33)
-    expected, got = everything("native", x), {}
-
-    def work(k: int) -> None:
-        mine = [v.detach().requires_grad_() for v in x]
-        got[k] = [everything("native", mine) for _ in range(5)]
-
-    running = [threading.Thread(target=work, args=(k,)) for k in range(3)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    for results in got.values():
-        for one in results:
-            assert all(torch.equal(one[name], v) for name, v in expected.items())
-    assert len(got) == 3
 
 
 def test_what_native_refuses() -> None:

@@ -67,7 +67,7 @@ def test_of_two_stages_at_once_the_one_that_failed_is_named(tmp_path: Path, targ
 def test_a_failed_stage_ends_it(tmp_path: Path, target: str) -> None:
     done = ci(tmp_path, broken=target)
     assert done.returncode == 1
-    assert f"make -s {target}), exit code 2" in done.stderr
+    assert f"FAILED: {target} (" in done.stderr and "exit code 2" in done.stderr
     assert done.stdout.rstrip().endswith(f"make -s {target}")
 
 

@@ -272,7 +272,7 @@ def test_commands_run_in_their_folders_and_failures_are_counted(
         encoding="utf-8",
     )
     monkeypatch.setenv("SEEDS", "9")
-    assert readme.run(document) == 2
+    assert readme.run(document, {}) == 2
     out = capfd.readouterr().out
     assert f"{tmp_path}\n" in out
     assert "a: 1\n" in out

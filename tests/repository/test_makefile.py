@@ -88,12 +88,12 @@ def test_a_file_with_the_name_of_a_table_does_not_hide_it(tmp_path: Path) -> Non
 
 def test_tests_demo_lint_and_smoke() -> None:
     assert expanded("test", "CORES=3", "ARGS=-k lem") == [
-        ".venv/bin/python -m pytest -n 5 --dist worksteal -k lem"
+        ".venv/bin/python -m pytest -n 4 --dist worksteal -k lem"
     ]
     *lint, quick = expanded("check", "CORES=1")
-    assert len(lint) == 4 and quick == ".venv/bin/python -m pytest --quick -n 3 --dist worksteal"
+    assert len(lint) == 4 and quick == ".venv/bin/python -m pytest --quick -n 2 --dist worksteal"
     cores = os.cpu_count() or 1
-    assert f"-n {cores + 2} " in expanded("test")[0]
+    assert f"-n {cores + 1} " in expanded("test")[0]
     assert expanded("bench-graph", "ARGS=--runs 4") == [".venv/bin/python -m scripts.bench.graph --runs 4"]
     assert expanded("bench-bf16", "ARGS=--hidden 16") == [
         ".venv/bin/python -m scripts.bench.bf16 --hidden 16"
@@ -189,7 +189,7 @@ def test_set_up_installs_the_tested_set_once(house: House) -> None:
     assert "-m venv --clear .venv" in house.asked
     assert "-m pip install --quiet --upgrade pip" in house.asked
     assert "-m pip install --quiet --no-compile -c constraints.txt -e .[all,dev]" in house.asked
-    assert house.asked.splitlines()[-1] == "-m compileall -q -j 0 -x /tests?/ .venv/lib"  # on all cores
+    assert house.asked.splitlines()[-1].startswith("-m compileall -q -j 0 -x /(tests?|")
     assert house.setup().returncode == 0
     assert house.asked == ""
 

@@ -113,14 +113,13 @@ def test_an_agent_runs_the_sweep_of_the_documentation(server, tmp_path):
         return done
 
     wandb_command("sweep", str(file))
-    server.points = [{"optim.lr": 0.0123}, {"optim.lr": 0.05}]
+    server.points = [{"optim.lr": 0.0123}]
     wandb_command("agent", f"{wandb_server.ENTITY}/physml/sweep1")
-    assert [run.name for run in server.runs.values()] == ["trial1", "trial2"]
-    for run, lr in zip(server.runs.values(), (0.0123, 0.05), strict=True):
-        assert run.bucket["sweep"] == "sweep1" and run.exit_code == 0
-        assert run.config["optim"]["lr"] == run.config["optim.lr"] == lr
-        assert run.history[-1]["best/valid/rmse"] == run.summary["best/valid/rmse"]
-        assert run.summary["status"] == "finished" and not any("test" in key for key in run.summary)
+    (run,) = server.runs.values()
+    assert run.name == "trial1" and run.bucket["sweep"] == "sweep1" and run.exit_code == 0
+    assert run.config["optim"]["lr"] == run.config["optim.lr"] == 0.0123
+    assert run.history[-1]["best/valid/rmse"] == run.summary["best/valid/rmse"]
+    assert run.summary["status"] == "finished" and not any("test" in key for key in run.summary)
     assert {"trial1": True} in server.running
-    paths = sorted((tmp_path / "results" / "runs" / "adhoc").rglob("*-seed1000.json"))
-    assert sorted(json.loads(path.read_text())["wandb"] for path in paths) == ["trial1", "trial2"]
+    (path,) = (tmp_path / "results" / "runs" / "adhoc").rglob("*-seed1000.json")
+    assert json.loads(path.read_text())["wandb"] == "trial1"

@@ -523,6 +523,12 @@ def groups() -> dict[str, list[str]]:
     return found
 
 
+@pytest.fixture
+def tables_once(monkeypatch):
+    """Each table is read once, not once for each of the searches that it may concern."""
+    monkeypatch.setattr("physml.report.table.spec.load_table", functools.cache(search.tables.load_table))
+
+
 @pytest.fixture(scope="module")
 def figures():
     """Runs of all figures."""
@@ -537,7 +543,7 @@ def some_groups() -> list[str]:
 
 
 @each("name", some_groups)
-def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name, figures):
+def test_searches_of_the_repository_share_no_seed_with_their_final_runs(name, figures, tables_once):
     group = groups()[name]
     spec = search.load_search(group[0])
     search.check(spec)

@@ -87,8 +87,9 @@ class CProgram(Program):
         n_batch, n_steps = work.n_batch, work.n_steps
         strides = [x.stride() for x in work.inputs]
         call, tables = _call(self, n_batch, n_steps, work.numbers, strides, keep)
-        if keep:
-            work.path = pool.empty(((n_steps + 2) * n_batch, layout.ld_row), first.dtype)
+        if keep:  # the last row says how many rows of the batch a group has, which orders the path
+            work.path = pool.empty(((n_steps + 2) * n_batch + 1, layout.ld_row), first.dtype)
+            work.path[-1, 0] = call.block_rows
         out = pool.empty((n_steps, n_batch, layout.room(layout.out_width)), first.dtype)
         last = [torch.empty_like(x) for x in work.states]
         lists = _point(call, u=work.parts(), state=work.states, last=last)
@@ -101,7 +102,8 @@ class CProgram(Program):
 
     def backward(self, work: Backward, d_out: Tensor | None, d_last: Sequence[Tensor | None]) -> None:
         strides = [(0, 0, 0)] * work.n_inputs
-        call, tables = _call(self, work.n_batch, work.n_steps, work.numbers, strides, keep=True)
+        rows = int(work.path[-1, 0])
+        call, tables = _call(self, work.n_batch, work.n_steps, work.numbers, strides, keep=True, rows=rows)
         trained = np.array(work.trained(), np.int64)
         call.trained = trained.ctypes.data
         d_last = [None if x is None else x.contiguous() for x in d_last]
@@ -136,12 +138,16 @@ def _call(
     numbers: tuple[float, ...],
     strides: Sequence[tuple[int, ...]],
     keep: bool,
+    rows: int | None = None,
 ) -> tuple[Call, list[Any]]:
-    """A call with its sizes, and its tables, which the caller keeps until the call is done."""
+    """A call with its sizes, and its tables, which the caller keeps until the call is done.
+
+    rows: of the batch in a group; None: as many as suit the number of threads.
+    """
     layout = made.layout
     n_threads = torch.get_num_threads() if n_steps * n_batch * layout.n_weights >= MIN_WORK else 1
     near = layout.n_weights * made.dtype.itemsize <= NEAR
-    block_rows = min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
+    block_rows = rows or min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
     length = block_rows * (layout.ld_row + layout.ld_pre + layout.ld_in)
     call = Call.from_buffer_copy(made.template)
     call.n_batch, call.n_steps, call.block_rows, call.n_threads = n_batch, n_steps, block_rows, n_threads

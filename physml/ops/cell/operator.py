@@ -142,7 +142,7 @@ class CellOperator:
             return results
         layout, first = call.program.layout, call.tensors[0]
         n_batch, n_steps = first.shape[:2]
-        kept = ((n_steps + 2) * n_batch, layout.ld_row), (layout.n_weights,), (layout.ld_vec,)
+        kept = ((n_steps + 2) * n_batch + 1, layout.ld_row), (layout.n_weights,), (layout.ld_vec,)
         return [*results, *(first.new_empty(s) for s in (*kept, (n_batch, layout.ld_fixed)))]
 
     def _back(

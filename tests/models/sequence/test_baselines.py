@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from each import each
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -198,100 +197,6 @@ def test_gradients_equal_those_of_the_loop(name: str):
     assert all(g is not None and g.abs().sum() > 0 for g in found[0])
     for got, wanted in zip(*found, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-11)
-
-
-def test_gradcheck(name: str):
-    layer = make(name).eval()
-    u = noise(2, 4, D).requires_grad_()
-    state = tuple(x.requires_grad_() for x in random_state(layer))
-    params = dict(layer.named_parameters())
-
-    def run(u: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        state, values = rest[: len(rest) - len(params)], rest[len(rest) - len(params) :]
-        path, end = torch.func.functional_call(layer, dict(zip(params, values, strict=True)), (u, state))
-        return path, *end
-
-    values = tuple(p.detach().clone().requires_grad_() for p in params.values())
-    assert torch.autograd.gradcheck(run, (u, *state, *values), fast_mode=True)
-
-
-def test_two_halves_with_carried_state_equal_one_pass(name: str):
-    layer, u = make(name).eval(), noise(2, 11, D)
-    whole, end = layer(u)
-    first, state = layer(u[:, :4])
-    second, last = layer(u[:, 4:], state)
-    torch.testing.assert_close(torch.cat([first, second], 1), whole)
-    for got, wanted in zip(last, end, strict=True):
-        torch.testing.assert_close(got, wanted)
-
-
-def test_starts_at_rest(name: str):
-    layer, u = make(name).eval(), noise(2, 3, D)
-    path, end = layer(u)
-    again, _ = layer(u, tuple(torch.zeros_like(x) for x in end))
-    torch.testing.assert_close(path, again, rtol=0, atol=0)
-
-
-def test_nan_stays_in_its_row(name: str):
-    layer, u = make(name).eval(), noise(3, 6, D)
-    clean, _ = layer(u)
-    u[1, 2, 0] = torch.nan
-    path, end = layer(u)
-    torch.testing.assert_close(path[[0, 2]], clean[[0, 2]])
-    torch.testing.assert_close(path[1, :2], clean[1, :2])
-    assert path[1, 2:].isnan().any(-1).all()
-    assert all(x[[0, 2]].isfinite().all() for x in end)
-
-
-def test_one_sequence_of_one_step_in_single_precision(name: str):
-    torch.manual_seed(0)
-    layer = LAYERS[name]()
-    path, end = layer(torch.randn(1, 1, D))
-    assert path.shape == (1, 1, H) and path.dtype == torch.float32
-    assert all(x.shape == (1, H) for x in end)
-    path.sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
-
-
-def test_one_sequence_alone_is_as_in_a_batch(name: str):
-    layer, u = make(name).eval(), noise(3, 6, D)
-    torch.testing.assert_close(layer(u[1:2])[0][0], layer(u)[0][1])
-
-
-@each("shape", [(0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)])
-def test_wrong_shapes_are_refused(name: str, shape: tuple[int, ...]):
-    with pytest.raises(InputError, match=rf"u must have shape \(B, T, {D}\); got"):
-        make(name)(noise(*shape))
-
-
-def test_a_state_of_another_batch_is_refused(name: str):
-    layer = make(name)
-    _, state = layer(noise(2, 3, D))
-    with pytest.raises(InputError, match="state"):
-        layer(noise(3, 3, D), state)
-
-
-def test_a_state_of_the_wrong_length_is_refused(name: str):
-    layer = make(name)
-    _, state = layer(noise(2, 3, D))
-    with pytest.raises(InputError, match="state must be a tuple"):
-        layer(noise(2, 3, D), (*state, state[0]))
-
-
-def test_another_dtype_is_refused(name: str):
-    with pytest.raises(InputError, match="dtype"):
-        make(name)(torch.zeros(2, 3, D))
-
-
-def test_weights_and_state_survive_a_round_trip(name: str):
-    layer, u = make(name).eval(), noise(2, 5, D)
-    twin = make(name).eval()
-    with torch.no_grad():
-        for p in twin.parameters():
-            p.add_(0.1)
-    assert not torch.equal(layer(u)[0], twin(u)[0])
-    twin.load_state_dict(layer.state_dict())
-    torch.testing.assert_close(layer(u)[0], twin(u)[0], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("size", [{"d_in": 0, "d_hidden": 4}, {"d_in": 2, "d_hidden": -1}])

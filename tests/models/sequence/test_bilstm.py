@@ -114,22 +114,6 @@ def test_a_reversed_sequence_swaps_the_directions_once_their_weights_are_equal()
     torch.testing.assert_close(path, torch.cat([mirrored[..., H:], mirrored[..., :H]], 2))
 
 
-def test_nan_stays_in_its_sequence() -> None:
-    layer, u = make(), noise(3, T, D)
-    clean = layer(u)[0]
-    u[1, 2, 0] = torch.nan
-    path = layer(u)[0]
-    torch.testing.assert_close(path[[0, 2]], clean[[0, 2]])
-    assert path[1, -1].isnan().all()
-
-
-def test_one_sequence_of_one_step_in_single_precision() -> None:
-    layer = BiLSTM(D, H, kernel=7, order="read")
-    path, ends = layer(torch.randn(1, 1, D))
-    assert path.shape == (1, 1, 2 * H) and path.dtype == torch.float32
-    assert all(x.shape == (1, H) for x in ends)
-
-
 @pytest.mark.parametrize("kernel", [7, 9])
 def test_the_printed_count_is_met_by_kernels_of_7_and_9_steps(kernel: int) -> None:
     net = SequenceModel(lambda d: BiLSTM(d, 22, kernel=kernel), 6, 5, readout="last", tokens=False)
@@ -143,24 +127,6 @@ def test_the_printed_count_is_met_by_kernels_of_7_and_9_steps(kernel: int) -> No
 def test_a_kernel_without_a_middle_is_refused(kernel: int) -> None:
     with pytest.raises(InputError, match="kernel must be odd"):
         BiLSTM(D, H, kernel=kernel)
-
-
-def test_a_state_is_refused() -> None:
-    layer, u = make(), noise(2, T, D)
-    _, state = layer(u)
-    with pytest.raises(InputError, match="both ends"):
-        layer(u, state)
-
-
-@pytest.mark.parametrize("shape", [(0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)])
-def test_wrong_shapes_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=rf"u must have shape \(B, T, {D}\); got"):
-        make()(noise(*shape))
-
-
-def test_another_dtype_is_refused() -> None:
-    with pytest.raises(InputError, match="dtype"):
-        make()(torch.zeros(2, 3, D))
 
 
 @pytest.mark.parametrize("size", [(0, 4), (2, -1)])

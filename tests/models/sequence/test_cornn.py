@@ -120,14 +120,6 @@ def test_every_gradient_equals_that_of_the_plain_loop(damping: str, T: int, H: i
         torch.testing.assert_close(b, a, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("use", ["outputs", "y", "z", "y z"])
-def test_parts_of_the_result_may_go_unused(use: str) -> None:
-    plain, fast = (build(1, 3, backend=name) for name in ("reference", "torch"))
-    u, state = draw(2, 9, 1), (draw(2, 3, seed=2), draw(2, 3, seed=3))
-    for a, b in zip(gradients(plain, u, state, use), gradients(fast, u, state, use), strict=True):
-        torch.testing.assert_close(b, a, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize(("limit", "value"), [("STEPS", 1), ("STEPS", 5), ("STEPS", 22), ("BLOCK", 100)])
 def test_blocks_of_steps_join(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = build(2, 3)
@@ -140,25 +132,6 @@ def test_blocks_of_steps_join(limit: str, value: int, monkeypatch: pytest.Monkey
         torch.testing.assert_close(layer(u, state)[0], outputs, rtol=0, atol=1e-14)
     parts = [gradients(layer, u, state, use) for use in ("outputs y z", "y z")]
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("damping", ["explicit", "implicit"])
-def test_gradcheck(damping: str) -> None:
-    layer = build(2, 3)
-    leaves = [draw(2, 4, 2), draw(2, 3, seed=2), draw(2, 3, seed=3), *layer.symbols().values()]
-    leaves = [x.detach().clone().requires_grad_() for x in leaves]
-    assert torch.autograd.gradcheck(
-        lambda *x: cornn(*x, **CONSTANTS, damping=damping, backend="torch"), leaves
-    )
-
-
-def test_backward_can_run_twice() -> None:
-    layer = build(1, 4)
-    loss = layer(draw(3, 12, 1))[0].square().sum()
-    first = torch.autograd.grad(loss, list(layer.parameters()), retain_graph=True)
-    second = torch.autograd.grad(loss, list(layer.parameters()))
-    for a, b in zip(first, second, strict=True):
-        assert torch.equal(a, b)
 
 
 def test_second_derivatives() -> None:

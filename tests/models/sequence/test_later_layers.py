@@ -183,21 +183,6 @@ def test_s4d_is_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, 
     test_equals_a_loop_from_the_equations("s4d")
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_gradcheck(name: str):
-    layer = made(LAYERS[name][0])
-    names, values = zip(
-        *((k, p.detach().clone().requires_grad_()) for k, p in layer.named_parameters()), strict=True
-    )
-
-    def run(u: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        path, last = torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (u,))
-        return path, *last
-
-    with running("native"):
-        assert torch.autograd.gradcheck(run, (numbers(2, 5, D).requires_grad_(), *values), fast_mode=True)
-
-
 @pytest.mark.parametrize("name", ["imex", "s4d"])
 def test_a_stack_that_comes_in_live(name: str):
     layer, u = made(LAYERS[name][0]), numbers(2, 4, D)

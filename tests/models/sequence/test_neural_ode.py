@@ -63,18 +63,6 @@ def test_a_layer_follows_its_equations(name: str, how: dict) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_gradients_and_a_state_carried_over(name: str) -> None:
-    layer, u = made(lambda: LAYERS[name](n_steps=1)), numbers(2, 3, D)
-    weights = list(layer.parameters())
-    assert torch.autograd.gradcheck(lambda *_: layer(u)[0], weights, fast_mode=True)
-    whole, end = layer(u)
-    first, state = layer(u[:, :1])
-    second, later = layer(u[:, 1:], state)
-    assert torch.allclose(torch.cat([first, second], 1), whole)
-    assert all(torch.allclose(a, b) for a, b in zip(end, later, strict=True))
-
-
-@pytest.mark.parametrize("name", LAYERS)
 def test_the_adjoint_has_the_gradients_of_the_steps_and_evaluates_backwards(name: str) -> None:
     pytest.importorskip("torchdiffeq", reason="needs the extra ode")
     found = []

@@ -285,22 +285,6 @@ def test_equals_a_loop_from_the_equations(name: str):
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", [name for name in LAYERS if not name.startswith("skip")])
-def test_gradcheck(name: str):
-    """The gates of skip networks are left out: their gradient is not that of a rounded number."""
-    layer = made(LAYERS[name][0]).eval()
-    names, values = zip(
-        *((k, p.detach().clone().requires_grad_()) for k, p in layer.named_parameters()), strict=True
-    )
-
-    def run(u: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        path, last = torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (u,))
-        return path, *last
-
-    with running("native"):
-        assert torch.autograd.gradcheck(run, (numbers(2, 5, D).requires_grad_(), *values), fast_mode=True)
-
-
 # ------------------------------------------------------------------------------------------- skip networks
 
 

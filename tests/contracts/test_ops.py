@@ -1,0 +1,301 @@
+"""Laws of every op that has a backward of its own, in each of its backends.
+
+Results and gradients are held against the plain loop. Sizes, vector widths, blocks: beside the op's tests.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+from itertools import combinations, product
+
+import pytest
+import torch
+from all_ops import LARGE, OPS, SMALL, Op, draw
+from c_compiler import needs_compiler
+from each import run_all
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from physml.base.errors import InputError
+
+Law = Callable[..., None]
+LAWS: list[Law] = []
+THRESHOLDS = ("PARALLEL", "MIN_WORK", "WORTH_A_THREAD")  # below which an op keeps to one thread
+
+
+def law(check: Law) -> Law:
+    LAWS.append(check)
+    return check
+
+
+CASES = [(op, backend) for op in OPS for backend in op.backends]
+
+
+@pytest.mark.parametrize(("op", "backend"), CASES, ids=[f"{op.name}-{backend}" for op, backend in CASES])
+def test_an_op_keeps_the_laws(op: Op, backend: str) -> None:
+    needs_compiler()
+    run_all((one.__name__, functools.partial(one, op, backend)) for one in LAWS)
+
+
+def weighed(results: tuple[Tensor, ...], use: tuple[int, ...] | None = None) -> Tensor:
+    """A number that depends on the results of `use`, or on all."""
+    parts = [
+        (x * draw(*x.shape, seed=7 + k).to(x.dtype)).sum()
+        for k, x in enumerate(results)
+        if use is None or k in use
+    ]
+    return torch.stack(parts).sum()
+
+
+def gradients(
+    op: Op, backend: str, x: list[Tensor], use: tuple[int, ...] | None = None
+) -> tuple[Tensor, ...]:
+    wanted = [leaf for leaf in x if leaf.requires_grad]
+    return torch.autograd.grad(weighed(op.results(x, backend), use), wanted, materialize_grads=True)
+
+
+def everything(op: Op, backend: str, x: list[Tensor]) -> list[Tensor]:
+    return [*(r.detach() for r in op.results(x, backend)), *gradients(op, backend, x)]
+
+
+def same(ours: tuple[Tensor, ...] | list[Tensor], theirs: tuple[Tensor, ...] | list[Tensor]) -> None:
+    """Relative to the largest number of each tensor."""
+    for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        scale = b.abs().max().item() + 1e-300
+        worst = (a - b).abs().max().item() / scale
+        assert worst <= (1e-10 if a.dtype == torch.float64 else 1e-5), f"tensor {k}: off by {worst:.1e}"
+
+
+def frozen(x: list[Tensor], but: set[int] = frozenset()) -> list[Tensor]:
+    return [leaf.detach().clone().requires_grad_(k in but) for k, leaf in enumerate(x)]
+
+
+# ---------------------------------------------------------------------------------------------- gradients
+
+
+@law
+def results_and_gradients_are_those_of_the_plain_loop(op: Op, backend: str) -> None:
+    for sizes in (SMALL, LARGE):
+        x = op.arguments(sizes)
+        same(everything(op, backend, x), everything(op, "reference", x))
+
+
+@law
+def gradients_are_those_of_differences(op: Op, backend: str) -> None:
+    if op.dtype == torch.float64:
+        x = op.arguments(SMALL)
+        assert torch.autograd.gradcheck(lambda *x: op.results(list(x), backend), x)
+
+
+@law
+def any_part_may_be_frozen(op: Op, backend: str) -> None:
+    for n in (1, 2):
+        for wanted in map(set, combinations(range(len(op.shapes)), n)):
+            x = frozen(op.arguments(SMALL), wanted)
+            same(gradients(op, backend, x), gradients(op, "reference", x))
+            weighed(op.results(x, backend)).backward()
+            assert {k for k, leaf in enumerate(x) if leaf.grad is not None} == wanted
+
+
+@law
+def parts_of_the_result_may_go_unused(op: Op, backend: str) -> None:
+    x = op.arguments(LARGE)
+    count = len(op.results(x, "reference"))
+    for n in range(1, count):
+        for use in combinations(range(count), n):
+            same(gradients(op, backend, x, use), gradients(op, "reference", x, use))
+
+
+@law
+def without_gradients_nothing_is_kept(op: Op, backend: str) -> None:
+    x = op.arguments(LARGE)
+    expected = op.results(x, backend)
+    with torch.no_grad():
+        plain = op.results(x, backend)
+    for found in (plain, op.results(frozen(x), backend)):
+        assert not any(r.requires_grad for r in found)
+        same(found, expected)
+
+
+@law
+def the_last_state_does_not_keep_the_path(op: Op, backend: str) -> None:
+    results = op.results(frozen(op.arguments(LARGE)), backend)
+    for state in results[len(results) - op.last :]:
+        assert state.untyped_storage().nbytes() == state.numel() * state.element_size()
+
+
+@law
+def two_halves_with_carried_state_equal_one_pass(op: Op, backend: str) -> None:
+    if op.last:
+        u, *rest = frozen(op.arguments(LARGE))
+        whole = op.results([u, *rest], backend)
+        early, *state = op.results([u[:, :9], *rest], backend)
+        late, *end = op.results([u[:, 9:], *state, *rest[op.last :]], backend)
+        same([torch.cat([early, late], 1), *end], whole)
+
+
+@law
+def backward_runs_twice_and_another_in_between(op: Op, backend: str) -> None:
+    x, other = op.arguments(LARGE), op.arguments(LARGE, seed=20)
+    first, second = (weighed(op.results(each, backend)) for each in (x, other))
+    once = torch.autograd.grad(first, x, retain_graph=True)
+    between = torch.autograd.grad(second, other)
+    twice = torch.autograd.grad(first, x)
+    assert all(map(torch.equal, once, twice))
+    same(between, gradients(op, "reference", other))
+
+
+@law
+def second_derivatives_are_right_or_refused(op: Op, backend: str) -> None:
+    def second(name: str) -> tuple[Tensor, ...]:
+        x = op.arguments(SMALL)
+        first = torch.autograd.grad(weighed(op.results(x, name)), x, create_graph=True)
+        loss = torch.stack([g.square().sum() + 0 * leaf.sum() for g, leaf in zip(first, x, strict=True)])
+        return torch.autograd.grad(loss.sum(), x)
+
+    try:
+        found = second(backend)
+    except InputError as error:
+        assert "second derivatives" in str(error) and "reference" in str(error)
+    else:
+        same(found, second("reference"))
+
+
+@law
+def checkpoints_change_no_gradient(op: Op, backend: str) -> None:
+    expected = gradients(op, backend, op.arguments(LARGE))
+    for reentrant in (False, True):
+        x = op.arguments(LARGE)
+        results = checkpoint(lambda *x: op.results(list(x), backend), *x, use_reentrant=reentrant)
+        weighed(results).backward()
+        assert all(torch.equal(leaf.grad, g) for leaf, g in zip(x, expected, strict=True))
+
+
+@law
+def what_is_saved_goes_through_autograd(op: Op, backend: str) -> None:
+    """So that hooks of torch can move it elsewhere; no op keeps a tensor by itself."""
+    x, packed = op.arguments(LARGE), [0]
+
+    def pack(saved: Tensor) -> Tensor:
+        packed.append(saved.numel())
+        return saved.clone()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+        total = weighed(op.results(x, backend))
+    assert max(packed) >= (LARGE["B"] * LARGE["T"] * LARGE["H"] if op.last else 1)
+    assert all(map(torch.equal, torch.autograd.grad(total, x), gradients(op, backend, x)))
+
+
+@law
+def what_changes_in_place_is_an_error_not_a_wrong_gradient(op: Op, backend: str) -> None:
+    """Each result, and each argument."""
+    expected = gradients(op, backend, op.arguments(SMALL))
+    for k in range(len(op.shapes)):
+        x = op.arguments(SMALL)
+        copies = [leaf.clone() for leaf in x]
+        total = weighed(op.results(copies, backend))
+        copies[k].detach().mul_(2)
+        right_or_refused(lambda total=total, x=x: torch.autograd.grad(total, x), expected)
+    x = op.arguments(SMALL)
+    doubled = [2 * g for g in expected]
+    right_or_refused(
+        lambda: torch.autograd.grad(weighed(tuple(r.mul_(2) for r in op.results(x, backend))), x), doubled
+    )
+
+
+def right_or_refused(call: Callable[[], tuple[Tensor, ...]], expected: list[Tensor]) -> None:
+    try:
+        found = call()
+    except RuntimeError as error:
+        assert "in-place" in str(error) or "inplace" in str(error)
+    else:
+        same(found, expected)
+
+
+# --------------------------------------------------------------------------------------------- rows, threads
+
+
+@law
+def a_nan_stays_in_its_row(op: Op, backend: str) -> None:
+    """In results, and in the gradient of the first argument."""
+    if not op.rows:
+        return
+    x = frozen(op.arguments(LARGE), {0})
+    with torch.no_grad():
+        dirty = x[0].clone()
+        dirty[4] = torch.nan
+    dirty.requires_grad_()
+    others = [k for k in range(LARGE["B"]) if k != 4]
+    results, expected = (op.results([u, *x[1:]], backend) for u in (dirty, x[0]))
+    for a, b in zip(results, expected, strict=True):
+        assert a[4].isnan().any() and torch.equal(a[others], b[others])
+    (ours,), (theirs,) = (torch.autograd.grad(weighed(r), u) for r, u in ((results, dirty), (expected, x[0])))
+    assert torch.equal(ours[others], theirs[others])
+
+
+@law
+def threads_change_rounding_alone_and_each_number_of_them_gives_the_same_bits(op: Op, backend: str) -> None:
+    if backend != "native" or op.name == "dropout":
+        return
+    x = op.arguments(LARGE)
+    alone = everything(op, backend, x)
+    with pytest.MonkeyPatch.context() as patch:
+        (threshold,) = [name for name in THRESHOLDS if hasattr(op.native, name)]
+        patch.setattr(op.native, threshold, 0)
+        for n in (2, 3, 8, 64):
+            patch.setattr(torch, "get_num_threads", lambda n=n: n)
+            together = everything(op, backend, x)
+            same(together, alone)
+            assert all(map(torch.equal, together, everything(op, backend, x)))
+            assert not op.exact or all(map(torch.equal, together, alone))
+        patch.setattr(torch, "get_num_threads", lambda: 3)
+        total = weighed(op.results(x, backend))
+        patch.setattr(torch, "get_num_threads", lambda: 1)
+        same(torch.autograd.grad(total, x), gradients(op, backend, x))
+
+
+@law
+def python_threads_do_not_disturb_each_other(op: Op, backend: str) -> None:
+    if op.name == "dropout":  # all threads draw from one generator
+        return
+    x = [op.arguments(LARGE, seed=seed) for seed in (0, 20)]
+    expected = [everything(op, backend, each) for each in x]
+    found: dict[int, list[list[Tensor]]] = {0: [], 1: []}
+
+    def work(k: int) -> None:
+        found[k] += [everything(op, backend, x[k]) for _ in range(5)]
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in found]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for k, results in found.items():
+        assert len(results) == 5
+        assert all(all(map(torch.equal, each, expected[k])) for each in results)
+
+
+# ------------------------------------------------------------------------------------------------- layouts
+
+
+def layouts(x: Tensor) -> list[Tensor]:
+    """The shape of x with other strides: axes turned, every second number, one row or one number for all."""
+    every_second = torch.stack([x, -x], -1).flatten(-2)[..., ::2]
+    one = x.flatten()[0].reshape([1] * x.dim()).expand(x.shape)
+    turned = x.permute(*reversed(range(x.dim()))).contiguous().permute(*reversed(range(x.dim())))
+    return [turned, every_second, x[:1].expand(x.shape), one]
+
+
+@law
+def arguments_and_incoming_gradients_may_have_any_layout(op: Op, backend: str) -> None:
+    for sizes, k in product((LARGE, LARGE | {"H": 16}), range(4)):
+        plain = op.arguments(sizes)
+        x = [layouts(leaf.detach())[k].requires_grad_() for leaf in plain]
+        same(everything(op, backend, x), everything(op, "reference", x))
+        found = []
+        for name in (backend, "reference"):
+            results = op.results(plain, name)
+            slopes = [layouts(draw(*r.shape, seed=30 + j).to(op.dtype))[k] for j, r in enumerate(results)]
+            found.append(torch.autograd.grad(results, plain, slopes))
+        same(*found)

@@ -1,0 +1,329 @@
+"""Laws of every recurrent layer in conf/model: shapes, state, gradients, NaN, layouts, precision, refusals.
+
+A new config is tried by itself; VARIANTS has further settings of a layer that take another way through its
+code. What each layer computes is tested beside its module. Axes: B batch, T time, D features.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from drawn_layers import numbers
+from each import run_all
+from torch import Tensor, nn
+
+from physml.base.errors import InputError
+from physml.base.paths import CONF
+from physml.config import build
+from physml.config.compose import names
+from physml.config.load import read_yaml
+from physml.ops.backend import running
+
+D = 3
+LAWS: list[Callable[[Callable[[], nn.Module]], None]] = []
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "antisymmetric": [{"gated": True}],
+    "bilstm": [{"kernel": None, "order": "time"}],
+    "cornn": [
+        {"backend": "reference"},
+        {"backend": "torch"},
+        {"backend": "torch", "damping": "implicit"},
+        {"trainable": True},
+    ],
+    "exprnn": [{"init": "henaff", "base": "start", "rebase_every": 2}],
+    "lem": [
+        {"backend": "reference"},
+        {"backend": "torch"},
+        {"backend": "torch", "clip": (0.5, 0.8)},
+        {"dt": 0.5, "multiscale": False},
+    ],
+    "linoss": [{"scheme": "imex"}, {"scheme": "damped"}],
+    "lipschitz": [{"method": "rk2", "dt": 0.3, "init_std": 3.0}],
+    "lstm": [{"dt": 0.3, "dt_version": 1}, {"dt": 0.3, "dt_version": 2}],
+    "nrde": [{"depth": 3, "time": True}],
+    "soft_orthogonal": [{"margin": 0.2, "orthogonality": 0.0}],
+    "unicornn": [{"backend": "reference"}, {"backend": "torch"}],
+}
+WHOLE = ("bilstm", "ncde", "nrde")  # read whole sequences: a state is refused
+STATELESS = ("continuous_depth", "koopman")  # answer each input by itself, in the precision that is set
+TRAINED_START = ("full_urnn", "urnn")  # the first state is a weight
+OTHER_SLOPES = ("skip_gru", "skip_lstm", "truncated")  # gradients are by definition not those of the output
+
+
+def law(check: Callable[[Callable[[], nn.Module]], None]) -> Callable[[Callable[[], nn.Module]], None]:
+    LAWS.append(check)
+    return check
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    config = read_yaml(CONF / "model" / f"{name}.yaml")
+    return {**{key: value for key, value in config.items() if key != "smoke"}, **config.get("smoke", {})}
+
+
+MODELS = [name for name in names("model") if ".models.sequence." in settings_of(name)["_target_"]]
+
+
+def layer_of(name: str, changes: dict[str, Any]) -> nn.Module:
+    """A small layer in single precision, at its start."""
+    torch.manual_seed(0)
+    node = build.check(settings_of(name) | changes, "model", (), ("d_in", "n_nodes"), build.LAYER)
+    return node.make(d_in=D).eval()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_layer_keeps_the_laws(name: str) -> None:
+    with running("native"):
+        run_all(
+            (f"{one.__name__}, {changes}", functools.partial(one, functools.partial(layer_of, name, changes)))
+            for changes in ({}, *VARIANTS.get(name, []))
+            for one in LAWS
+            if name not in EXCEPTIONS.get(one.__name__, ())
+        )
+
+
+def leaves(state: Any) -> Iterator[Tensor]:
+    if isinstance(state, Tensor):
+        yield state
+    else:
+        for part in state:
+            yield from leaves(part)
+
+
+def double(make: Callable[[], nn.Module]) -> nn.Module:
+    """In double precision, with weights away from zeros and identities."""
+    layer = make().double()
+    with torch.no_grad():
+        for k, p in enumerate(layer.parameters()):
+            p.add_(0.1 * numbers(*(p.shape or (1,)), seed=k).reshape(p.shape))
+    return layer
+
+
+def close(a: Any, b: Any, atol: float = 1e-12, rtol: float = 0.0) -> None:
+    for x, y in zip(leaves(a), leaves(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=rtol, atol=atol)
+
+
+# ------------------------------------------------------------------------------------------ shapes and state
+
+
+@law
+def outputs_and_states_have_the_declared_sizes(make: Callable[[], nn.Module]) -> None:
+    layer = double(make)
+    assert layer.d_in == D
+    for B, T in ((1, 1), (1, 7), (4, 1), (3, 6)):
+        outputs, state = layer(numbers(B, T, D))
+        assert outputs.shape == (B, T, layer.d_out)
+        assert all(len(x) == B and x.dim() == 2 for x in leaves(state))
+
+
+@law
+def the_default_state_is_zero(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(3, 6, D)
+    result = layer(u)
+    zero = torch.utils._pytree.tree_map(torch.zeros_like, result[1])
+    close(layer(u, zero), result)
+
+
+@law
+def two_halves_with_carried_state_equal_one_pass(make: Callable[[], nn.Module]) -> None:
+    """Outputs, the last state, and the gradients that flow through the state between."""
+    layer, u = double(make), numbers(3, 13, D)
+    outputs, state = layer(u)
+    outputs.square().sum().backward()
+    whole = [p.grad for p in layer.parameters() if p.grad is not None]
+    layer.zero_grad()
+    first, middle = layer(u[:, :6])
+    second, last = layer(u[:, 6:], middle)
+    close((torch.cat([first, second], 1), last), (outputs, state))
+    (first.square().sum() + second.square().sum()).backward()
+    close([p.grad for p in layer.parameters() if p.grad is not None], whole, atol=1e-9, rtol=1e-9)
+
+
+@law
+def one_sequence_alone_is_as_in_a_batch(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(3, 6, D)
+    close(layer(u[1:2])[0][0], layer(u)[0][1])
+
+
+@law
+def a_nan_stays_in_its_row(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(4, 9, D)
+    clean = layer(u)
+    u[2, 3, 0] = torch.nan
+    outputs, state = layer(u)
+    assert outputs[2].isnan().any()
+    others = [0, 1, 3]
+    close([x[others] for x in (outputs, *leaves(state))], [x[others] for x in (clean[0], *leaves(clean[1]))])
+
+
+@law
+def a_nan_is_seen_from_its_step_on(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(2, 6, D)
+    u[1, 2, 0] = torch.nan
+    path = layer(u)[0][1]
+    assert not path[:2].isnan().any() and path[2:].isnan().any(-1).all()
+
+
+# ------------------------------------------------------------------------------------------------- gradients
+
+
+@law
+def gradients_are_those_of_differences(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(2, 5, D).requires_grad_()
+    _, state = layer(u)
+    start = [(0.2 * numbers(*x.shape, seed=k)).abs().requires_grad_() for k, x in enumerate(leaves(state))]
+    if refuses_states(layer):
+        start = []
+    weights = {k: p.detach().clone().requires_grad_() for k, p in layer.named_parameters()}
+
+    def run(u: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        given = like(state, iter(rest[: len(start)])) if start else None
+        values = dict(zip(weights, rest[len(start) :], strict=True))
+        outputs, last = torch.func.functional_call(layer, values, (u, given))
+        return outputs, *leaves(last)
+
+    assert torch.autograd.gradcheck(run, (u, *start, *weights.values()), fast_mode=True)
+
+
+def refuses_states(layer: nn.Module) -> bool:
+    return type(layer).__name__ in ("BiLSTM", "NeuralRDE")
+
+
+def like(state: Any, values: Iterator[Tensor]) -> Any:
+    """The values in the nesting of a state."""
+    return next(values) if isinstance(state, Tensor) else tuple(like(part, values) for part in state)
+
+
+@law
+def nothing_changes_without_gradients(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(3, 9, D)
+    with torch.no_grad():
+        result = layer(u)
+    assert not any(x.requires_grad for x in leaves(result))
+    close(result, layer(u))
+    with torch.inference_mode():
+        close(layer(u), result)
+
+
+@law
+def frozen_weights_still_pass_a_gradient_to_the_input(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(3, 9, D).requires_grad_()
+    expected = torch.autograd.grad(layer(u)[0].square().sum(), u)
+    layer.requires_grad_(False)
+    close(torch.autograd.grad(layer(u)[0].square().sum(), u), expected)
+
+
+@law
+def every_weight_has_a_finite_gradient_from_one_step(make: Callable[[], nn.Module]) -> None:
+    layer = make()
+    outputs, state = layer(torch.randn(1, 1, D))
+    assert outputs.dtype == torch.float32
+    sum(x.sum() for x in leaves((outputs, state))).backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in layer.parameters())
+
+
+# ----------------------------------------------------------------------------------- layouts and precision
+
+
+@law
+def inputs_of_any_layout_are_read_and_left_alone(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(3, 9, D)
+    strided = u.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    assert not strided.is_contiguous()
+    result, saved = layer(u), u.clone()
+    close(layer(strided), result)
+    close(layer(u[:1].expand(3, -1, -1))[0][2], layer(u[:1])[0][0])
+    if not refuses_states(layer):
+        kept = [x.clone() for x in leaves(result[1])]
+        layer(u, result[1])[0].sum().backward()
+        close(result[1], kept, atol=0)
+    assert torch.equal(u, saved)
+
+
+@law
+def single_precision_has_the_gradients_of_double(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(3, 40, D)
+    layer(u)[0].square().mean().backward()
+    exact = [p.grad for p in layer.parameters()]
+    layer.zero_grad()
+    outputs, _ = layer.float()(u.float())
+    assert outputs.dtype == torch.float32
+    outputs.square().mean().backward()
+    for p, g in zip(layer.parameters(), exact, strict=True):
+        assert (p.grad is None) == (g is None)
+        assert g is None or (p.grad - g).abs().max() <= 1e-3 * g.abs().max() + 1e-7
+
+
+@law
+def autocast_leaves_the_steps_in_full_precision(make: Callable[[], nn.Module]) -> None:
+    layer, u = make(), numbers(3, 9, D).to(torch.bfloat16)
+    expected = layer(u.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        result = layer(u)
+    assert all(x.dtype == torch.float32 for x in leaves(result))
+    close(result, expected, atol=1e-6, rtol=1e-5)
+
+
+@law
+def a_saved_layer_gives_the_same_numbers(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(2, 5, D)
+    expected = layer(u)
+    kept = {name: x.clone() for name, x in layer.state_dict().items()}
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.add_(0.1)
+    assert not torch.allclose(layer(u)[0], expected[0])
+    layer.load_state_dict(kept)
+    close(layer(u), expected, atol=0)
+
+
+# -------------------------------------------------------------------------------------------------- refusals
+
+
+@law
+def wrong_shapes_and_dtypes_are_refused(make: Callable[[], nn.Module]) -> None:
+    layer = double(make)
+    for shape in ((0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)):
+        with pytest.raises(InputError, match=rf"u must have shape \(B, T, {D}\); got"):
+            layer(numbers(*shape))
+    with pytest.raises(InputError, match="dtype"):
+        layer(torch.zeros(2, 3, D))
+
+
+@law
+def states_that_cannot_be_are_refused(make: Callable[[], nn.Module]) -> None:
+    layer, u = double(make), numbers(3, 5, D)
+    state = layer(u)[1]
+    wrong = [(u[:2], state), (u, (*state, state[0])), (u, next(leaves(state)))]
+    wrong += [(u, torch.utils._pytree.tree_map(lambda x: x.float(), state))]
+    for given in wrong:
+        with pytest.raises(InputError, match="state"):
+            layer(*given)
+
+
+# ------------------------------------------------------------------------------------------------ exceptions
+
+EXCEPTIONS: dict[str, tuple[str, ...]] = {
+    "the_default_state_is_zero": (*WHOLE, *TRAINED_START, *STATELESS),
+    "two_halves_with_carried_state_equal_one_pass": (*WHOLE, *STATELESS, "truncated"),
+    "states_that_cannot_be_are_refused": (*WHOLE, *STATELESS),
+    "gradients_are_those_of_differences": OTHER_SLOPES,
+    # an upper oscillator moves a step later; products over a block of steps reach back within it
+    "a_nan_is_seen_from_its_step_on": (*WHOLE, *STATELESS, "multilayer_oscillator", "s4d"),
+    "autocast_leaves_the_steps_in_full_precision": STATELESS,
+}
+
+
+def test_states_are_refused_where_whole_sequences_are_read() -> None:
+    for name in WHOLE:
+        layer, u = double(functools.partial(layer_of, name, {})), numbers(2, 5, D)
+        with pytest.raises(InputError, match=r"state must be None|both ends"):
+            layer(u, layer(u)[1])
+
+
+def test_exceptions_name_laws_and_models_that_are_there() -> None:
+    assert EXCEPTIONS.keys() <= {one.__name__ for one in LAWS}
+    assert {name for kept in EXCEPTIONS.values() for name in kept} | VARIANTS.keys() <= set(MODELS)
