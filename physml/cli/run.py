@@ -16,7 +16,8 @@ def add(commands: Any) -> None:
         "overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides: model=lem trainer.epochs=3"
     )
     run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
-    run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
+    run.add_argument("--cfg", action="store_true", help="show the composed config and stop; --cfg job too")
+    run.add_argument("--resolve", action="store_true", help="with --cfg; values always stand for ${...}")
     run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
     add_options(run, PLAN, JOBS, VERIFY, ENGINE)
     run.set_defaults(command=_run)

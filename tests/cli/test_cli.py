@@ -65,7 +65,7 @@ def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
 
 
 # Commands one after another, from those that import the least on; states of tables are read once and kept.
-HELP = [("--help",), ("run", "--help"), ("--version",)]
+HELP = [(), ("--help",), ("run", "--help"), ("--version",)]
 LISTS = [("list", "models"), ("list", "experiments")]
 ALL = [("table", "--all", "80"), ("table", "--all", "400")]  # and the width of the terminal
 READERS = [*ALL, ("table", "lem-4", "--no-run"), ("figure", "lem-fig-4", "--no-run")]
@@ -75,7 +75,7 @@ import contextlib, io, json, os, sys
 from physml.cli import main
 made = []
 for arguments in json.loads(sys.argv[1]):
-    if arguments[-1].isdecimal():
+    if arguments[-1:] and arguments[-1].isdecimal():
         os.environ["COLUMNS"] = arguments.pop()
     with contextlib.redirect_stdout(io.StringIO()) as out:
         try:
@@ -108,7 +108,7 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
 
 WRONG = [
     (("rum",), "there is no rum. Did you mean run"),
-    ((), "required: COMMAND"),
+    (("model=lem", "task=adding"), "Did you mean: physml run model=lem task=adding"),
     (("run",), "no model is chosen. Add model=NAME. Known: .*lem"),
     (("run", "model=lem"), "no task is chosen. Add task=NAME. Known: adding"),
     (("run", "model=graphcon_gcn"), "no task is chosen. Add task=NAME. Known: adding"),
@@ -231,6 +231,14 @@ def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roo
 
 
 Told = dict[tuple[str, ...], tuple[str, set[str]]]
+
+
+def test_the_program_alone_prints_its_help_by_purpose(physml: Callable[..., Said]) -> None:
+    code, out, err = physml()
+    assert (code, err) == (0, "") and physml("--help")[1] == out
+    titles = [f"{title}:" for title in main.GROUPS]
+    assert [line for line in out.splitlines() if line in titles] == titles
+    assert set(re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)) >= set(main.COMMANDS)
 
 
 def test_help_imports_nothing_heavy(in_turn: Told) -> None:
