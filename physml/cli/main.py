@@ -16,7 +16,7 @@ from physml.cli.console import Line, aligned, write_what_the_terminal_can
 from physml.cli.distribution import distributed, pilot_command
 from physml.cli.hydra_options import translated
 from physml.cli.options import CONFIGS, add_options, own_configs
-from physml.training.interrupt import handled
+from physml.training.interrupt import SIGNALS, handled
 
 # The commands by purpose, in the order of `physml --help`.
 GROUPS = {
@@ -28,6 +28,7 @@ GROUPS = {
 # The module of a command, where it has another name.
 MODULES = {"list": "listing", "pilot": "distribution", **dict.fromkeys(("logs", "failed", "retry"), "status")}
 COMMANDS = {name: MODULES.get(name, name) for names in GROUPS.values() for name in names}
+ENDING = [number for number in SIGNALS if number != signal.SIGINT]
 EPILOG = """first steps:
   physml table lem-4 --no-run        a table of a paper beside the runs recorded here
   physml run model=lem task=adding   train a model on a task
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
             options = parsed(arguments)
             command: Callable[[argparse.Namespace], int] = options.command
             # They end a command as Ctrl-C does, until a run takes them over to leave a checkpoint.
-            ending = handled((signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2), signal.default_int_handler)
+            ending = handled(ENDING, signal.default_int_handler)
             with ending, own_configs(options.config_dir), distributed(options, arguments):
                 return command(options)
         finally:

@@ -49,8 +49,8 @@ def compose(overrides: list[str], *, searched: bool = True) -> Composed:
     In this order, the last counts most: conf/run.yaml, the chosen file of each group, the experiment, the
     profile, the overrides. A part that names its class replaces what is there, with all its keys:
     `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`. `~net=sequence`, or `~net`, leaves the
-    keys of that file out, so that `+net._target_=my_net.MyNet` starts from none. searched: with what a search has found
-    for the experiment.
+    keys of that file out, so that `+net._target_=my_net.MyNet` starts from none. searched: with what a search
+    has found for the experiment.
 
     Errors: ConfigError for an unknown group, name or key, with near names.
     """

@@ -1,4 +1,4 @@
-"""Options and keys of Hydra that mean nothing here, with the way to the same end; docs/hydra.md lists them."""
+"""Options and keys of Hydra that mean nothing here, with the way to the same end. See docs/hydra.md."""
 
 from physml.base.errors import ConfigError
 

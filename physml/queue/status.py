@@ -4,12 +4,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from physml.base import opened
 from physml.queue.planning import Planned
 from physml.queue.scheduler import last_words
 from physml.run import history
+from physml.run.live import Live
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 
@@ -81,12 +80,13 @@ def seen(one: Planned) -> Seen:
         return Seen(spec, state)
     if state == "blocked":
         return Seen(spec, state, reason=one.reason)
-    news = _news(spec)
-    last = history.last(spec.work_folder)
-    host = news.get("host") or last.get("host")
-    step, steps = int(news.get("done", 0)), int(news.get("total", 0))
+    live = Live.read(spec.work_folder)
+    host = live.host or history.last(spec.work_folder).get("host")
     if state == "running":
-        return Seen(spec, state, host, step, steps, _hours_left(news), _silent(news))
+        left = live.seconds_left
+        silent = time.time() - live.at if live.at else 0.0
+        hours = None if left is None else left / 3600
+        return Seen(spec, state, host, live.step, live.steps, hours, silent if silent > STALE else None)
     reason = None
     if state == "failed":
         made = existing(spec)
@@ -96,31 +96,7 @@ def seen(one: Planned) -> Seen:
         state, reason = "given up", f"{count} attempts in vain: {reason or last_words(spec)}"
     if state == "missing":
         return Seen(spec, state)
-    return Seen(spec, state, host, step, steps, reason=reason)
-
-
-def _news(spec: RunSpec) -> dict[str, Any]:
-    """Last progress written by the worker."""
-    try:
-        news = opened.read_json(spec.work_folder / "progress.json")
-    except (OSError, ValueError):
-        return {}
-    return news if isinstance(news, dict) else {}
-
-
-def _hours_left(news: dict[str, Any]) -> float | None:
-    try:
-        made = news["done"] - news["first"]
-        spent = news["at"] - news["began"]
-        return float(spent / made * (news["total"] - news["done"]) / 3600) if made > 0 else None
-    except (KeyError, TypeError):
-        return None
-
-
-def _silent(news: dict[str, Any]) -> float | None:
-    at = news.get("at")
-    silent = time.time() - at if isinstance(at, int | float) else 0.0
-    return silent if silent > STALE else None
+    return Seen(spec, state, host, live.step, live.steps, reason=reason)
 
 
 def summary(name: str, runs: Sequence[Seen], planned: Iterable[Planned]) -> str:

@@ -241,6 +241,43 @@ def test_the_program_alone_prints_its_help_by_purpose(physml: Callable[..., Said
     assert set(re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)) >= set(main.COMMANDS)
 
 
+def test_list_alone_names_everything(physml: Callable[..., Said]) -> None:
+    code, out, _ = physml("list")
+    assert code == 0 and f"{len(names('model'))} models:" in out and "physml list KIND" in out
+    assert {"lem", "adding", "lem-4"} <= set(re.split(r"[,\s]+", out))
+    assert len(out.splitlines()) < 60
+
+
+@pytest.mark.parametrize("command", [("list", "models"), ("list", "tasks"), ("data", "list")])
+def test_a_list_has_a_line_for_each_and_long_has_more(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    whole = physml(*command)[1]
+    known = names("model" if "models" in command else "task")
+    listed = {*known, *dataset_names()} if "data" in command else set(known)
+    lines = [line for line in whole.splitlines() if line.split()[0] in listed]
+    assert len(lines) >= len(known) - 1 and len(whole.splitlines()) <= len(lines) + 2
+    assert any(len(line) > 80 for line in lines)  # in a pipe nothing is cut
+    assert len(physml(*command, "--long")[1].splitlines()) > len(lines)
+    monkeypatch.setattr(console.sys.stdout, "isatty", lambda: True, raising=False)
+    shown = console.one_line([("name", "word " * 40), ("b", "c")]).splitlines()
+    assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
+
+
+def test_a_row_of_a_table_in_a_pipe_is_one_line(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = physml("table", "lem-4", "--no-run", "--long")[1]
+    rows = [line for line in out.splitlines() if line.startswith("LEM ")]
+    assert rows and all("0.2" in line for line in rows)
+
+
+def test_status_without_runs_says_how_to_ask(physml: Callable[..., Said]) -> None:
+    assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
+
+
 def test_help_imports_nothing_heavy(in_turn: Told) -> None:
     assert all(in_turn[command][1] == set() for command in HELP)
 
@@ -396,7 +433,7 @@ def test_data_list_is_whole_in_a_pipe(
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "110")
     Store.from_env().generated("fitzhugh_nagumo", key, 1, lambda: {"a": np.ones(3)})
-    code, out, _ = physml("data", "list")
+    code, out, _ = physml("data", "list", "--long")
     assert code == 0
     kept = (
         r" present +\S+ KiB (fitzhugh_nagumo-\w+\.npz): generated, data_seed 1234, sizes test 1 train 2 at "

@@ -55,7 +55,8 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "mine.yaml").write_text(head)
     (tmp_path / "my_net.py").write_text(
         "from torch import nn\n\nclass MyNet(nn.Module):\n"
-        "    def __init__(self, layer: nn.Module, d_out: int):\n        super().__init__()\n        self.layer = layer\n"
+        "    def __init__(self, layer: nn.Module, d_out: int):\n"
+        "        super().__init__()\n        self.layer = layer\n"
     )
     return tmp_path
 
