@@ -1,4 +1,4 @@
-"""How setuptools packs a wheel: conf/, tasks/, the tested versions and recorded runs go inside the package.
+"""How setuptools packs a wheel: conf/, tasks/, versions, recorded runs and weights go inside the package.
 
 A wheel so leaves nothing but `physml` in site-packages. An editable install reads them where they lie.
 """
@@ -11,7 +11,13 @@ from typing import Any
 
 from setuptools.command.build_py import build_py
 
-INSIDE = {"conf": "_conf", "tasks": "_tasks", "constraints.txt": "_constraints.txt"}
+INSIDE = {
+    "conf": "_conf",
+    "tasks": "_tasks",
+    "constraints.txt": "_constraints.txt",
+    "results/weights": "_weights",
+}
+PACKED = (".yaml", ".py", ".safetensors", ".json")
 RUNS = Path("results/runs")  # what is packed there is shipped, without runs that belong to no table
 SHIPPED = "_records.jsonl.xz"
 # Keys of a run that no table reads, or that name files which a wheel does not have.
@@ -68,7 +74,7 @@ class BuildPy(build_py):
         pairs = []
         for name, inside in INSIDE.items():
             root = Path(name)
-            files = [root] if root.is_file() else [p for p in root.rglob("*") if p.suffix in (".yaml", ".py")]
+            files = [root] if root.is_file() else [p for p in root.rglob("*") if p.suffix in PACKED]
             pairs += [(path, Path(inside, path.relative_to(root))) for path in sorted(files)]
         return pairs
 

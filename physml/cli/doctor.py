@@ -65,7 +65,7 @@ def findings(topic: str) -> list[Row]:
 
 
 def text(rows: list[Row]) -> str:
-    """What is missing first, then what is worth knowing, then the rest by topic; each row once."""
+    """Missing things first, then those worth knowing, then the rest by topic; each row once."""
     missing, notes = ([row for row in rows if row.state == state] for state in ("missing", "note"))
     count = f"{len(missing)} missing, marked with !" if missing else "Nothing is missing."
     lines: list[Line | str] = [count]

@@ -139,7 +139,7 @@ class _Grouped(_Parser):
 
     def format_help(self) -> str:
         (commands,) = self._subparsers._group_actions  # type: ignore[union-attr]
-        helps = {action.dest: action.help or "" for action in commands._choices_actions}
+        helps = {action.dest: action.help or "" for action in commands._get_subactions()}
         lines = [self.format_usage(), f"{self.description}\n"]
         for title, names in GROUPS.items():
             shown = [Line((f"  {name}", helps[name])) for name in names if name in helps]

@@ -67,6 +67,7 @@ def _run(options: argparse.Namespace) -> int:
         force=options.force,
         max_hours=options.max_hours,
         names=sweep.names,
+        tables=[sweep.id],
     )
     show_outcomes(planned, outcome, sweep)
     return max(outcome.exit_code, 2 if any(one.state == "blocked" for one in planned) else 0)

@@ -1,5 +1,6 @@
 """The runs of `physml run -m`, named by the settings that differ, and their scores in a table at the end."""
 
+import hashlib
 import math
 import statistics
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from physml.queue.planning import Planned
     from physml.queue.scheduler import Outcome
 
+SWEEP = "sweep-"
 REPEATS = ("seed=", "split=")
 WORDS = {0: "finished", 75: "stopped, start again to go on"}
 
@@ -19,20 +21,26 @@ class Sweep:
     """Runs by the typed settings in which they differ.
 
     Args:
-        labels: Of the runs.
+        labels: The runs.
         typed: The overrides of each.
     """
 
     def __init__(self, labels: Sequence[str], typed: Sequence[Sequence[str]]) -> None:
-        shared = set.intersection(*map(set, typed)) if typed else set()
+        last = [{text.partition("=")[0].lstrip("+"): text for text in texts} for texts in typed]
+        shared = set.intersection(*(set(texts.values()) for texts in last)) if last else set()
         self.own = {
-            label: [text for text in texts if text not in shared]
-            for label, texts in zip(labels, typed, strict=True)
+            label: [text for text in texts.values() if text not in shared]
+            for label, texts in zip(labels, last, strict=True)
         }
 
     @property
+    def id(self) -> str:
+        """The same for the same runs, as a tag of trackers."""
+        return f"{SWEEP}{hashlib.sha256(' '.join(sorted(self.own)).encode()).hexdigest()[:8]}"
+
+    @property
     def names(self) -> dict[str, str]:
-        """Of each run, by its label."""
+        """The name of each run, by its label."""
         return {label: " ".join(own) or label for label, own in self.own.items()}
 
     def setting(self, label: str) -> str:

@@ -221,12 +221,12 @@ class Scheduler:
     def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
         """The failure of one run."""
         self.outcome.codes[spec.label] = 1
-        self.view.note(f"{spec.label}: cannot be started: {error}")
+        self.view.note(f"{self.view.named(spec.label)}: cannot be started: {error}")
 
     def _leave(self, one: Planned) -> None:
         """Another process works on it."""
         self.outcome.elsewhere.append(one.spec.label)
-        self.view.note(f"{one.spec.label}: running already")
+        self.view.note(f"{self.view.named(one.spec.label)}: running already")
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""

@@ -36,7 +36,7 @@ class Live:
 
     @classmethod
     def read(cls, folder: Path) -> "Live":
-        """Of a work folder; what is damaged counts as not known."""
+        """The run of a work folder; damaged values count as not known."""
         try:
             news = opened.read_json(folder / NAME)
         except (OSError, ValueError):
@@ -45,7 +45,7 @@ class Live:
 
     @classmethod
     def of(cls, news: dict[str, Any]) -> "Live":
-        numbers = {
+        numbers: dict[str, Any] = {
             key: value
             for key, value in news.items()
             if key in ("step", "steps", "first", "began", "at", "loss")

@@ -23,7 +23,7 @@ def handled(signals: Iterable[signal.Signals], handler: Callable[[int, Any], Any
         close_terminal()
         handler(number, frame)
 
-    before = {}
+    before: dict[signal.Signals, Any] = {}
     with contextlib.suppress(ValueError):  # not the main thread
         for number in signals:
             if number != signal.SIGHUP:
