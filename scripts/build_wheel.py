@@ -5,11 +5,13 @@ A wheel so leaves nothing but `physml` in site-packages. An editable install rea
 
 import json
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
 INSIDE = {
     "conf": "_conf",
@@ -25,6 +27,22 @@ LEFT_OUT = {
     *("curve", "arrays", "profile", "weights", "wandb"),
     *("calibration", "started", "check"),
 }
+
+
+class EggInfo(egg_info):
+    """egg_info, with the addresses of the project."""
+
+    def run(self) -> None:
+        self.distribution.metadata.project_urls |= addresses(Path("pyproject.toml"))
+        super().run()
+
+
+def addresses(pyproject: Path) -> dict[str, str]:
+    """Homepage, Source and Issues, from `address` of [tool.physml]; none while that is empty."""
+    address = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]["physml"]["address"].rstrip("/")
+    if not address:
+        return {}
+    return {"Homepage": address, "Source": address, "Issues": f"{address}/issues"}
 
 
 class BuildPy(build_py):

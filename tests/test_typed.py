@@ -1,4 +1,4 @@
-"""The library as a type checker sees it: choices are named, and a call of a layer has the type of its outputs."""
+"""The library as a type checker sees it: choices are named, and calls of layers have types."""
 
 import subprocess
 import sys

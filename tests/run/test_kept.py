@@ -1,4 +1,4 @@
-"""Weights that come with physml: found by name, evaluated before they are kept, small, and those of records."""
+"""Weights that come with physml: found by name, evaluated before they are kept, small, of recorded runs."""
 
 import hashlib
 import json
