@@ -69,7 +69,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class ShippedFile(DataFile):
-    """A file of which an installed package has a copy, used where no root of data has it. No config has one."""
+    """A file of which an installed package has a copy, used where no root of data has it."""
 
     copy: Path | None = None
 
