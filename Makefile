@@ -45,7 +45,7 @@ MOVED := $(shell [ ! -e $(READY) ] || [ "$$(cat $(READY))" = "$$(pwd -P)" ] || e
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo check test integration bounds site lint bench bench-graph bench-cells bench-bf16 gpu-check smoke smoke-models smoke-readme tables figures doctor clean always
+.PHONY: help setup demo check test integration bounds site lint bench bench-graph bench-cells bench-bf16 gpu-check cpu-only smoke smoke-models smoke-readme tables figures doctor clean always
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z%<>-]+:.*## / {sub(/%/, "<id>", $$1); printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -131,6 +131,16 @@ bounds: $(READY) ## install the lowest versions that pyproject.toml promises int
 		-e '.[$(if $(TORCH),$(BOUNDED),all),dev]'
 	@$(BOUNDS)/bin/python -m physml table g2-2 --no-run --latex - >/dev/null
 	@$(BOUNDS)/bin/python -m pytest --quick $(WORKERS) $(ARGS)
+
+CPU_ONLY := .venv-cpu
+# Where pip finds torch built for CPUs alone.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+cpu-only: ## install torch for CPUs alone and the base into .venv-cpu, about 1 GB instead of 5; train one model
+	@"$(or $(PYTHON),python3)" -m venv --clear $(CPU_ONLY)
+	@$(CPU_ONLY)/bin/python -m pip install --quiet --no-compile $(if $(TORCH),torch==$(TORCH),torch) --index-url $(TORCH_INDEX)
+	@$(CPU_ONLY)/bin/python -m pip install --quiet --no-compile -e .
+	@$(CPU_ONLY)/bin/python scripts/cpu_only.py
 
 site: $(READY) ## write the results as web pages into site/ (ARGS="--api --serve": with the library, and show them)
 	@$(PY) -m physml site $(ARGS)

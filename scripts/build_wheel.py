@@ -1,17 +1,25 @@
-"""How setuptools packs a wheel: conf/, tasks/, the tested versions and recorded runs go inside the package.
+"""How setuptools packs a wheel: conf/, tasks/, versions, recorded runs and weights go inside the package.
 
 A wheel so leaves nothing but `physml` in site-packages. An editable install reads them where they lie.
 """
 
 import json
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
-INSIDE = {"conf": "_conf", "tasks": "_tasks", "constraints.txt": "_constraints.txt"}
+INSIDE = {
+    "conf": "_conf",
+    "tasks": "_tasks",
+    "constraints.txt": "_constraints.txt",
+    "results/weights": "_weights",
+}
+PACKED = (".yaml", ".py", ".safetensors", ".json")
 RUNS = Path("results/runs")  # what is packed there is shipped, without runs that belong to no table
 SHIPPED = "_records.jsonl.xz"
 # Keys of a run that no table reads, or that name files which a wheel does not have.
@@ -19,6 +27,22 @@ LEFT_OUT = {
     *("curve", "arrays", "profile", "weights", "wandb"),
     *("calibration", "started", "check"),
 }
+
+
+class EggInfo(egg_info):
+    """egg_info, with the addresses of the project."""
+
+    def run(self) -> None:
+        self.distribution.metadata.project_urls |= addresses(Path("pyproject.toml"))
+        super().run()
+
+
+def addresses(pyproject: Path) -> dict[str, str]:
+    """Homepage, Source and Issues, from `address` of [tool.physml]; none while that is empty."""
+    address = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]["physml"]["address"].rstrip("/")
+    if not address:
+        return {}
+    return {"Homepage": address, "Source": address, "Issues": f"{address}/issues"}
 
 
 class BuildPy(build_py):
@@ -68,7 +92,7 @@ class BuildPy(build_py):
         pairs = []
         for name, inside in INSIDE.items():
             root = Path(name)
-            files = [root] if root.is_file() else [p for p in root.rglob("*") if p.suffix in (".yaml", ".py")]
+            files = [root] if root.is_file() else [p for p in root.rglob("*") if p.suffix in PACKED]
             pairs += [(path, Path(inside, path.relative_to(root))) for path in sorted(files)]
         return pairs
 

@@ -33,7 +33,7 @@ class UEA(Labelled):
 
     Args:
         name: of the set, such as BasicMotions; <name>_TRAIN.ts and <name>_TEST.ts lie below PHYSML_DATA, in
-            ucr_uea, Univariate_ts/<name>, Multivariate_ts/<name> or <name>.
+            ucr_uea, Univariate_ts/<name>, Multivariate_ts/<name> or <name>; a few sets come with sktime.
         valid: share of train that is held out, between 0 and 1.
         standardize: whether to scale each dimension, by train.
         protocol: "clean".

@@ -15,7 +15,7 @@ import torch
 
 import physml
 from physml.base.errors import DataError, RecordError
-from physml.base.paths import CONF, PACKAGE, own_folders
+from physml.base.paths import CONF, PACKAGE, ROOT, own_folders
 from physml.cli.console import describe
 from physml.config import build
 from physml.config.compose import compose
@@ -195,3 +195,23 @@ def test_a_kept_network_of_a_plugin_needs_the_plugin_by_name(spec: RunSpec, tmp_
     with pytest.raises(Exception, match=r"kept_rnn.KeptRNN is not allowed"):
         physml.load(made)
     assert type(physml.load(made, plugins=[plugin]).layers[0]).__name__ == "KeptRNN"  # type: ignore[index,union-attr]
+
+
+POSIX = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("fcntl", "pwd", "grp", "resource", "termios"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Absent())
+import torch
+from physml import LEM, CoRNN, UnICORNN, GraphCON, GradientGating, recurrent
+print(LEM(2, 4, backend="torch")(torch.zeros(1, 3, 2))[0].shape)
+"""
+
+
+def test_layers_need_no_module_that_windows_lacks() -> None:
+    done = subprocess.run([sys.executable, "-c", POSIX], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "torch.Size([1, 3, 4])\n", done.stderr

@@ -1,7 +1,7 @@
 """Files that are whole or not there (temporary name, sync, rename), locks and fingerprints of files."""
 
 import contextlib
-import fcntl
+import errno
 import functools
 import json
 import os
@@ -105,6 +105,7 @@ def locked(path: Path, patience_s: float | None = None) -> Iterator[int]:
 
 
 def _lock(file: int, patience_s: float | None) -> None:
+    fcntl = _fcntl()
     if patience_s is None:
         return fcntl.flock(file, fcntl.LOCK_EX)
     until = time.monotonic() + patience_s
@@ -117,12 +118,25 @@ def _lock(file: int, patience_s: float | None) -> None:
             time.sleep(0.05)
 
 
+def _fcntl() -> Any:
+    """The module of locks, imported here, so that models can be imported where it is not: on Windows.
+
+    Errors: OSError there.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise OSError(errno.ENOTSUP, "this system has no flock; run physml in WSL") from error
+    return fcntl
+
+
 def is_locked(path: Path) -> bool:
     """True if a process holds the lock of a file now; False if the file cannot be opened."""
     try:
         file = opened.descriptor(path)
     except OSError:
         return False
+    fcntl = _fcntl()
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

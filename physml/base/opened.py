@@ -9,7 +9,6 @@ import errno
 import io
 import json
 import os
-import pwd
 import stat
 import zlib
 from pathlib import Path
@@ -143,6 +142,8 @@ def is_ours(found: os.stat_result) -> bool:
 
 def _user(uid: int) -> str:
     with contextlib.suppress(KeyError):
+        import pwd  # here: Windows has none, and models can be imported there
+
         return pwd.getpwuid(uid).pw_name
     return f"user {uid}"
 

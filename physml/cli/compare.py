@@ -1,13 +1,12 @@
 """`physml compare`: two rows of a table, or two experiments, by their runs of equal split and seed."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.base.paths import display_path
-from physml.base.text import terminal
+from physml.cli.console import print_document
 from physml.cli.options import VIEW, add_options
 
 if TYPE_CHECKING:
@@ -43,18 +42,15 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from physml.base import files
     from physml.report.compare.text import document
     from physml.report.text.document import FORMS
-    from physml.report.text.screen import Screen
 
     out = Path(options.out) if options.out else None
     if out and out.suffix.removeprefix(".") not in FORMS:
         raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
     made = document(_of_table(options) if options.table else _of_experiments(options))
-    Console(file=terminal(sys.stdout)).print(Screen(made, options.long, options.rules))
+    print_document(made, long=options.long, rules=options.rules)
     if out:
         files.write_text(out, FORMS[out.suffix.removeprefix(".")](made))
         print(f"written: {display_path(out)}")

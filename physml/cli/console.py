@@ -3,24 +3,24 @@
 import codecs
 import io
 import math
+import os
 import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path, work_root
-from physml.base.text import plain
+from physml.base.text import plain, terminal
 
 if TYPE_CHECKING:
     from physml.queue.planning import Planned
     from physml.queue.requested import RequestedRuns
-    from physml.queue.scheduler import Outcome
-    from physml.records.schema import Record
 
+PIPE = 400  # columns of a table in a pipe
 _ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e", "†": "+",
     "✓": "=", "≈": "~", "▽": "<", "✕": "!", "·": ".",
 }  # fmt: skip
@@ -99,6 +99,27 @@ def aligned(lines: Sequence[Line | str], width: int | None = None) -> str:
     return "\n".join(map(str.rstrip, made))
 
 
+def one_line(rows: Sequence[tuple[str, ...]]) -> str:
+    """Aligned columns, one line a row: cut to the width of a terminal, whole in a pipe."""
+    whole = aligned([Line(row, whole=True) for row in rows])
+    if not sys.stdout.isatty():
+        return whole
+    width = terminal_width(80)
+    return "\n".join(
+        line if len(line) <= width else f"{line[: width - 2].rstrip()} …" for line in whole.splitlines()
+    )
+
+
+def print_document(document: Any, *, long: bool, rules: bool) -> None:
+    """A table or comparison; a row is never broken in a pipe, where `grep` reads, unless COLUMNS says so."""
+    from rich.console import Console
+
+    from physml.report.text.screen import Screen
+
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE
+    Console(file=terminal(sys.stdout), width=width).print(Screen(document, long, rules))
+
+
 def _wrapped(text: str, room: int | None, hanging: str = "") -> list[str]:
     """Lines of at most `room` characters; those after the first stand further in than it by `hanging`."""
     if room is None or len(text) <= room:
@@ -163,15 +184,18 @@ def _work_folder(record: Path) -> Path:
     return work_root().joinpath(*folder, record.stem)
 
 
-def show_plan(planned: "Sequence[Planned]") -> None:
+def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = None) -> None:
     """A line for each setting: its runs, and what each and all that are to do cost.
 
-    Settings without a run come first, and those that cost least first among them.
+    Settings without a run come first, and those that cost least first among them. names: of settings, where
+    others are shorter.
     """
     settings: dict[str, list[Planned]] = {}
     for one in planned:
         settings.setdefault(one.spec.setting, []).append(one)
-    rows = sorted((_Setting(name, runs) for name, runs in settings.items()), key=lambda row: row.order)
+    names = names or {}
+    made = (_Setting(names.get(name, name), runs) for name, runs in settings.items())
+    rows = sorted(made, key=lambda row: row.order)
     lines = [Line(("setting", "to do", "ms/step", "core-h each", "all", "state"))]
     print(aligned([*lines, *(row.line() for row in rows)], terminal_width(200)))
     counted = [one for one in planned if one.counts]
@@ -215,40 +239,9 @@ class _Setting:
         return Line((self.name, f"{len(self.todo)} of {len(self.runs)}", ms, *hours, states))
 
 
-def _score(made: "Record | None") -> str:
-    """The first metric on test data of a finished run."""
-    best: dict[str, Any] = (made["metrics"] or {}).get("best") or {} if made else {}
-    scores = [
-        f", test {name} {value:.4g}" for name, value in best.get("test", {}).items() if value is not None
-    ]
-    return "".join(scores[:1])
-
-
 def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
     """The plan of a table or figure; exit code 2 where a row cannot be made."""
     show_plan(list(requested.plan(probe=probe).values()))
     for experiment, reason in requested.broken.items():
         print(f"error: {experiment} cannot be run: {reason}", file=sys.stderr)
     return 2 if requested.broken else 0
-
-
-def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", typed: "Sequence[Sequence[str]]") -> None:
-    """A line for each run: its end and score, beside the typed settings that the runs differ in.
-
-    Seed and split are in its label.
-    """
-    from physml.run.perform import existing
-    from physml.run.state import state_of
-
-    words = {0: "finished", 75: "stopped, start again to go on"}
-    shared = set.intersection(*map(set, typed)) if typed else set()
-    for one, settings in zip(planned, typed, strict=True):
-        label = one.spec.label
-        own = " ".join(t for t in settings if t not in shared and not t.startswith(("seed=", "split=")))
-        if label in outcome.codes:
-            end = words.get(outcome.codes[label], f"exit {outcome.codes[label]}")
-        else:
-            end = one.said if one.state == "blocked" else state_of(one.spec)  # others may have made it since
-            end = "not started" if label in outcome.left and end != "done" else end
-        score = _score(existing(one.spec)) if end in ("finished", "done") else ""
-        print(": ".join(filter(None, (label, own, f"{end}{score}"))))

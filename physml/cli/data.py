@@ -1,6 +1,7 @@
 """`physml data`: the data sets, their files, and whether they are sound."""
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="data sets, or tasks that read them; default: all",
     )
+    data.add_argument("--long", action="store_true", help="every file, where it is and what for")
     add_options(data, VERIFY)
     data.set_defaults(command=_run)
 
@@ -35,11 +37,30 @@ def _run(options: argparse.Namespace) -> int:
     chosen = catalogue.choose(options.names)
     work = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}
     rows = work[options.action](chosen, store)
-    print(text(rows))
+    print(short(rows) if options.action == "list" and not (options.names or options.long) else text(rows))
     for line in catalogue.summary(chosen, store):
         print(line)
     unchecked = options.action == "check" and catalogue.incomplete(options.names, chosen, store)
     return 2 if unchecked or any(row.state == "damaged" for row in rows) else 0
+
+
+def short(rows: "Sequence[DataRow]") -> str:
+    """One line for each data set: its files and their state, size, licence."""
+    from physml.cli.console import one_line
+    from physml.data.catalogue import size_text
+
+    of: dict[str, list[DataRow]] = {}
+    for row in rows:
+        of.setdefault(row.dataset, []).append(row)
+    lines = []
+    for name, files in of.items():
+        counts = Counter(row.state for row in files)
+        state = ", ".join(f"{n} {state}" if len(counts) > 1 else state for state, n in counts.items())
+        sizes = [row.size for row in files]
+        size = size_text(None if None in sizes else sum(filter(None, sizes)))
+        count = f"{len(files)} file{'s' if len(files) > 1 else ''}"
+        lines.append((name, state, count, size, files[0].licence or files[0].note))
+    return one_line(lines)
 
 
 def text(rows: "Sequence[DataRow]", width: int | None = None) -> str:

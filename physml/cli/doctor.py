@@ -65,17 +65,21 @@ def findings(topic: str) -> list[Row]:
 
 
 def text(rows: list[Row]) -> str:
-    lines: list[Line | str] = []
-    topic = ""
-    for row in rows:
-        if row.topic != topic:
-            lines += ["", row.topic] if lines else [row.topic]
-            topic = row.topic
-        lines.append(Line((f"  {_MARKS[row.state]}{row.name}", row.value)))
-        lines += [Line(("", row.hint))] if row.hint else []
-    missing = sum(row.state == "missing" for row in rows)
-    ending = f"{missing} missing, marked with !" if missing else "Nothing is missing."
-    return aligned([*lines, "", ending])
+    """Missing things first, then those worth knowing, then the rest by topic; each row once."""
+    missing, notes = ([row for row in rows if row.state == state] for state in ("missing", "note"))
+    count = f"{len(missing)} missing, marked with !" if missing else "Nothing is missing."
+    lines: list[Line | str] = [count]
+    for title, found in (("missing", missing), ("worth knowing", notes)):
+        lines += ["", title, *(line for row in found for line in _lines(row))] if found else []
+    for topic in dict.fromkeys(row.topic for row in rows):
+        good = [row for row in rows if row.topic == topic and row.state == "ok"]
+        lines += ["", topic, *(line for row in good for line in _lines(row))] if good else []
+    return aligned(lines)
+
+
+def _lines(row: Row) -> list[Line]:
+    first = Line((f"  {_MARKS[row.state]}{row.name}", row.value))
+    return [first, Line(("", row.hint))] if row.hint else [first]
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -139,25 +143,34 @@ def _python() -> Iterator[Row]:
 
 
 def _packages() -> Iterator[Row]:
-    """Installed versions against the tested ones, without importing anything."""
-    tested = _tested()
+    """Installed versions against the tested ones, without importing anything; extras that are not whole."""
+    tested, shown = _tested(), set()
+    lacking: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("physml") or []:
         name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
         extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
         if name == "physml":  # the extra that means all others
             continue
+        first = name not in shown
+        shown.add(name)
         known = tested.get(_normal(name))
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            state: State = "note" if extra else "missing"
-            install = to_install(extra[1]) if extra else MEND
-            yield Row(name, "not installed", state, f"To get it: {install}")
+            if extra:
+                lacking.setdefault(extra[1], []).append(name)
+            else:
+                yield Row(name, "not installed", "missing", f"To get it: {MEND}")
+            continue
+        if not first:
             continue
         if known in (None, version.partition("+")[0]):
             yield Row(name, version)
         else:
             yield Row(name, f"{version}; the tested version is {known}", "note")
+    for extra_name, names in lacking.items():
+        value = f"not installed: {', '.join(names)}"
+        yield Row(f"extra {extra_name}", value, "note", f"Optional. To get it: {to_install(extra_name)}")
 
 
 def _tested() -> dict[str, str]:

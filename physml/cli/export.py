@@ -20,8 +20,14 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", help="a record, its place below results/runs, or weights")
-    parser.add_argument("--to", required=True, choices=("safetensors", "onnx"))
-    parser.add_argument("--out", required=True, metavar="DIR", help="the folder, new or empty")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", metavar="DIR", help="the folder, new or empty")
+    where.add_argument(
+        "--keep",
+        action="store_true",
+        help="put the weights into results/weights, if their score on test data is the recorded one",
+    )
+    parser.add_argument("--to", choices=("safetensors", "onnx"), default="safetensors")
     parser.add_argument(
         "--lengths", action="store_true", help="the graph takes the true lengths of padded sequences too"
     )
@@ -33,6 +39,8 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.keep:
+        return _keep(options.run)
     from physml.export.export import export
 
     out = Path(options.out).expanduser()
@@ -43,4 +51,15 @@ def _run(options: argparse.Namespace) -> int:
         print(f"written: {display_path(made.folder / name)}")
     if made.difference is not None:
         print(f"greatest difference to the trained network: {made.difference:.2g}")
+    return 0
+
+
+def _keep(run: str) -> int:
+    from physml.run import kept
+    from physml.run.named import record_of
+    from physml.run.weights import path_of
+
+    made = record_of(run)
+    target = kept.keep(made, path_of(made))
+    print(f"written: {display_path(target)}; physml.load({made['experiment']!r}) reads it")
     return 0

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 from typing import Any
 
+from physml.base import doing
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import display_path
 from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
@@ -44,6 +45,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     from physml.report.figure.files import write_figure
     from physml.report.figure.spec import find_figure, load_figure
     from physml.report.table.typed import parse_seeds
+    from physml.run.progress import now_and_then
 
     forms = _forms(options.formats)
     spec = load_figure(find_figure(name, options.paper))
@@ -58,7 +60,10 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     if options.on == "pilot":
         return code
     records = requested.wanted_records()
-    made = collect(spec, requested.identities, records, requested.running(), blocked=requested.untrainable)
+    with doing.shown_by(now_and_then()):
+        made = collect(
+            spec, requested.identities, records, requested.running(), blocked=requested.untrainable
+        )
     print("\n".join(state_lines(made)))
     with results_folder("figures", options.smoke) as folder:
         written = write_figure(made, folder, forms)

@@ -2,22 +2,32 @@
 
 import argparse
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from physml.base.errors import ConfigError, DataError, suggest
-from physml.cli.console import Line, aligned, terminal_width
+from physml.cli.console import Line, aligned, one_line, terminal_width
 from physml.cli.options import VERIFY, add_options
 
 if TYPE_CHECKING:
     from physml.listing.inventory import Entry
 
 
+WRAP: dict[str, Any] = {"initial_indent": "  ", "subsequent_indent": "  ", "break_on_hyphens": False}
+
+
 def add(commands: Any) -> None:
     listing = commands.add_parser("list", help="models, tasks, tables, figures, experiments or searches")
-    listing.add_argument("kind", choices=("models", "tasks", "tables", "figures", "experiments", "searches"))
+    listing.add_argument(
+        "kind",
+        nargs="?",
+        choices=("models", "tasks", "tables", "figures", "experiments", "searches"),
+        help="none: the names of all",
+    )
     listing.add_argument(
         "named", nargs="?", metavar="PART", help="only those with this in their name: g2/texas, 'lem/*-short'"
     )
+    listing.add_argument("--long", action="store_true", help="whole descriptions, and all that is known")
     listing.add_argument("--settings", action="store_true", help="what each experiment sets, below its name")
     listing.add_argument(
         "--measure",
@@ -35,8 +45,26 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.measure is not None:
         return _measure(options.kind, options.measure, options.verify or "bytes")
-    print(text(inventory.entries(options.kind, options.named, settings=options.settings)))
+    if options.kind is None:
+        print(names())
+        return 0
+    found = inventory.entries(options.kind, options.named, settings=options.settings)
+    print(text(found) if options.long or options.settings or len(found) == 1 else short(found))
     return 0
+
+
+def names(width: int | None = None) -> str:
+    """The names of models, tasks, tables and figures, and how many experiments and searches there are."""
+    from physml.listing import inventory
+
+    found = {kind: [entry.name for entry in inventory.entries(kind)] for kind in inventory.KINDS}
+    made = []
+    for kind, known in found.items():
+        many = kind in ("experiments", "searches")
+        made.append(f"{len(known)} {kind}" + ("" if many else ":"))
+        if not many:
+            made.append(textwrap.fill(", ".join(known), width or terminal_width(110), **WRAP))
+    return "\n".join([*made, "physml list KIND has a line for each, physml list KIND NAME all on one."])
 
 
 def _measure(kind: str, names: list[str], verify: str) -> int:
@@ -59,6 +87,11 @@ def _measure(kind: str, names: list[str], verify: str) -> int:
             code = 2 if names else code
     print(text([entry for entry in inventory.tasks() if entry.name in (names or known)]))
     return code
+
+
+def short(found: list["Entry"]) -> str:
+    """One line for each entry, cut to the terminal's width; whole in a pipe."""
+    return one_line([(entry.name, entry.about) for entry in found]) or "none yet"
 
 
 def text(found: list["Entry"], width: int | None = None) -> str:

@@ -12,22 +12,32 @@ from typing import NoReturn
 
 from physml import __version__
 from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
-from physml.cli.console import write_what_the_terminal_can
+from physml.cli.console import Line, aligned, write_what_the_terminal_can
 from physml.cli.distribution import distributed, pilot_command
-from physml.training.interrupt import handled
+from physml.cli.hydra_options import translated
+from physml.cli.options import CONFIGS, add_options, own_configs
+from physml.training.interrupt import SIGNALS, handled
 
-# The module of each command; those of one module stand together. In the order of `physml --help`.
-COMMANDS = {
-    **{name: name for name in ("run", "rerun", "table", "figure", "plot", "search", "site")},
-    **dict.fromkeys(("status", "logs", "failed", "retry"), "status"),
-    "list": "listing",
-    **{name: name for name in ("data", "records", "export", "track", "doctor", "diff", "compare", "cite")},
-    "pilot": "distribution",
-    "completion": "completion",
+# The commands by purpose, in the order of `physml --help`.
+GROUPS = {
+    "start": ("list", "table", "run", "data", "doctor"),
+    "results": ("figure", "compare", "diff", "plot", "rerun", "site", "cite"),
+    "work of your own": ("search", "export", "track", "records"),
+    "operate": ("status", "logs", "failed", "retry", "pilot", "completion"),
 }
-EPILOG = """exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
+# The module of a command, where it has another name.
+MODULES = {"list": "listing", "pilot": "distribution", **dict.fromkeys(("logs", "failed", "retry"), "status")}
+COMMANDS = {name: MODULES.get(name, name) for names in GROUPS.values() for name in names}
+ENDING = [number for number in SIGNALS if number != signal.SIGINT]
+EPILOG = """first steps:
+  physml table lem-4 --no-run        a table of a paper beside the runs recorded here
+  physml run model=lem task=adding   train a model on a task
+  physml COMMAND --help              the options of a command
+
+exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
 environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders),
-PHYSML_CONF (configs of your own)"""
+PHYSML_CONF (configs of your own)
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,11 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
             arguments = sys.argv[1:] if arguments is None else arguments
             if arguments[:1] == ["pilot"] and len(arguments) > 1 and not arguments[1].startswith("-"):
                 arguments = pilot_command(arguments[1:])
+            if not arguments:
+                print(parser().format_help(), end="")
+                return 0
             options = parsed(arguments)
             command: Callable[[argparse.Namespace], int] = options.command
             # They end a command as Ctrl-C does, until a run takes them over to leave a checkpoint.
-            ending = handled((signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2), signal.default_int_handler)
-            with ending, distributed(options, arguments):
+            ending = handled(ENDING, signal.default_int_handler)
+            with ending, own_configs(options.config_dir), distributed(options, arguments):
                 return command(options)
         finally:
             sys.stdout.flush()  # here, where a closed pipe is no error
@@ -84,6 +97,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
             word.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"an argument must be UTF-8 text; got {word!a}.") from error
+    arguments = translated(arguments, COMMANDS)
     top = parser(arguments[0] if arguments else None)
     options, rest = top.parse_known_args(arguments)
     name = next((name for name in ("overrides", "ids", "names") if hasattr(options, name)), None)
@@ -99,13 +113,14 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of one command, its module alone imported; of all where `command` is none of them."""
-    top = _Parser(prog="physml", description="Check, compare and extend physics-inspired ML.", epilog=EPILOG)
-    top.formatter_class = argparse.RawDescriptionHelpFormatter
+    top = _Grouped(prog="physml", description="Check, compare and extend physics-inspired ML.")
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     wanted = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
     for module in wanted:
         importlib.import_module(f"physml.cli.{module}").add(commands)
+    for one in commands.choices.values():
+        add_options(one, CONFIGS)
     return top
 
 
@@ -117,6 +132,19 @@ class _Parser(argparse.ArgumentParser):
             typed, known = match.group(1), re.findall(r"[\w-]+", match.group(2))
             message = f"{message[: match.start()]}there is no {typed}. {suggest(typed, known)}"
         super().error(message)
+
+
+class _Grouped(_Parser):
+    """Shows the commands by purpose."""
+
+    def format_help(self) -> str:
+        (commands,) = self._subparsers._group_actions  # type: ignore[union-attr]
+        helps = {action.dest: action.help or "" for action in commands._get_subactions()}
+        lines = [self.format_usage(), f"{self.description}\n"]
+        for title, names in GROUPS.items():
+            shown = [Line((f"  {name}", helps[name])) for name in names if name in helps]
+            lines.append(f"{title}:\n{aligned(shown, 80)}\n" if shown else "")
+        return "\n".join([*filter(None, lines), EPILOG])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.errors import DataError
+from physml.base.errors import ConfigError, DataError
 from physml.base.paths import display_path, results_root
 
 if TYPE_CHECKING:
@@ -55,6 +55,24 @@ def smoke_roots(smoke: bool) -> Iterator[None]:
         print(f"smoke results: {folder}", file=sys.stderr)
     finally:
         del os.environ["PHYSML_RESULTS"]
+
+
+@contextlib.contextmanager
+def own_configs(folder: Path | None) -> Iterator[None]:
+    """With --config-dir, PHYSML_CONF is this folder for the command and its runs."""
+    if folder is None:
+        yield
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"--config-dir {folder}: there is no such folder.")
+    before = os.environ.get("PHYSML_CONF")
+    os.environ["PHYSML_CONF"] = str(folder.absolute())
+    try:
+        yield
+    finally:
+        os.environ.pop("PHYSML_CONF")
+        if before is not None:
+            os.environ["PHYSML_CONF"] = before
 
 
 @contextlib.contextmanager
@@ -138,7 +156,13 @@ PLAN = ("--plan", "--probe", "--force")
 ENGINE = ("--on", "--workers", "--engine", "--detach", "--no-wait")
 PUBLISHED = tuple(OPTIONS)  # of tables and figures
 VIEW = ("--long", "--rules")
+CONFIGS = ("--config-dir",)
 OPTIONS |= {
     "--long": {"action": "store_true", "help": "all columns, comparisons, references, reasons and notes"},
     "--rules": {"action": "store_true", "help": "how the verdicts are made"},
+    "--config-dir": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": "a folder of configs of your own, as PHYSML_CONF",
+    },
 }

@@ -16,7 +16,8 @@ def add(commands: Any) -> None:
         "overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides: model=lem trainer.epochs=3"
     )
     run.add_argument("-m", "--multirun", action="store_true", help="all combinations of lists: seed=0,1")
-    run.add_argument("--cfg", action="store_true", help="show the composed config and stop")
+    run.add_argument("--cfg", action="store_true", help="show the composed config and stop; --cfg job too")
+    run.add_argument("--resolve", action="store_true", help="with --cfg; values always stand for ${...}")
     run.add_argument("--adhoc", action="store_true", help="keep the record out of the tables")
     add_options(run, PLAN, JOBS, VERIFY, ENGINE)
     run.set_defaults(command=_run)
@@ -31,14 +32,18 @@ def _run(options: argparse.Namespace) -> int:
     composed = [compose([*c, *verify]) for c in combinations]
     import yaml
 
-    from physml.cli.console import show_outcomes, show_plan
+    from physml.cli.console import show_plan
+    from physml.cli.sweep import Sweep, show_outcomes
     from physml.config.identity import identity
     from physml.queue import planning, scheduler
     from physml.run.progress import tracked
     from physml.run.spec import checked_specs
 
     looking = options.cfg or (options.plan and not options.probe)
-    specs = checked_specs(composed, adhoc=options.adhoc, run=not looking)
+    every = checked_specs(composed, adhoc=options.adhoc, run=not looking)
+    of_label = {spec.label: (spec, typed) for spec, typed in zip(every, combinations, strict=True)}
+    specs = [spec for spec, _ in of_label.values()]  # equal runs once
+    sweep = Sweep(list(of_label), [typed for _, typed in of_label.values()])
     if options.cfg:  # as composed, so that each can be run again
         for one in composed:
             print(f"# identity {identity(one.config)}")
@@ -46,20 +51,25 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.plan and options.probe:
         timed = tracked(specs, "timing a few steps")
-        show_plan([p for spec in timed for p in planning.plan([spec], force=options.force, probe=True)])
-        return 0
-    planned = planning.plan(specs, force=options.force)
+        planned = [p for spec in timed for p in planning.plan([spec], force=options.force, probe=True)]
+    else:
+        planned = planning.plan(specs, force=options.force)
     if options.plan:
-        show_plan(planned)
+        show_plan(planned, sweep.settings(planned))
         return 0
     if not (options.yes or options.max_hours or scheduler.maker()):
         planning.refuse_long(planned)
     if len(specs) == 1 and options.max_hours is None and options.on == "local":
         return _run_one(planned[0], combinations[0], options.force)
     outcome = scheduler.carry_out(
-        planned, jobs=options.jobs, force=options.force, max_hours=options.max_hours
+        planned,
+        jobs=options.jobs,
+        force=options.force,
+        max_hours=options.max_hours,
+        names=sweep.names,
+        tables=[sweep.id],
     )
-    show_outcomes(planned, outcome, combinations)
+    show_outcomes(planned, outcome, sweep)
     return max(outcome.exit_code, 2 if any(one.state == "blocked" for one in planned) else 0)
 
 

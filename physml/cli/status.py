@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from physml.queue.planning import Planned
     from physml.queue.status import Seen
 
+NONE = "no run was started here. Of a table, a figure or an experiment: physml status lem-4"
 SHOWN = ("running", "failed", "given up", "stopped")  # each on a line; --all shows the others too
 COMMON = ("--paper", "--seeds", "--smoke", "--device", "--verify")
 NAMES = {
@@ -104,7 +105,7 @@ def _status(options: argparse.Namespace) -> int:
         for name, planned in _each(options):
             runs = [seen(one) for one in planned]
             shown = runs if options.all else [one for one in runs if one.state in SHOWN]
-            print(summary(name, runs, planned) if runs else f"{name}: no run was started here")
+            print(summary(name, runs, planned) if runs else f"{name}: {NONE}")
             _print(shown)
             going |= any(one.state not in ("done", "diverged", "blocked", "given up") for one in runs)
         if not (options.watch and going):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import display_path
-from physml.base.text import terminal
+from physml.cli.console import print_document
 from physml.cli.options import (
     PUBLISHED,
     SMOKE,
@@ -132,14 +132,26 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     if options.latex:
         _latex(made, options)
         return max(code, _compare(spec, requested, opponents, options))
-    _show(document(made), options)
+    print_document(document(made), long=options.long, rules=options.rules)
     # The reader's own rows and runs are written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
     if options.write or not (options.no_run or (own_lines and not os.environ.get("PHYSML_RESULTS"))):
         _write(document(recorded(spec, requested.identities, records)), options)
     if options.html is not None:
         _write_page(spec, requested, options)
-    return max(code, _compare(spec, requested, opponents, options))
+    code = max(code, _compare(spec, requested, opponents, options))
+    if options.smoke:
+        print(_smoke_end(spec, {r["experiment"] for r in records if r["status"] == "finished"}))
+    return code
+
+
+def _smoke_end(spec: "TableSpec", finished: set[str]) -> str:
+    """The rows that have runs, and those of which one is without a finished one."""
+    cells = {row.label: [spec.cell(row, column).experiment for column in spec.columns] for row in spec.rows}
+    trained = {label: set(filter(None, names)) for label, names in cells.items() if any(names)}
+    failed = [label for label, names in trained.items() if not names <= finished]
+    names = f": {', '.join(failed)}" if failed else ""
+    return f"{'failed' if failed else 'ok'}: {len(trained)} rows, {len(failed)} failed{names}"
 
 
 def _opponents(spec: "TableSpec", options: argparse.Namespace) -> "list[tuple[Row, Row]]":
@@ -170,11 +182,8 @@ def _compare(
     options: argparse.Namespace,
 ) -> int:
     """Prints the comparisons; exit code 2 where one cannot be made."""
-    from rich.console import Console
-
     from physml.listing.rows import rows_of_table
     from physml.report.compare.text import document
-    from physml.report.text.screen import Screen
 
     hint = f"Train what is missing with physml table {spec.id}, or give the rows equal seeds."
     code = 0
@@ -188,7 +197,7 @@ def _compare(
         if options.smoke:
             rows = dataclasses.replace(rows, facts=(f"{SMOKE}.", *rows.facts))
         print()
-        Console(file=terminal(sys.stdout)).print(Screen(document(rows), options.long, options.rules))
+        print_document(document(rows), long=options.long, rules=options.rules)
     return code
 
 
@@ -245,18 +254,10 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
         print(f"no runs: {spec.id} is a table of settings, read from conf/")
     else:
         made = document(collect_settings(spec))
-        _show(made, options)
+        print_document(made, long=options.long, rules=options.rules)
         if options.write or not options.no_run:
             _write(made, options)
     return 0
-
-
-def _show(document: "Document", options: argparse.Namespace) -> None:
-    from rich.console import Console
-
-    from physml.report.text.screen import Screen
-
-    Console(file=terminal(sys.stdout)).print(Screen(document, options.long, options.rules))
 
 
 def _write(document: "Document", options: argparse.Namespace) -> None:

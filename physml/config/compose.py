@@ -11,6 +11,7 @@ from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF, expanded
 from physml.config import conf_files, studies
 from physml.config.conf_files import is_path
+from physml.config.hydra_words import refuse_key
 from physml.config.load import read_yaml
 from physml.config.overrides import GROUPS, PARTS, SEED_OR_SPLIT, first_line, with_overrides
 from physml.config.studies import Experiment, merge
@@ -46,9 +47,9 @@ def compose(overrides: list[str], *, searched: bool = True) -> Composed:
 
     In this order, the last counts most: conf/run.yaml, the chosen file of each group, the experiment, the
     profile, the overrides. A part that names its class replaces what is there, with all its keys:
-    `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`. `~net=sequence` leaves the keys of that
-    file out, so that `+net._target_=my_net.MyNet` starts from none. searched: with what a search has found
-    for the experiment.
+    `model.coupling={_target_: my_gnn.MyGNN, d_in: 64, d_hidden: 64}`. `~net=sequence`, or `~net`, leaves the
+    keys of that file out, so that `+net._target_=my_net.MyNet` starts from none. searched: with what a search
+    has found for the experiment.
 
     Errors: ConfigError for an unknown group, name or key, with near names.
     """
@@ -57,7 +58,7 @@ def compose(overrides: list[str], *, searched: bool = True) -> Composed:
     experiment = Experiment({}, {}) if name == "null" else studies.experiment(name, CONF, searched=searched)
     merged, choices = _merged(experiment, chosen)
     for group, value in left_out.items():
-        if (now := choices[group]) != value:
+        if (now := choices[group]) != value is not None:
             raise ConfigError(f"~{group}={value}: {group} is {now}. To leave it out: ~{group}={now}.")
         merged[group], choices[group] = {}, None
     raw = _plain(merged, typed) or _resolved(with_overrides(merged, typed), choices)
@@ -69,22 +70,21 @@ def compose(overrides: list[str], *, searched: bool = True) -> Composed:
 # ---------------------------------------------------------------------------- names
 
 
-def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """The files chosen by group, the files of parts to leave out, and the overrides of keys."""
+def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str | None], list[str]]:
+    """Files chosen by group, parts to leave out (None: whatever their file), and overrides of keys."""
     chosen: dict[str, str] = {}
-    left_out: dict[str, str] = {}
+    left_out: dict[str, str | None] = {}
     typed = []
     for text in overrides:
         key, equals, value = text.partition("=")
-        if not equals or not key:
+        if not key or not (equals or key[0] == "~"):
             meant = " or ".join(f"{group}={text}" for group in GROUPS if is_name(group, text))
             hint = f" Did you mean {meant}?" if meant else ""
             raise ConfigError(f"an override must be KEY=VALUE; got `{text}`.{hint}")
         bare = key.lstrip("+~")
-        if bare.partition(".")[0].partition("/")[0] == "hydra":
-            raise ConfigError(f"{key}: keys of hydra itself have no meaning here.")
-        if key[0] == "~" and bare in PARTS and is_name(bare, value):
-            left_out[bare] = value
+        refuse_key(key)
+        if key[0] == "~" and bare in PARTS and (not equals or is_name(bare, value)):
+            left_out[bare] = value if equals else None
         elif bare not in GROUPS:
             typed.append(text)
         elif bare != key:

@@ -5,6 +5,8 @@ import re
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
+from physml.base.paths import CONF
+from physml.config import conf_files, studies
 from physml.config.load import walk
 
 PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
@@ -14,12 +16,19 @@ SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a tabl
 
 
 def expand(overrides: list[str]) -> list[list[str]]:
-    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations."""
+    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations, equal ones once.
+
+    `model=glob(*cornn*)` stands for the files of a group that fit.
+    """
+    from hydra.core.override_parser.types import ValueType
+
     choices = []
     for text in overrides:
         override = _parsed(text)
         if not override.is_sweep_override():
             choices.append([text])
+        elif override.value_type == ValueType.GLOB_CHOICE_SWEEP:
+            choices.append([f"{override.key_or_group}={name}" for name in _fitting(override, text)])
         elif override.is_discrete_sweep():
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
@@ -27,7 +36,18 @@ def expand(overrides: list[str]) -> list[list[str]]:
             raise ConfigError(
                 f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`."
             )
-    return [list(combination) for combination in itertools.product(*choices)]
+    return [list(combination) for combination in dict.fromkeys(itertools.product(*choices))]
+
+
+def _fitting(override: Any, text: str) -> list[str]:
+    """The files of a group that fit `glob(...)`. ConfigError where none does."""
+    group = override.key_or_group
+    if group not in GROUPS:
+        raise ConfigError(f"{text}: glob chooses files of a group, such as model; got the key {group}.")
+    known = studies.names(CONF) if group == "experiment" else sorted(conf_files.files(group, CONF))
+    if not (found := override.value().filter(known)):
+        raise ConfigError(f"{text} fits none of the {len(known)} files of {group}; physml list has them.")
+    return list(found)
 
 
 def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:
@@ -82,7 +102,7 @@ def _apply(node: Any, text: str) -> None:
     if override.is_add() or override.is_force_add():
         OmegaConf.update(node, key, value, merge=True, force_add=True)
     elif holder is None:
-        if key.startswith(("model.", "net.", "task.", "optim.", "trainer.s")):
+        if not override.is_delete() and key.startswith(("model.", "net.", "task.", "optim.", "trainer.s")):
             near += f" To add one on purpose: +{key}=VALUE."
         raise ConfigError(f"there is no config key {key}. {near.strip()}".strip())
     elif override.is_delete():
@@ -91,7 +111,7 @@ def _apply(node: Any, text: str) -> None:
         with open_dict(node):
             del holder[key.rpartition(".")[2]]
     else:
-        whole = "." in key and isinstance(value, dict) and "_target_" in value
+        whole = "." in key and isinstance(value, dict) and ("_target_" in value or not value)
         OmegaConf.update(node, key, value, merge=not whole)
 
 

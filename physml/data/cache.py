@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.base import files
+from physml.base import doing, files
 from physml.base.errors import DataError, InputError
 from physml.data.datasets import Arrays, Places
 from physml.data.files.archives import ZipTree
@@ -142,6 +142,7 @@ class Cache(Places):
             if waited and (arrays := self._cached(path, wanted, logging.DEBUG)) is not None:
                 return arrays
             log.info("%s: made once; it is kept in %s.", wanted.name, path)
+            doing.say(f"making the data of {wanted.name} (once)")
             arrays = wanted.make()
             for name, array in arrays.items():
                 if array.dtype.hasobject or name in (ASKED, DIGEST):

@@ -68,6 +68,13 @@ class DataFile:
 
 
 @dataclass(frozen=True)
+class ShippedFile(DataFile):
+    """A file of which an installed package has a copy, used where no root of data has it."""
+
+    copy: Path | None = None
+
+
+@dataclass(frozen=True)
 class Content:
     """The fingerprint of what the reader returns for the true files; null: not known.
 

@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from physml.base import opened
 from physml.base.errors import DataError
-from physml.data.datasets import DataFile, Places, Upstream, upstream
+from physml.data.datasets import DataFile, Places, ShippedFile, Upstream, upstream
 
 
 def roots(places: Places) -> Iterator[Path]:
@@ -23,7 +23,7 @@ def find(file: DataFile, places: Places) -> Path | None:
                 return root / name
         if file.folder and (root / file.folder).is_dir():
             return root / file.folder
-    return None
+    return file.copy if isinstance(file, ShippedFile) and file.copy and file.copy.is_file() else None
 
 
 def missing(dataset: Upstream, places: Places) -> list[DataFile]:

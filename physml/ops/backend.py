@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from threading import Lock
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ log = logging.getLogger("physml")
 
 R = TypeVar("R")  # result of an op: mostly the outputs (B, T, H) and the last states (B, H)
 
+Backend = Literal["auto", "reference", "torch", "native", "triton"]
 BACKENDS = ("reference", "torch", "native", "triton")
 CHOICES = ("auto", *BACKENDS)
 LATE = ("native", "triton")  # modules of an op that are imported at first use

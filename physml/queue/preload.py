@@ -24,6 +24,7 @@ SIGNALS = (
     signal.SIGINT,
     signal.SIGUSR1,
     signal.SIGUSR2,
+    signal.SIGHUP,
 )  # blocked in the server; runs take them
 
 

@@ -80,15 +80,6 @@ def output_lines(spec: RunSpec) -> list[str]:
         return []
 
 
-def news(spec: RunSpec) -> dict[str, Any]:
-    """The last progress that the worker of a run has written; empty if none is there."""
-    try:
-        content = opened.read_json(spec.work_folder / "progress.json")
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
 def environment(n_threads: int, more: dict[str, str] | None = None) -> dict[str, str]:
     """Variables of a worker: ours, with the number of threads, which libraries read when they are loaded."""
     n = str(n_threads)

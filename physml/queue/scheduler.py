@@ -5,7 +5,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -18,13 +18,13 @@ from physml.queue.processes import (
     Process,
     can_fork,
     device_of,
-    news,
     output_lines,
     pause,
     start_worker,
     threads,
 )
 from physml.records.costs import Cost
+from physml.run.live import Live
 from physml.run.progress import many
 from physml.run.resources import CONTEXT, GROWTH, MIB, SMOKE, Machine, Resources, Slot
 from physml.run.spec import RunSpec, name_plugins
@@ -63,6 +63,7 @@ class Batch:
     max_hours: float | None = None
     tables: list[str] = field(default_factory=list)
     ended: Callable[[RunSpec], str] | None = None
+    names: Mapping[str, str] | None = None
 
 
 _MAKER: ContextVar[Callable[[Batch], Outcome] | None] = ContextVar("maker", default=None)
@@ -107,10 +108,12 @@ def carry_out(
     max_hours: float | None = None,
     tables: list[str] | None = None,
     ended: Callable[[RunSpec], str] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Make the runs that are to do, `jobs` at a time, and never start one after `max_hours`.
 
     jobs: None for as many as the machine can hold. ended: called after each run; its text is shown.
+    names: of runs while they are shown, by their labels.
 
     Ctrl-C and SIGTERM reach every run, which leaves a checkpoint; the same command goes on. A run that
     another process has begun meanwhile is passed over.
@@ -119,7 +122,7 @@ def carry_out(
     if not todo:
         return Outcome()
     name_plugins(run.spec.config for run in todo)
-    batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended)
+    batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended, names)
     make = maker()
     return Scheduler(batch).work() if make is None else make(batch)
 
@@ -151,7 +154,7 @@ class Scheduler:
         self.outcome = Outcome()
         self.interrupted = False  # by a signal
         self.stopping = False
-        self.view = many(len(self.todo))
+        self.view = many(len(self.todo), batch.names)
 
     def work(self) -> Outcome:
         with handled(SIGNALS, self._interrupt):
@@ -161,7 +164,9 @@ class Scheduler:
                     self._stop_if_due()
                     self._start()
                     self._collect()
-                    running = {label: progress(spec) for label, (_, spec, _) in self.running.items()}
+                    running = {
+                        label: Live.read(spec.work_folder) for label, (_, spec, _) in self.running.items()
+                    }
                     self.view.show(running, len(self.outcome.codes))
                     pause([process for process, _, _ in self.running.values()], 0.2)
             finally:  # after an error of our own runs must not go on without their launcher
@@ -216,12 +221,12 @@ class Scheduler:
     def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
         """The failure of one run."""
         self.outcome.codes[spec.label] = 1
-        self.view.note(f"{spec.label}: cannot be started: {error}")
+        self.view.note(f"{self.view.named(spec.label)}: cannot be started: {error}")
 
     def _leave(self, run: Planned) -> None:
         """Another process works on it."""
         self.outcome.elsewhere.append(run.spec.label)
-        self.view.note(f"{run.spec.label}: running already")
+        self.view.note(f"{self.view.named(run.spec.label)}: running already")
 
     def _measure(self) -> None:
         """Estimate the resources of each run; one of each unknown size is tried for a few steps, alone."""
@@ -241,12 +246,17 @@ class Scheduler:
             self.needs[spec.label] = sizes.get(key, UNKNOWN)
 
     def _tried(self, spec: RunSpec) -> Resources:
-        self.view.note(f"{spec.label}: trying a few steps, to know how much memory it takes")
+        self.view.note(f"{self.view.named(spec.label)}: trying a few steps, to know how much memory it takes")
         try:
-            cost = _of_probe(spec, True, lambda: self.interrupted, self.server)
+            cost = _of_probe(spec, True, lambda: self._looked(spec), self.server)
         except OSError:  # the run itself will report it
             cost = Cost()
         return estimate(spec, cost) or UNKNOWN
+
+    def _looked(self, spec: RunSpec) -> bool:
+        """Show a trial; True once it is to be stopped."""
+        self.view.show({spec.label: Live.read(spec.work_folder)}, 0)
+        return self.interrupted
 
     def _collect(self) -> None:
         for label, (process, spec, _) in list(self.running.items()):
@@ -261,7 +271,7 @@ class Scheduler:
     def _note_end(self, spec: RunSpec, code: int) -> None:
         if self._ended(spec, code):
             more = f"; {self.ended(spec)}" if self.ended else ""
-            self.view.note(f"{spec.label}: {why(spec, code)}{more}")
+            self.view.note(f"{self.view.named(spec.label)}: {why(spec, code)}{more}")
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """Take note of an exit code; whether it is to be shown."""
@@ -285,9 +295,3 @@ def last_words(spec: RunSpec) -> str:
     """The last line that a worker of a run has printed."""
     lines = output_lines(spec)
     return lines[-1] if lines else "no output"
-
-
-def progress(spec: RunSpec) -> tuple[int, int]:
-    """Steps that a run has made, of how many; 0 of 0 where nothing is known."""
-    now = news(spec)
-    return now.get("done", 0), now.get("total", 0)

@@ -4,12 +4,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from physml.queue.planning import Planned
-from physml.queue.processes import news
 from physml.queue.scheduler import last_words
 from physml.run import history
+from physml.run.live import Live
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 
@@ -71,12 +70,13 @@ def seen(planned: Planned) -> Seen:
         return Seen(spec, state)
     if state == "blocked":
         return Seen(spec, state, reason=planned.reason)
-    latest = news(spec)
-    last = history.last(spec.work_folder)
-    host = latest.get("host") or last.get("host")
-    step, steps = int(latest.get("done", 0)), int(latest.get("total", 0))
+    live = Live.read(spec.work_folder)
+    host = live.host or history.last(spec.work_folder).get("host")
     if state == "running":
-        return Seen(spec, state, host, step, steps, _hours_left(latest), _silent(latest))
+        left = live.seconds_left
+        silent = time.time() - live.at if live.at else 0.0
+        hours = None if left is None else left / 3600
+        return Seen(spec, state, host, live.step, live.steps, hours, silent if silent > STALE else None)
     reason = None
     if state == "failed":
         record = existing(spec)
@@ -86,22 +86,7 @@ def seen(planned: Planned) -> Seen:
         state, reason = "given up", f"{count} attempts in vain: {reason or last_words(spec)}"
     if state == "missing":
         return Seen(spec, state)
-    return Seen(spec, state, host, step, steps, reason=reason)
-
-
-def _hours_left(latest: dict[str, Any]) -> float | None:
-    try:
-        steps = latest["done"] - latest["first"]
-        spent = latest["at"] - latest["began"]
-        return float(spent / steps * (latest["total"] - latest["done"]) / 3600) if steps > 0 else None
-    except (KeyError, TypeError):
-        return None
-
-
-def _silent(latest: dict[str, Any]) -> float | None:
-    at = latest.get("at")
-    silent = time.time() - at if isinstance(at, int | float) else 0.0
-    return silent if silent > STALE else None
+    return Seen(spec, state, host, live.step, live.steps, reason=reason)
 
 
 def summary(name: str, runs: Sequence[Seen], planned: Iterable[Planned]) -> str:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from physml.base import files, opened
+from physml.base import doing, files, opened
 from physml.base.errors import PhysmlError
 from physml.queue.cost_probe import probe
+from physml.run import live
 from physml.run.perform import perform
 from physml.run.progress import FileReporter
 from physml.run.spec import RunSpec
@@ -34,13 +35,14 @@ def main(arguments: list[str]) -> int:
         return 2
     options = json.loads(content)
     spec = RunSpec.from_json(options["spec"])
-    report = FileReporter(spec.work_folder / "progress.json")
+    report = FileReporter(spec.work_folder / live.NAME)
     try:
         if "--probe" in more:
             kept = Path(more[-1])
             named = None if spec.place.folder.startswith("adhoc/") else spec.config["experiment"]
             key = {"key": kept.stem.rpartition("-")[0], "experiment": named}
-            files.write_json(kept, key | probe(spec.config))
+            with doing.shown_by(report.note):
+                files.write_json(kept, key | probe(spec.config))
             return 0
         record = perform(spec, report, force=options["force"], tables=options["tables"])
     except PhysmlError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from physml.base import files, opened
+from physml.base import doing, files, opened
 from physml.base.errors import DataError, PhysmlError, Preempted, RunFailed
 from physml.base.lock import Hold
 from physml.base.paths import display_path
@@ -84,7 +84,7 @@ class Attempt:
         from physml.training.trainer import Diverged
 
         try:
-            with self.interrupt.at_once():
+            with self.interrupt.at_once(), doing.shown_by(self.report.note):
                 trainer = self._prepare()
             self._resume(trainer)
             self.tracker = registry.start(TrackedRun.of_spec(self.spec, self.tables))

@@ -36,6 +36,9 @@ class ProfilingReporter:
         self.ended = False
         self.written: str | None = None  # the name of the summary
 
+    def note(self, text: str) -> None:
+        self.report.note(text)
+
     def start(self, label: str, total: int, done: int) -> None:
         self.report.start(label, total, done)
         if not done:

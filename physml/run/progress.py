@@ -2,15 +2,18 @@
 
 import contextlib
 import json
+import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from physml.base import files
 from physml.base.lock import host
 from physml.base.text import terminal
+from physml.run.live import Live, Remaining, clock, summary
 from physml.training.reporter import Reporter
 
 SHOWN = ("train/", "valid/", "test/")
@@ -39,6 +42,9 @@ class LineReporter:
         self.pending: str | None = None
         self.total = 0
         self.done = 0
+
+    def note(self, text: str) -> None:
+        self._print(text)
 
     def start(self, label: str, total: int, done: int) -> None:
         self.total, self.done = total, done
@@ -72,7 +78,7 @@ class BarReporter(LineReporter):
     def __init__(self) -> None:
         super().__init__()
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.table import Column
 
         def whole() -> Column:  # the news give way on a narrow terminal; bar and time left don't
@@ -82,21 +88,25 @@ class BarReporter(LineReporter):
             BarColumn(bar_width=14),
             TextColumn("{task.completed}/{task.total}", table_column=whole()),
             TimeElapsedColumn(table_column=whole()),
-            TextColumn("eta", table_column=Column(min_width=3)),
-            TimeRemainingColumn(table_column=whole()),
-            TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, ratio=1)),
+            TextColumn("{task.fields[speed]}", table_column=whole()),
+            TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True, ratio=1), markup=False),
             console=Console(file=terminal(sys.stderr)),
+            refresh_per_second=4,
             expand=True,
         )
         self.task: Any = None
+        self.live = Live()
 
     def start(self, label: str, total: int, done: int) -> None:
-        self.task = self.progress.add_task(label, total=total, completed=done, news="")
+        self.live = Live(done, total, done, time.time())
+        self.task = self.progress.add_task(label, total=total, completed=done, speed="", news="")
         self.progress.start()
         super().start(label, total, done)
 
     def step(self, done: int) -> None:
-        self.progress.update(self.task, completed=done)
+        self.live = replace(self.live, step=done, at=time.time())
+        speed = self.live.text.partition(", ")[2]
+        self.progress.update(self.task, completed=done, speed=speed)
 
     def row(self, row: dict[str, Any]) -> None:
         self.progress.update(self.task, news=brief(row))
@@ -110,45 +120,67 @@ class BarReporter(LineReporter):
 
 
 class FileReporter(LineReporter):
-    """Lines for the log, and a small file that the launcher of many runs reads."""
+    """Lines for the log, and a small file that the launcher of many runs reads (`live.Live`)."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(every_s=30.0)
         self.path = path
         self.written_at = 0.0
-        self.start_of: dict[str, Any] = {}
+        self.news: dict[str, Any] = {"host": host()}
+        self._write()  # what an earlier attempt has left is old
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        self._write(doing=text)
 
     def start(self, label: str, total: int, done: int) -> None:
         super().start(label, total, done)
-        self.start_of = {"host": host(), "began": time.time(), "first": done}
-        self._write(done)
+        self._write(step=done, steps=total, first=done, began=time.time())
 
     def step(self, done: int) -> None:
         super().step(done)
         if time.monotonic() - self.written_at > 1.0:
-            self._write(done)
+            self._write(step=done)
 
-    def _write(self, done: int) -> None:
+    def row(self, row: dict[str, Any]) -> None:
+        super().row(row)
+        if isinstance(loss := row.get("train/loss"), float):
+            self.news["loss"] = loss
+
+    def _write(self, **news: Any) -> None:
         self.written_at = time.monotonic()
-        news = {"done": done, "total": self.total, "at": time.time(), **self.start_of}
+        self.news |= {**news, "at": time.time()}
         with contextlib.suppress(OSError):  # a full disk must not stop a run because of this
-            files.write_text(self.path, json.dumps(news))
+            files.write_text(self.path, json.dumps(self.news))
 
 
 # ---------------------------------------------------------------------------- many runs
 
 
 class ManyLines:
-    """One line per event, and one per run and minute."""
+    """One line per event, and one a minute for all runs.
 
-    def __init__(self) -> None:
-        self.said_at = time.monotonic()
+    names: of runs, by their labels, where others are shorter.
+    """
 
-    def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
-        if time.monotonic() - self.said_at > 60:
-            self.said_at = time.monotonic()
-            for label, (step, steps) in running.items():
-                self.note(f"  {label}: step {step}/{steps}")
+    def __init__(self, total: int, names: Mapping[str, str] | None = None) -> None:
+        self.names = names or {}
+        self.remaining = Remaining(total)
+        self.shown_at = time.monotonic()
+        self.doing: set[str] = set()
+
+    def named(self, label: str) -> str:
+        return self.names.get(label, label)
+
+    def show(self, running: dict[str, Live], done: int) -> None:
+        for live in running.values():
+            if live.doing and not live.steps and live.doing not in self.doing:
+                self.doing.add(live.doing)
+                self.note(live.doing)
+        if time.monotonic() - self.shown_at > 60:
+            self.shown_at = time.monotonic()
+            named = {self.named(label): live for label, live in running.items()}
+            self.note(summary(named, done, self.remaining))
 
     def note(self, text: str) -> None:
         _say(text)
@@ -158,32 +190,37 @@ class ManyLines:
 
 
 class ManyBars(ManyLines):
-    """A bar for all runs and one for each that is running."""
+    """A bar for all runs, and a line for each that is running."""
 
-    def __init__(self, total: int) -> None:
-        super().__init__()
+    def __init__(self, total: int, names: Mapping[str, str] | None = None) -> None:
+        super().__init__(total, names)
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
         self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TimeElapsedColumn(),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=36), markup=False),
+            BarColumn(bar_width=8),
+            TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True, ratio=1), markup=False),
             console=Console(file=terminal(sys.stderr)),
+            refresh_per_second=2,
+            expand=True,
         )
-        self.all = self.progress.add_task("[bold]runs", total=total)
+        self.all = self.progress.add_task("runs", total=total, text=f"0 of {total} runs done")
         self.bars: dict[str, Any] = {}
         self.progress.start()
 
-    def show(self, running: dict[str, tuple[int, int]], done: int) -> None:
-        self.progress.update(self.all, completed=done)
-        for label, (step, steps) in running.items():
+    def show(self, running: dict[str, Live], done: int) -> None:
+        text = f"{done} of {self.remaining.total} runs done"
+        if (seconds := self.remaining.seconds(running, done)) is not None:
+            text += f", eta {clock(seconds)}"
+        self.progress.update(self.all, completed=done, text=text)
+        for label, live in running.items():
             if label not in self.bars:
-                self.bars[label] = self.progress.add_task(label, total=None)
-            self.progress.update(self.bars[label], completed=step, total=steps or None)
+                self.bars[label] = self.progress.add_task(self.named(label), total=None, text="")
+            self.progress.update(
+                self.bars[label], completed=live.step, total=live.steps or None, text=live.text
+            )
         for label in [b for b in self.bars if b not in running]:
             self.progress.remove_task(self.bars.pop(label))
 
@@ -194,13 +231,26 @@ class ManyBars(ManyLines):
         self.progress.stop()
 
 
-def many(total: int) -> ManyLines:
-    return ManyBars(total) if sys.stderr.isatty() else ManyLines()
+def many(total: int, names: Mapping[str, str] | None = None) -> ManyLines:
+    return (ManyBars if sys.stderr.isatty() else ManyLines)(total, names)
 
 
 # ---------------------------------------------------------------------------- before anything is run
 
 T = TypeVar("T")
+
+
+def now_and_then(every_s: float = 2.0) -> Callable[[str], None]:
+    """Prints texts on standard error, the first at once, later ones not sooner than so after another."""
+    printed_at = -math.inf
+
+    def show(text: str) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at >= every_s:
+            printed_at = time.monotonic()
+            _say(text)
+
+    return show
 
 
 def tracked(items: Sequence[T], doing: str, every_s: float = 10.0) -> Iterator[T]:

@@ -17,6 +17,7 @@ from physml.base.errors import DataError, PhysmlError, RecordError
 from physml.base.paths import display_path, work_root
 from physml.config import conf_files
 from physml.config.load import walk
+from physml.run import kept
 from physml.run.named import record_of
 from physml.run.spec import RunSpec
 
@@ -90,6 +91,8 @@ def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
         path = Path(run)
     elif (Path(run) / NAME).is_file():
         path = Path(run) / NAME
+    elif found := kept.find(str(run)):
+        path = found
     else:
         path = path_of(record_of(str(run)))
     if not path.is_file():
@@ -103,10 +106,12 @@ def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
 def load(run: str | Path | Mapping[str, Any], *, plugins: Sequence[str | Path] = ()) -> "nn.Module":
     """The trained network of a run, on the CPU and in evaluation mode.
 
-    Weights are kept by `physml run ... runtime.save_model=true` alone.
+    Weights are kept by `physml run ... runtime.save_model=true`; those of some runs of the tables come with
+    physml, under the names of their experiments (results/weights).
 
     Args:
-        run: a record; the path of its JSON file, of a `model.safetensors` or of a folder with one, such as
+        run: the name of an experiment, such as "lem/adding-5000-lem-short"; a record; the path of its JSON
+            file, of a `model.safetensors` or of a folder with one, such as
             `physml export --to safetensors` writes; or the name of a run, as `physml export` takes it.
         plugins: the files of your own that the run was made with. They are run as code, so name only files
             that you trust; a file of weights cannot name any itself.

@@ -1,6 +1,7 @@
 """The pages around the tables: home, papers, models, tasks, figures, searches, docs."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -162,6 +163,7 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
                 kind=kind,
                 entry=entry,
                 text=_docstring(entry),
+                facts=_facts(entry, cells.get(entry.name, [])) if kind == "model" else [],
                 config=config,
                 cells=cells.get(entry.name, []),
                 datasets=[_dataset(one) for one in sets],
@@ -169,6 +171,28 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
         )
         for one in sets:
             yield f"task/{entry.name}/{one.name}.croissant.json", _croissant(one)
+
+
+def _facts(entry: Entry, cells: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Paper, code, equation and parameters of a model, as far as they are known."""
+    if entry.target is None:
+        return []
+    source = class_source({"_target_": entry.target}, [])
+    doc = source.doc if source and source.doc else ""
+    module, _, name = entry.target.rpartition(".")
+    paper = re.search(r"https?://(?:doi\.org|arxiv\.org)/\S*[\w/]", doc)
+    equation = re.search(r"\b[Ee]quations? [\d.()a-z]+(?:(?:,| and| to) \d[\d.]*)*", " ".join(doc.split()))
+    sizes = sorted({cell["parameters"] for cell in cells if cell["parameters"]})
+    span = f"{sizes[0]:,}" + (f" to {sizes[-1]:,}, by task" if len(sizes) > 1 else "") if sizes else ""
+    facts = {
+        "paper": paper[0] if paper else "",
+        "equation": equation[0] if equation else "",
+        "code": f"{module.replace('.', '/')}.py, class {name}"
+        if module.startswith("physml.")
+        else entry.target,
+        "parameters in tables": span,
+    }
+    return [(key, value) for key, value in facts.items() if value]
 
 
 def _docstring(entry: Entry) -> str:
@@ -187,7 +211,8 @@ def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
                 if name and (one.result.summary or one.result.published):
                     row = view.row(one)
                     title = f"{results.spec.id}: {one.row.label}, {column.title}"
-                    found.setdefault(name, []).append(row | {"name": title})
+                    more = {"name": title, "parameters": one.result.params_ours}
+                    found.setdefault(name, []).append(row | more)
     return found
 
 

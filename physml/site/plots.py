@@ -165,12 +165,21 @@ class Point:
     label: str
 
 
-def scatter(across: Axis, up: Axis, points: Iterable[Point], names: tuple[str, str], label: str) -> Markup:
+def scatter(
+    across: Axis,
+    up: Axis,
+    points: Iterable[Point],
+    names: tuple[str, str],
+    label: str,
+    *,
+    diagonal: bool = True,
+) -> Markup:
     """Points with links, and the line on which both values are equal. What lies outside is at the edge."""
     ends = max(across.low, up.low), min(across.high, up.high)
     places = [(across.at(end), 100 - up.at(end)) for end in ends]
     (x1, y1), (x2, y2) = places
-    parts = [f'<line class="trivial" x1="{x1:.2f}%" y1="{y1:.2f}%" x2="{x2:.2f}%" y2="{y2:.2f}%"/>']
+    line = f'<line class="trivial" x1="{x1:.2f}%" y1="{y1:.2f}%" x2="{x2:.2f}%" y2="{y2:.2f}%"/>'
+    parts = [line] if diagonal else []
     for value in up.ticks():
         y = 100 - up.at(value)
         parts.append(f'<line class="axis" x1="{LEFT}%" x2="{RIGHT}%" y1="{y:.2f}%" y2="{y:.2f}%"/>')

@@ -28,7 +28,7 @@ from physml.report.table.numbers import (
 from physml.report.table.runs import number
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
-from physml.site import plots, words
+from physml.site import pareto, plots, words
 from physml.site.content import One, Results
 
 
@@ -114,6 +114,7 @@ def table_context(results: Results) -> dict[str, Any]:
         "own": results.table.own,
         "pages": {(one.row.label, one.column.key): cell_page(results, one) for one in results.cells},
         "columns": [ColumnView(results, column) for column in results.spec.columns],
+        "costs": list(pareto.pictures(results)),
         "rest": document.long[
             len(results.spec.columns) :
         ],  # the grids of columns are shown with their intervals

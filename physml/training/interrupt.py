@@ -1,27 +1,50 @@
-"""Graceful interruption: SIGTERM, SIGUSR1 and SIGUSR2 (schedulers), Ctrl-C."""
+"""Graceful interruption: SIGTERM, SIGUSR1 and SIGUSR2 (schedulers), Ctrl-C, SIGHUP of a closed terminal."""
 
 import contextlib
+import os
 import signal
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from physml.base.errors import Preempted
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT)
 
 
 @contextlib.contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """Inside, signals go to the handler, where this is the main thread; after it, to where they went."""
-    before = {}
+    """Inside, signals go to the handler, where this is the main thread; after it, to where they went.
+
+    SIGHUP stays ignored where it is, as by `nohup`; else it also closes the output to the terminal.
+    """
+
+    def hung_up(number: int, frame: Any) -> None:
+        close_terminal()
+        handler(number, frame)
+
+    before: dict[signal.Signals, Any] = {}
     with contextlib.suppress(ValueError):  # not the main thread
         for number in signals:
-            before[number] = signal.signal(number, handler)
+            if number != signal.SIGHUP:
+                before[number] = signal.signal(number, handler)
+            elif signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, hung_up)
     try:
         yield
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+
+
+def close_terminal() -> None:
+    """Send output that went to a terminal nowhere: writing to one that was closed is an error."""
+    for output in (1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISCHR(os.fstat(output).st_mode):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, output)
+                os.close(nowhere)
 
 
 class Interrupt:

@@ -65,7 +65,7 @@ def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
 
 
 # Commands one after another, from those that import the least on; states of tables are read once and kept.
-HELP = [("--help",), ("run", "--help"), ("--version",)]
+HELP = [(), ("--help",), ("run", "--help"), ("--version",)]
 LISTS = [("list", "models"), ("list", "experiments")]
 ALL = [("table", "--all", "80"), ("table", "--all", "400")]  # and the width of the terminal
 READERS = [*ALL, ("table", "lem-4", "--no-run"), ("figure", "lem-fig-4", "--no-run")]
@@ -75,7 +75,7 @@ import contextlib, io, json, os, sys
 from physml.cli import main
 made = []
 for arguments in json.loads(sys.argv[1]):
-    if arguments[-1].isdecimal():
+    if arguments[-1:] and arguments[-1].isdecimal():
         os.environ["COLUMNS"] = arguments.pop()
     with contextlib.redirect_stdout(io.StringIO()) as out:
         try:
@@ -108,7 +108,7 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
 
 WRONG = [
     (("rum",), "there is no rum. Did you mean run"),
-    ((), "required: COMMAND"),
+    (("model=lem", "task=adding"), "Did you mean: physml run model=lem task=adding"),
     (("run",), "no model is chosen. Add model=NAME. Known: .*lem"),
     (("run", "model=lem"), "no task is chosen. Add task=NAME. Known: adding"),
     (("run", "model=graphcon_gcn"), "no task is chosen. Add task=NAME. Known: adding"),
@@ -231,6 +231,52 @@ def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roo
 
 
 Told = dict[tuple[str, ...], tuple[str, set[str]]]
+
+
+def test_the_program_alone_prints_its_help_by_purpose(physml: Callable[..., Said]) -> None:
+    code, out, err = physml()
+    assert (code, err) == (0, "") and physml("--help")[1] == out
+    titles = [f"{title}:" for title in main.GROUPS]
+    assert [line for line in out.splitlines() if line in titles] == titles
+    assert set(re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)) >= set(main.COMMANDS)
+
+
+def test_list_alone_names_everything(physml: Callable[..., Said]) -> None:
+    code, out, _ = physml("list")
+    assert code == 0 and f"{len(names('model'))} models:" in out and "physml list KIND" in out
+    assert {"lem", "adding", "lem-4"} <= set(re.split(r"[,\s]+", out))
+    assert len(out.splitlines()) < 60
+
+
+@pytest.mark.parametrize("command", [("list", "models"), ("list", "tasks"), ("data", "list")])
+def test_a_list_has_a_line_for_each_and_long_has_more(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    whole = physml(*command)[1]
+    known = names("model" if "models" in command else "task")
+    listed = {*known, *dataset_names()} if "data" in command else set(known)
+    lines = [line for line in whole.splitlines() if line.split()[0] in listed]
+    least = len(dataset_names()) if "data" in command else len(known)
+    assert len(lines) >= least and len(whole.splitlines()) <= len(lines) + 2
+    assert any(len(line) > 80 for line in lines)  # in a pipe nothing is cut
+    assert len(physml(*command, "--long")[1].splitlines()) > len(lines)
+    monkeypatch.setattr(console.sys.stdout, "isatty", lambda: True, raising=False)
+    shown = console.one_line([("name", "word " * 40), ("b", "c")]).splitlines()
+    assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
+
+
+def test_a_row_of_a_table_in_a_pipe_is_one_line(
+    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = physml("table", "lem-4", "--no-run", "--long")[1]
+    rows = [line for line in out.splitlines() if line.startswith("LEM ")]
+    assert any("0.2" in line and "±" in line for line in rows)  # printed and ours
+
+
+def test_status_without_runs_says_how_to_ask(physml: Callable[..., Said]) -> None:
+    assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
 
 
 def test_help_imports_nothing_heavy(in_turn: Told) -> None:
@@ -388,7 +434,7 @@ def test_data_list_is_whole_in_a_pipe(
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "110")
     Store.from_env().generated("fitzhugh_nagumo", key, 1, lambda: {"a": np.ones(3)})
-    code, out, _ = physml("data", "list")
+    code, out, _ = physml("data", "list", "--long")
     assert code == 0
     kept = (
         r" present +\S+ KiB (fitzhugh_nagumo-\w+\.npz): generated, data_seed 1234, sizes test 1 train 2 at "

@@ -3,14 +3,13 @@
 import gzip
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from physml.base.paths import own_folders, work_root
 from physml.cli import main, plot
-from physml.cli.console import describe, show_outcomes
+from physml.cli.console import describe
 from physml.records import record
 from physml.report.figure.run_curves import metrics_of, run_curves
 
@@ -140,22 +139,3 @@ def test_the_end_of_a_run_names_its_files_and_what_was_typed(own_roots: Path) ->
         "offline-run-1",
     ):
         assert words in after
-
-
-def test_runs_of_a_multirun_say_what_they_differ_in(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = {"metrics": {"best": {"test": {"mse": 0.25, "mae": 0.3}}}}
-    monkeypatch.setattr("physml.run.perform.existing", lambda spec: made)
-    monkeypatch.setattr("physml.run.state.state_of", lambda spec: "done")
-    planned: Any = [
-        SimpleNamespace(spec=SimpleNamespace(label=f"run {k}"), state="missing") for k in range(3)
-    ]
-    outcome: Any = SimpleNamespace(codes={"run 0": 0, "run 1": 1}, left=[])
-    typed = [["model=lem", f"optim.lr={rate}"] for rate in (0.1, 0.2, 0.3)]
-    show_outcomes(planned, outcome, typed)
-    assert capsys.readouterr().out.splitlines() == [
-        "run 0: optim.lr=0.1: finished, test mse 0.25",
-        "run 1: optim.lr=0.2: exit 1",
-        "run 2: optim.lr=0.3: done, test mse 0.25",
-    ]

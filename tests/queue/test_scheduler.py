@@ -259,8 +259,8 @@ def test_out_of_time_and_on_with_the_next_start(way, tmp_path):
     specs = h.specs_of(overrides)
     assert states(specs) == ["stopped", "missing"]
     assert "stopping: each run writes a checkpoint" in first.text()
-    assert f"{specs[0].label}: stopped; the same command goes on" in first.text()
-    assert f"{specs[1].label}: not started" in first.text()
+    assert "seed=0: stopped; the same command goes on" in first.text()
+    assert "seed=1: not started" in first.text()
     second = h.start_many(overrides, tmp_path / "second", "--jobs", "2")
     assert second.wait() == 0, second.text()
     assert [record.read(s.record_path)["metrics"] for s in specs] == want
@@ -294,7 +294,7 @@ def test_a_worker_that_is_killed_is_said_and_made_next_time(way, tmp_path):
     h.until(lambda: all(begun(spec) for spec in specs))
     os.kill(h.holder(specs[0]), signal.SIGKILL)
     assert process.wait() == 1
-    killed = f"{specs[0].label}: killed by SIGKILL: perhaps out of memory; the same command goes on"
+    killed = f"seed={specs[0].place.seed}: killed by SIGKILL: perhaps out of memory; the same command goes on"
     assert killed in process.text()
     assert states(specs) == ["missing", "done"]
     again = h.start_many(overrides, tmp_path / "again")
@@ -312,7 +312,7 @@ def test_runs_go_on_when_their_launcher_is_killed(way, tmp_path):
     assert states(specs) == ["running", "running"]
     second = h.start_many(overrides, tmp_path / "second")
     assert second.wait() == 0
-    assert all(f"{spec.label}: running" in second.text() for spec in specs), second.text()
+    assert all(f"seed={spec.place.seed}: running" in second.text() for spec in specs), second.text()
     h.until(lambda: states(specs) == ["done", "done"])
 
 

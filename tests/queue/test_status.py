@@ -49,11 +49,11 @@ def test_each_state_of_a_run_is_told(forked):
 def test_a_run_without_news_is_called_silent():
     spec = h.spec_of(h.odd())
     spec.work_folder.mkdir(parents=True)
-    news = {"done": 5, "total": 10, "host": "node7", "began": time.time() - 1000, "first": 0}
+    news = {"step": 5, "steps": 10, "host": "node7", "began": time.time() - 1000, "first": 0}
     (spec.work_folder / "progress.json").write_text(json.dumps(news | {"at": time.time() - 700}))
     one = seen(planning.Planned(spec, "running"))
     assert one.text.startswith("node7, step 5 of 10, ") and one.text.endswith("no news for 12 min")
-    for damaged in ("[]", "{", json.dumps({"done": 5, "total": 10, "at": "x"})):
+    for damaged in ("[]", "{", json.dumps({"step": 5, "steps": 10, "at": "x"})):
         (spec.work_folder / "progress.json").write_text(damaged)
         assert seen(planning.Planned(spec, "running")).hours_left is None
 

@@ -15,7 +15,7 @@ from physml.base.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-SOURCES = ("physml", "conf", "tasks", "results/runs", "scripts/build_wheel.py")
+SOURCES = ("physml", "conf", "tasks", "results/runs", "results/weights", "scripts/build_wheel.py")
 FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
 
 
@@ -114,6 +114,7 @@ def test_it_holds_one_package_with_configs_tasks_and_sources_of_c(wheel: Path) -
         assert files
         assert {p.relative_to(ROOT / "physml").as_posix() for p in files} <= inside
     assert "gone.py" not in inside
+    assert "_weights/lem/adding-5000-lem-short.safetensors" in inside
     with zipfile.ZipFile(wheel) as archive:
         assert 300_000 < archive.getinfo("physml/_records.jsonl.xz").file_size < 1_000_000
     assert not any("results/" in name or name.endswith(".pyc") for name in inside)

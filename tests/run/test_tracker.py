@@ -19,6 +19,7 @@ from physml.config.conf_files import without_places
 from physml.records import record
 from physml.report.figure import run_plot
 from physml.run.trackers import wandb as tracker
+from physml.run.trackers.tracker import TrackedRun
 
 OFFLINE = "tracker.kind=wandb"
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
@@ -71,7 +72,10 @@ def test_a_run_is_copied_whole(monkeypatch):
     assert copy.run.project == "physml"
     assert copy.run.run_group == f"adhoc/odd-lstm@{spec.place.identity}"
     assert copy.run.job_type == "smoke"
-    assert list(copy.run.tags) == ["lem-4", "lem-9", "own"]
+    assert list(copy.run.tags) == ["lem-4", "lem-9", "model-lstm", "own"]
+    about = copy.config.pop("about")
+    assert about["identity"] == spec.place.identity and about["commit"] and about["model"] == "lstm"
+    assert about["cells"] == [] and about["sweep"] is None
     assert copy.run.run_id == made["wandb"] and spec.place.stem in copy.run.run_id
     assert copy.config == json.loads(json.dumps(without_places(spec.config)))
     rows = [json.loads(line) for line in (spec.work_folder / "metrics.jsonl").read_text().splitlines()]
@@ -208,3 +212,16 @@ def test_a_key_in_netrc_means_online(nobody, monkeypatch):
 def test_the_environment_decides_first(wish, mode, nobody, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", wish)
     assert tracker.mode_of("auto") == mode
+
+
+def test_a_copy_says_to_which_cells_its_run_belongs():
+    spec = h.spec_of(["experiment=lem/fitzhugh_nagumo-lem", "tracker.tags=[own]"])
+    run = TrackedRun.of_spec(spec, ["lem-4", "sweep-1234abcd"])
+    named = ["paper-lem", "task-fitzhugh_nagumo", "model-lem"]
+    assert run.tags == ["lem-4", "sweep-1234abcd", *named, "own"]
+    assert {"table": "lem-4", "row": "LEM", "column": "official"} in run.about["cells"]
+    assert run.about["sweep"] == "sweep-1234abcd" and run.about["experiment"] == "lem/fitzhugh_nagumo-lem"
+    made = {"path": "x.json", "experiment": spec.config["experiment"], "identity": spec.place.identity}
+    made |= {"split": 0, "seed": 0, "config": spec.config, "choices": spec.choices, "code": {"commit": "abc"}}
+    again = TrackedRun.of_record(made, run.keys, ["lem-4"])
+    assert again.about["cells"] == run.about["cells"] and again.about["commit"] == "abc"

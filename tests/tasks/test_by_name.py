@@ -96,6 +96,17 @@ def test_scaling_is_that_of_the_training_steps(store: Store) -> None:
     assert (next(raw.batches("test", 1)).input[..., 1] == 7).all()
 
 
+def test_a_set_that_sktime_ships_needs_no_file(tmp_path: Path) -> None:
+    task = uea("JapaneseVowels")
+    task.load(Store(None, tmp_path), 0)
+    assert (task.d_in, task.n_classes) == (12, 9)
+    (tmp_path / "data").mkdir()
+    own = Store(tmp_path / "data", tmp_path / "cache")
+    write_series(own, "JapaneseVowels")  # comes first
+    task.load(own, 0)
+    assert (task.d_in, task.n_classes) == (2, 2)
+
+
 def test_another_file_of_that_name_is_refused(store: Store) -> None:
     write_series(store, "Toy")
     uea().load(store, 0)

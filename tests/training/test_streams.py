@@ -96,7 +96,7 @@ def test_a_worker_process_makes_the_same_record(monkeypatch, tmp_path):
     assert differing <= {"cost", "started", "ended", "path", "code"}
     assert here["code"]["version"] == record.read(spec.record_path)["code"]["version"]
     progress = json.loads((spec.work_folder / "progress.json").read_text())
-    assert progress["total"] == 12
+    assert progress["steps"] == 12
 
 
 # ---------------------------------------------------------------------------- precision, determinism

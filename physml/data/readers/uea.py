@@ -1,5 +1,6 @@
 """Any set of the UCR and UEA archives of time series, by its name. Axes: N cases, T steps, D dimensions."""
 
+import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.base.errors import DataError, InputError
-from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
+from physml.data.datasets import Arrays, DataSet, Files, ShippedFile, Upstream
 from physml.data.readers.timeseries import Cases, read_ts, write_ts
 
 PARTS = ("train", "test")
@@ -16,7 +17,7 @@ FOLDERS = ("ucr_uea/{name}", "Univariate_ts/{name}", "Multivariate_ts/{name}", "
 
 
 def data_set(name: str) -> DataSet:
-    """The set `name`, such as BasicMotions: its two .ts files below PHYSML_DATA.
+    """The set `name`, such as BasicMotions: its two .ts files below PHYSML_DATA, else those in sktime.
 
     Errors: InputError for a name that no set of the archives can have.
     """
@@ -34,7 +35,8 @@ def _about(name: str) -> Upstream:
     for part in PARTS:
         own = f"{name}_{part.upper()}.ts"
         also = tuple(f"{folder.format(name=name)}/{own}" for folder in FOLDERS)
-        files.append(DataFile(_file(name, part), f"series of {part} with labels", also=(*also, own)))
+        about = f"series of {part} with labels"
+        files.append(ShippedFile(_file(name, part), about, also=(*also, own), copy=_shipped(name, own)))
     url = f"{ARCHIVE}/{name}.zip"
     return Upstream(
         title=name,
@@ -44,6 +46,14 @@ def _about(name: str) -> Upstream:
         name=f"uea_{name}",
         get=f"curl -LO {url}",
     )
+
+
+def _shipped(name: str, file: str) -> Path | None:
+    """The place of a file in sktime, which comes with a few sets, JapaneseVowels among them."""
+    found = importlib.util.find_spec("sktime")
+    if found is None or found.origin is None:
+        return None
+    return Path(found.origin).parent / "datasets" / "data" / name / file
 
 
 def _read(name: str, files: Files) -> Arrays:

@@ -1,7 +1,7 @@
 """Gradient gating. Axes: N nodes, E edges, H channels."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +91,9 @@ class GradientGating(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return last(self.steps(x, edge_index, edge_weight))[0]
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     def steps(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None

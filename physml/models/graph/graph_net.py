@@ -4,7 +4,7 @@ Axes: N nodes, E edges, G graphs, D features, H channels, O outputs.
 """
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,9 @@ class GraphModel(nn.Module):
         x = call(self.stack, self.encode(input), edge_index, edge_weight)
         x = self.decode(x, edge_index, edge_weight)
         return x if self.pool is None else pooled(x, batch, self.pool)
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     def encode(self, input: Tensor) -> Features:
         return input if self.encoder is None else self.encoder(input)

@@ -1,7 +1,7 @@
 """Graph-coupled oscillators. Axes: N nodes, E edges, H channels."""
 
 from collections.abc import Callable, Iterator
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -86,6 +86,9 @@ class GraphCON(nn.Module):
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, y: Tensor | None = None
     ) -> Tensor:
         return last(self.steps(x, edge_index, edge_weight, y))[0]
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     def steps(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, y: Tensor | None = None

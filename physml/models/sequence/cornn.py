@@ -1,7 +1,7 @@
 """Coupled oscillatory RNN. Axes: B batch, T time, D features, H hidden units."""
 
 import math
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from physml.base.check import non_negative, one_of, positive
 from physml.base.errors import InputError
 from physml.ops import cornn as ops
+from physml.ops.backend import Backend
 from physml.ops.sequence import initial_state, is_step, one_step, pair_of, sequence
 
 
@@ -62,8 +63,8 @@ class CoRNN(nn.Module):
         epsilon: float = 4.7,
         damping: str = "explicit",
         trainable: bool = False,
-        init: str = "joint",
-        backend: str = "auto",
+        init: Literal["joint", "separate", "imdb"] = "joint",
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
         for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
@@ -131,6 +132,9 @@ class CoRNN(nn.Module):
             backend=self.backend,
         )
         return outputs, (y, z)
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     def step(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None

@@ -1,7 +1,7 @@
 """torch's recurrent layers and two variants of the LSTM. Axes: B batch, T time, D features, H units."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -146,6 +146,9 @@ class LSTM(nn.Module):
             path, (h, c) = recurrence(lstm_step(_weights(self.cell), dt, keep, mask), u, (h, c))
         return path, (h, c)
 
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
+
 
 def compiled(u: Tensor) -> bool:
     """True if a step is compiled; on a GPU, and under the transforms of torch, its own layer is used."""
@@ -226,6 +229,9 @@ class GRU(nn.Module):
                 return recurrence(self._step, u, (h,))
             path, h = self.cell(u, h[None])
         return path, (h[0],)
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     def _step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
         V, W, b, c = _weights(self.cell)

@@ -1,7 +1,7 @@
 """Long Expressive Memory. Axes: B batch, T time, D features, H hidden units."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from physml.base.check import one_of, positive, within
 from physml.base.errors import InputError
 from physml.models.start import truncated_normal
 from physml.ops import lem as ops
+from physml.ops.backend import Backend
 from physml.ops.sequence import initial_state, is_step, one_step, pair_of, sequence
 
 
@@ -67,9 +68,9 @@ class LEM(nn.Module):
         clip: Sequence[float] | None = None,
         chrono: float | None = None,
         biases: int = 1,
-        init: str = "official",
+        init: Literal["official", "fan_in", "lamb"] = "official",
         state_dropout: float | None = None,
-        backend: str = "auto",
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
         for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
@@ -146,6 +147,9 @@ class LEM(nn.Module):
             backend=self.backend,
         )
         return outputs, (y, z)
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     def step(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None

@@ -1,7 +1,7 @@
 """From any recurrent layer to a network. Axes: B batch, T time, D features, H units of a layer, O outputs."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -203,6 +203,9 @@ class SequenceModel(nn.Module):
             else:
                 y = y[:, -1]
         return self.readout(y), tuple(states)
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     def step(self, input: Tensor, state: tuple[Any, ...] | None = None) -> tuple[Tensor, tuple[Any, ...]]:
         """`forward` for one input, the fastest way along a sequence that comes in live.

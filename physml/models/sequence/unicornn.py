@@ -5,7 +5,7 @@ Axes: B batch, T time, D features, H hidden units, L layers.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from physml.base.check import non_negative, one_of, positive
 from physml.base.errors import InputError
 from physml.ops import unicornn as ops
-from physml.ops.backend import CHOICES, bf16_products
+from physml.ops.backend import CHOICES, Backend, bf16_products
 from physml.ops.sequence import initial_state, is_step, no_autocast, one_step, pair_of, sequence
 
 State = tuple[Tensor, Tensor]
@@ -109,7 +109,7 @@ class UnICORNN(nn.Module):
         multiscale: bool = True,
         residual_skip: int | None = None,
         dropout: float = 0.0,
-        backend: str = "auto",
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
         one_of("backend", backend, CHOICES)
@@ -155,6 +155,9 @@ class UnICORNN(nn.Module):
                 paths.append((path, self._mask(path)))
         path, mask = paths[-1]
         return path if mask is None else path * mask.unsqueeze(1), tuple(states)
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
 
     @property
     def output_in_state(self) -> tuple[int, ...] | None:

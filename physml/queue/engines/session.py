@@ -9,8 +9,9 @@ from dataclasses import replace
 from physml.base.errors import ConfigError, Preempted
 from physml.queue.engines.job import Engine, Job, Submission, job_of
 from physml.queue.planning import Planned
-from physml.queue.scheduler import Batch, Outcome, made_by, progress
+from physml.queue.scheduler import Batch, Outcome, made_by
 from physml.run import history
+from physml.run.live import Live
 from physml.run.progress import many
 from physml.run.spec import RunSpec
 from physml.run.state import state_of
@@ -95,7 +96,7 @@ class Session:
                 for label, spec in list(left.items()):
                     state = state_of(spec)
                     if state == "running":
-                        running[label] = progress(spec)
+                        running[label] = Live.read(spec.work_folder)
                     failed = state == "failed" and (history.given_up(spec) or not alive)
                     if state in ("done", "diverged") or failed:
                         del left[label]

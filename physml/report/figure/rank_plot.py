@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from physml.report.figure.collect import Figure
+from physml.report.figure.gap_plot import covers_all, draw_gaps
 from physml.report.figure.style import COLOURS, canvas_of
 from physml.report.stats.across import Ranks
 from physml.report.table.ranks_text import TOO_FEW
@@ -27,12 +28,17 @@ GAP = 0.012  # beside labels, as a part of the axis
 
 
 def draw_ranks(figure: Figure) -> "Canvas":
-    """The diagram; without three ranked rows, a line that says so."""
+    """The diagram, or gaps to the first row where none is told apart; a line instead of too few rows."""
     ranks = figure.ranking.ranks if figure.ranking else None
+    gaps = figure.ranking.behind if figure.ranking and ranks and covers_all(ranks) else {}
     lines = 6.0 if ranks is None else _first_label(ranks) + _height(list(ranks.mean)) + 5.0
+    lines = 1.5 * len(gaps) + 5.0 if gaps else lines
     canvas = canvas_of(WIDTH, 0.5 + LINE * lines)
     canvas.suptitle(f"{figure.spec.id}: {figure.spec.title}", fontsize=11)
     axes = canvas.subplots()
+    if ranks and gaps:
+        draw_gaps(axes, ranks, gaps)
+        return canvas
     axes.set_axis_off()
     if ranks is None:
         axes.text(

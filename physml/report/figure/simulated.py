@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from physml.base import doing
 from physml.base.errors import ConfigError, suggest
 from physml.config.class_source import module_file
 from physml.config.load import WORDS, coerce
@@ -41,12 +42,18 @@ def simulate(spec: FigureSpec, panel: Panel, series: Series) -> Arrays:
         inspect.signature(function).bind(**calls[0])
     except TypeError as error:
         raise ConfigError(f"{where}: {name}: {error}.") from error
+    doing.say(f"computing {spec.id}: {series.label}")
     if spec.kind == "trajectories":
         path = np.asarray(function(**arguments))
         if path.ndim != 3 or path.shape[2] < 2:
             raise ConfigError(f"{name} must return (N, T, D) with D of at least 2; got {path.shape}.")
         return {"x": path[0, :, 0], "y": path[0, :, 1]}
-    return _together([_checked(name, function(**call)) for call in calls])
+    made = []
+    for i, call in enumerate(calls):
+        if i:
+            doing.say(f"computing {spec.id}: {series.label}, seed {i + 1} of {len(calls)}")
+        made.append(_checked(name, function(**call)))
+    return _together(made)
 
 
 def _argument(value: Any, hint: Any, where: str) -> Any:

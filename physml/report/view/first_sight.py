@@ -210,8 +210,9 @@ class View:
         return units.pop() if len(units) == 1 else None
 
     def _heading(self, what: str) -> str:
-        """The line above a grid: its unit and what is better; for short runs their budget, which is no result on a
-        printed number."""
+        """The line above a grid: its unit and what is better; for short runs their budget, under which nothing is
+        a result on a printed number.
+        """
         directions = {column.better for column in self.columns}
         better = f"{directions.pop()} is better" if len(directions) == 1 else ""
         text = ", ".join(filter(None, [what, better]))

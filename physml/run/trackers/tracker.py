@@ -4,14 +4,15 @@ A tracker has two methods: `row` takes an evaluation, `finish` the end of the ru
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from physml.base.paths import work_root
 from physml.base.text import shown
-from physml.config.conf_files import without_places
+from physml.config.conf_files import is_path, without_places
+from physml.records import provenance
 from physml.records.record import Place
 from physml.records.schema import Record
 from physml.run.spec import RunSpec
@@ -19,6 +20,7 @@ from physml.run.spec import RunSpec
 log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
+SWEEP = "sweep-"  # how the name of a sweep begins, one for all runs of a `physml run -m`
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,11 @@ class TrackedRun:
 
     Args:
         keys: `tracker` of a config: kind, project, mode, tags.
-        tables: Ids of the tables that the run is made for.
+        tables: Ids of the tables that the run is made for, and of its sweep.
         label: The title of a picture.
         known_id: The id of its copy, where there is one already; None: that of its place.
+        choices: The files of its config by group.
+        commit: The commit of the code.
     """
 
     place: Place
@@ -38,10 +42,20 @@ class TrackedRun:
     tables: Sequence[str] = ()
     label: str = ""
     known_id: str | None = None
+    choices: Mapping[str, str | None] = field(default_factory=dict)
+    commit: str | None = None
 
     @classmethod
     def of_spec(cls, spec: RunSpec, tables: Sequence[str]) -> "TrackedRun":
-        return cls(spec.place, without_places(spec.config), spec.config["tracker"], tables, spec.label)
+        return cls(
+            spec.place,
+            without_places(spec.config),
+            spec.config["tracker"],
+            tables,
+            spec.label,
+            choices=spec.choices,
+            commit=provenance.code()["commit"],
+        )
 
     @classmethod
     def of_record(cls, made: Record, keys: dict[str, Any], tables: Sequence[str]) -> "TrackedRun":
@@ -52,7 +66,15 @@ class TrackedRun:
             folder = "/".join(above[len(above) - above[::-1].index("runs") :])
         place = Place(folder, made["identity"], made["split"], made["seed"])
         known = made.get("wandb") if keys["kind"] == "wandb" else None
-        return cls(place, without_places(made["config"]), keys, tables, known_id=known)
+        return cls(
+            place,
+            without_places(made["config"]),
+            keys,
+            tables,
+            known_id=known,
+            choices=made.get("choices") or {},
+            commit=(made.get("code") or {}).get("commit"),
+        )
 
     @property
     def id(self) -> str:
@@ -70,7 +92,46 @@ class TrackedRun:
 
     @property
     def tags(self) -> list[str]:
-        return list(dict.fromkeys([*self.tables, *self.keys["tags"]]))
+        """Tables and sweep, paper, task and model, and those of the config."""
+        named = [f"{key}-{value}" for key, value in self.parts.items() if value]
+        return list(dict.fromkeys([*self.tables, *named, *self.keys["tags"]]))
+
+    @property
+    def parts(self) -> dict[str, str | None]:
+        """Names of paper, task and model; None where the config has its own."""
+        experiment = self.choices.get("experiment")
+        paper = experiment.partition("/")[0] if experiment and not is_path(experiment) else None
+        named = {key: self.choices.get(key) for key in ("task", "model")}
+        return {"paper": paper} | {key: None if name == "own" else name for key, name in named.items()}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Beside the config: where the run belongs, down to the cells of tables, and its commit."""
+        return {
+            "experiment": self.choices.get("experiment"),
+            "identity": self.place.identity,
+            "commit": self.commit,
+            "sweep": next((name for name in self.tables if name.startswith(SWEEP)), None),
+            **self.parts,
+            "cells": self._cells(),
+        }
+
+    def _cells(self) -> list[dict[str, str]]:
+        """Table, row and column of each cell that the run counts for."""
+        from physml.report.table.spec import find_table, load_table
+
+        found = []
+        for ident in self.tables:
+            if ident.startswith(SWEEP):
+                continue
+            spec = load_table(find_table(ident))
+            found += [
+                {"table": ident, "row": row.label, "column": column.key}
+                for row in spec.rows
+                for column in spec.columns
+                if spec.cell(row, column).experiment == self.choices.get("experiment")
+            ]
+        return found
 
     @property
     def profile(self) -> str:

@@ -125,7 +125,7 @@ def _is_synced(folder: Path) -> bool:
 
 
 class WandbTracker(GuardedTracker):
-    """Group = experiment@identity, tags = table ids; each call guarded."""
+    """Group = experiment@identity, tags and `about` as the tracked run has them; each call guarded."""
 
     name: ClassVar[str] = "W&B"
 
@@ -147,7 +147,7 @@ class WandbTracker(GuardedTracker):
                 job_type=run.profile,
                 name=run.name,
                 tags=run.tags,
-                config=run.config,
+                config=run.config | {"about": run.about},
                 dir=str(run.folder),
                 mode=self.mode,
                 settings=wandb.Settings(

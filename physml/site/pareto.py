@@ -1,0 +1,111 @@
+"""Quality against cost of the rows of a table of our own: which models give the most for their cost."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from physml.report.table.collect import CellResult
+from physml.site import plots
+from physml.site.content import One, Results
+
+COSTS: dict[str, Callable[[CellResult], float | None]] = {
+    "time of a training": lambda cell: cell.train_s,
+    "memory": lambda cell: cell.peak_memory_mib,
+    "parameters": lambda cell: cell.params_ours,
+}
+FEWEST = 4  # rows that are worth a picture
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its quality, lower is better, and its cost over the median of the rows."""
+
+    label: str
+    quality: float
+    cost: float
+
+
+def pareto(rows: Sequence[Row]) -> list[Row]:
+    """Rows than which no other is both better and cheaper, the cheapest first.
+
+    Example:
+        >>> found = pareto([Row("a", 1.0, 3.0), Row("b", 2.0, 1.0), Row("c", 3.0, 2.0)])
+        >>> [row.label for row in found]
+        ['b', 'a']
+    """
+    found: list[Row] = []
+    for row in sorted(rows, key=lambda one: (one.cost, one.quality)):
+        if not found or row.quality < found[-1].quality:
+            found.append(row)
+    return found
+
+
+def rows_of(results: Results, cost: Callable[[CellResult], float | None]) -> list[Row]:
+    """Rows with a mean rank, or with a mean in the only column, and a cost in each of these columns."""
+    quality, keys = qualities(results)
+    cells: dict[str, dict[str, One]] = {}
+    for one in results.cells:
+        cells.setdefault(one.row.label, {})[one.column.key] = one
+    known: dict[str, list[float]] = {}
+    for label in quality:
+        found = [cost(cells[label][key].result) for key in keys]
+        if all(found):
+            known[label] = [value for value in found if value]
+    middle = [statistics.median(values) for values in zip(*known.values(), strict=True)]
+    return [
+        Row(label, quality[label], _relative(values, middle)) for label, values in known.items() if middle
+    ]
+
+
+def qualities(results: Results) -> tuple[Mapping[str, float], list[str]]:
+    """Row -> mean rank, or its mean where there is one column, signed so that less is better; the columns."""
+    ranking = results.table.ranking
+    if ranking and ranking.ranks:
+        return ranking.ranks.mean, [column.key for column in ranking.columns]
+    if len(results.spec.columns) != 1:
+        return {}, []
+    (column,) = results.spec.columns
+    sign = -1.0 if column.better == "higher" else 1.0
+    means = {one.row.label: one.result.summary.mean for one in results.cells if one.result.summary}
+    return {label: sign * mean for label, mean in means.items()}, [column.key]
+
+
+def _relative(values: Sequence[float], middle: Sequence[float]) -> float:
+    """Geometric mean over columns of a cost over its median."""
+    return math.exp(statistics.fmean(math.log(v / m) for v, m in zip(values, middle, strict=True)))
+
+
+def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
+    """For each cost that differs between rows: its name, a picture, and the rows of the front in words."""
+    if not results.table.own:
+        return
+    ranked = bool(results.table.ranking and results.table.ranking.ranks)
+    name = "mean rank, 1 is the best" if ranked else results.spec.columns[0].title
+    for cost, value in COSTS.items():
+        rows = rows_of(results, value)
+        if len(rows) < FEWEST or max(row.cost for row in rows) < 1.2 * min(row.cost for row in rows):
+            continue
+        front = pareto(rows)
+        sign = -1.0 if not ranked and results.spec.columns[0].better == "higher" else 1.0
+        points = [
+            plots.Point(
+                row.cost,
+                sign * row.quality,
+                "good" if row in front else "none",
+                f"#{results.spec.columns[0].key}",
+                f"{row.label}: {name} {sign * row.quality:.3g}, {cost} {row.cost:.2g} of the median",
+            )
+            for row in rows
+        ]
+        drawn = plots.scatter(
+            plots.Axis.over([point.x for point in points]),
+            plots.Axis.over([point.y for point in points]),
+            points,
+            (f"{cost}, as a multiple of the median row", name),
+            f"{name} against {cost} of {len(rows)} models",
+            diagonal=False,
+        )
+        yield cost, drawn, ", ".join(f"{row.label} ({row.cost:.2g})" for row in front)

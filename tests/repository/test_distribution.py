@@ -1,0 +1,66 @@
+"""What is handed on: the source distribution, the address of the project, the forms for issues."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from physml.base.paths import ROOT
+from scripts.build_wheel import addresses
+
+WHOLE = ("docs", "tests", "conf", "tasks", "scripts", "physml")
+SINGLE = (
+    *("NOTICE", "CITATION.cff", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "README.md"),
+    *("Makefile", "constraints.txt", "pyproject.toml"),
+)
+
+
+def tracked() -> list[str]:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("not a clone")
+    return [name for name in done.stdout.splitlines() if (ROOT / name).exists()]
+
+
+@pytest.mark.slow
+def test_the_source_distribution_is_complete(tmp_path: Path) -> None:
+    names = [name for name in tracked() if not re.match(r"results/(figures|bench|search|tables)/", name)]
+    for name in [*names, "MANIFEST.in", "SECURITY.md"]:
+        if not name.endswith(".csv.xz"):  # curves
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, tmp_path / name)
+    code = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (made,) = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(made) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {name for name in names if name.partition("/")[0] in WHOLE} | set(SINGLE)
+    assert sorted(wanted - inside) == []
+    assert any(name.startswith("results/runs/") for name in inside)  # what a wheel ships
+    assert made.stat().st_size < 40 * 2**20
+
+
+def test_the_addresses_come_from_one_variable(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[tool.physml]\naddress = "https://example.org/physml/"\n', encoding="utf-8")
+    assert addresses(file) == {
+        "Homepage": "https://example.org/physml",
+        "Source": "https://example.org/physml",
+        "Issues": "https://example.org/physml/issues",
+    }
+    assert addresses(ROOT / "pyproject.toml").keys() <= {"Homepage", "Source", "Issues"}
+
+
+def test_the_forms_for_issues_are_whole() -> None:
+    forms = [path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config"]
+    assert len(forms) >= 2
+    for path in forms:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert content["name"] and content["description"]
+        assert all(part["attributes"]["label"] for part in content["body"] if part["type"] != "markdown")

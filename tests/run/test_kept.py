@@ -1,0 +1,58 @@
+"""Weights that come with physml: found by name, evaluated before they are kept, small, of recorded runs."""
+
+import hashlib
+import json
+
+import pytest
+import run_harness as h
+import torch
+
+from physml.base.errors import DataError
+from physml.base.paths import OWN_RESULTS, results_root
+from physml.records import record
+from physml.run import kept
+from physml.run.weights import load, path_of, read_about
+
+NETWORKS = sorted((OWN_RESULTS / "weights").rglob("*.safetensors"))
+TINY = ["model=lem", "model.d_hidden=3", "task=adding", "profile=smoke", "trainer.epochs=1", "tracker=none"]
+
+
+def test_weights_in_the_repository_are_small_and_those_of_recorded_runs():
+    assert NETWORKS and sum(path.stat().st_size for path in NETWORKS) < kept.MOST
+    for path in NETWORKS:
+        card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == card["sha256"]
+        name = path.relative_to(OWN_RESULTS / "weights").with_suffix("").as_posix()
+        of = [r for r in record.records(name) if (r["split"], r["seed"]) == (card["split"], card["seed"])]
+        (made,) = [r for r in of if r["identity"] == card["identity"] == read_about(path).identity]
+        assert card["metrics"] == made["metrics"] and made["status"] == "finished"
+        for metric, value in made["metrics"]["best"]["test"].items():
+            assert card["evaluated"][metric] == pytest.approx(value, rel=kept.AGREE)
+
+
+def test_a_network_is_loaded_by_the_name_of_its_experiment():
+    net = load("lem/adding-5000-lem-short")
+    assert sum(p.numel() for p in net.parameters()) == 67713
+    assert net(torch.zeros(1, 7, 2))[0].shape == (1, 1)
+
+
+def test_weights_are_kept_once_their_score_is_that_of_the_record():
+    spec = h.spec_of([*TINY, "runtime.save_model=true"])
+    made = {**h.make(spec), "experiment": "lem/adding-500-lem"}
+    target = kept.keep(made, path_of(made))
+    assert (
+        target
+        == results_root() / "weights" / "lem" / "adding-500-lem.safetensors"
+        == kept.find("lem/adding-500-lem")
+    )
+    assert target.with_suffix(".json").exists()
+    wrong = {**made, "metrics": {"best": {"test": {"mse": made["metrics"]["best"]["test"]["mse"] * 1.01}}}}
+    with pytest.raises(DataError, match=r"gives test mse .*, the record .*: these are not the weights"):
+        kept.keep(wrong, path_of(made))
+
+
+def test_too_many_weights_are_refused(monkeypatch):
+    made = h.make(h.spec_of([*TINY, "runtime.save_model=true", "seed=3"]))
+    monkeypatch.setattr(kept, "MOST", 100)
+    with pytest.raises(DataError, match="all kept weights would take"):
+        kept.keep({**made, "experiment": "lem/adding-500-lem"}, path_of(made))
