@@ -89,6 +89,9 @@ def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str], list[
     typed = []
     for text in overrides:
         key, equals, value = text.partition("=")
+        if key[:1] == "~" and not equals and key[1:] not in ("", *GROUPS):  # deletes a key
+            typed.append(text)
+            continue
         if not equals or not key:
             meant = " or ".join(f"{group}={text}" for group in GROUPS if is_name(group, text))
             hint = f" Did you mean {meant}?" if meant else ""
@@ -113,7 +116,7 @@ def _refuse_unknown(group: str, name: str) -> None:
     of_experiment = group == "experiment"
     if (of_experiment and (name == "null" or is_path(name))) or is_name(group, name):
         return
-    if "," in name:
+    if "," in name or name.startswith("glob("):
         raise ConfigError(f"{group}={name}: a list of configs needs -m: physml run -m {group}={name}.")
     known = [*names(group), *(["null"] if of_experiment else [])]
     raise ConfigError(f"there is no {group} named {name}. {suggest(name, known)}")
