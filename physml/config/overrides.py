@@ -80,7 +80,7 @@ def refuse_resolvers(tree: Any, where: str = "") -> None:
 
 def _apply(node: Any, text: str) -> None:
     """One override: KEY=VALUE changes, +KEY=VALUE adds, ++ does either, ~ deletes."""
-    from omegaconf import OmegaConf, open_dict
+    from omegaconf import DictConfig, OmegaConf, open_dict
 
     if plain := SEED_OR_SPLIT.fullmatch(text):
         OmegaConf.update(node, plain[1], int(plain[2]))
@@ -111,7 +111,7 @@ def _apply(node: Any, text: str) -> None:
         with open_dict(node):
             del holder[key.rpartition(".")[2]]
     else:
-        free = OmegaConf.is_dict(there) and "_target_" not in there  # of no class: whatever keys it has
+        free = isinstance(there, DictConfig) and "_target_" not in there  # of no class: whatever keys it has
         whole = "." in key and isinstance(value, dict) and (free or "_target_" in value)
         OmegaConf.update(node, key, value, merge=not whole)
 

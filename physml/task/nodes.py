@@ -4,7 +4,7 @@ Axes: N nodes, E edge rows, D features, C classes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -107,7 +107,9 @@ class NodeClasses(Classes, OneGraph):
     better: ClassVar[Better] = {**Classes.better, "noisy_cross_entropy": "lower"}
 
     def check_targets(self) -> None:
-        refuse_labels(self, {part: self._y[at] for part, at in self._nodes.items()}, self.n_classes)
+        refuse_labels(
+            self, {cast(Part, part): self._y[at] for part, at in self._nodes.items()}, self.n_classes
+        )
 
     def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, label = super().judged(output, batch)

@@ -74,7 +74,8 @@ def test_weights_are_found_beside_their_record(
     roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder of results that was moved, read from somewhere else."""
-    shutil.copytree(roots, tmp_path / "moved")
+    for folder in ("results", "runs"):
+        shutil.copytree(roots / folder, tmp_path / "moved" / folder)
     path = record_path(tmp_path / "moved")
     for key, value in own_folders(tmp_path / "other").items():
         monkeypatch.setenv(key, value)
@@ -86,7 +87,7 @@ def test_weights_are_found_beside_their_record(
     (tmp_path / "moved" / "runs").rename(tmp_path / "elsewhere")
     with pytest.raises(DataError, match=r"is not there. Looked beside .*seed0.json too. Set PHYSML_RUNS"):
         physml.load(path)
-    kept = next((tmp_path / "elsewhere").rglob("model.safetensors"))
+    kept = tmp_path / "elsewhere" / "adhoc" / NAME / path.stem / "model.safetensors"
     path.with_suffix("").mkdir()
     kept.rename(path.with_suffix("") / "model.safetensors")
     assert torch.equal(physml.load(path)(x)[0], want)

@@ -106,11 +106,11 @@ class BiLSTM(nn.Module):
             backwards, (k, d) = recurrence(back, reversed_within(x, lengths), (h0, c0))
             return forwards, backwards, (h, c, k, d)
         if lengths is not None:
-            there, back = (
-                torch.lstm(y, (h0[None], c0[None]), weights, True, 1, 0.0, self.training, False, True)
+            (forwards, h, c), (backwards, k, d) = (
+                torch.lstm(y, (h0[None], c0[None]), [*weights], True, 1, 0.0, self.training, False, True)
                 for y, weights in zip((x, reversed_within(x, lengths)), self.cell.all_weights, strict=True)
             )
-            return there[0], back[0], (there[1][0], there[2][0], back[1][0], back[2][0])
+            return forwards, backwards, (h[0], c[0], k[0], d[0])
         path, hs, cs = self.cell(x, torch.stack([h0, h0]), torch.stack([c0, c0]))
         forwards, backwards = path.split(self.d_hidden, 2)
         return forwards, backwards.flip(1), (hs[0], cs[0], hs[1], cs[1])
