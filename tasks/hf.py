@@ -14,6 +14,8 @@ from physml.base.errors import DataError, InputError, needed_by
 from physml.data.cache import Generated
 from physml.data.datasets import Arrays
 from physml.data.fetch import hub
+from physml.data.gaps import MISSING, Missing, without_gaps
+from physml.data.labels import coded
 from physml.data.readers.imdb import tokens
 from physml.data.splits import held_out
 from physml.data.store import Store
@@ -26,6 +28,7 @@ UNKNOWN, PADDING, FIRST = 0, 1, 2  # ids of words that are not known, of padding
 class _Hub(Labelled):
     """The base of both kinds of sequences: the repository, its splits and its labels."""
 
+    version: ClassVar[int] = 2
     n_splits: ClassVar[int] = 5
 
     def __init__(
@@ -59,7 +62,7 @@ class _Hub(Labelled):
         commit = next(iter(used.values()))["sha256"]
         key = {"contents": {name: one["sha256"] for name, one in used.items()}, **self.key(), "split": split}
         made = Generated(
-            f"hub_{type(self).__name__}", key, 1, lambda: self._read(repository, commit, store, split)
+            f"hub_{type(self).__name__}", key, 2, lambda: self._read(repository, commit, store, split)
         )
         arrays = store.get(made)
         self.d_in, self.d_out = int(arrays["d_in"]), int(arrays["n_classes"])
@@ -89,7 +92,10 @@ class _Hub(Labelled):
             return list(hub.column(splits[names[part]], name, f"{repository.name}, split {names[part]}"))
 
         inputs = {part: column(part, self.input) for part in names}
-        y = _labels({part: column(part, self.target) for part in names})
+        kept = self.complete(inputs)
+        y, classes = coded(
+            {part: [column(part, self.target)[i] for i in kept[part]] for part in names}, repository.name
+        )
         if "valid" not in names:
             train, valid = held_out(y["train"], float(self.valid), split)
             inputs |= {
@@ -98,8 +104,12 @@ class _Hub(Labelled):
             }
             y |= {"valid": y["train"][valid], "train": y["train"][train]}
         arrays = self.encode(inputs)
-        n_classes = np.array(max(int(labels.max()) for labels in y.values()) + 1)
-        return {**arrays, **{f"y_{part}": labels for part, labels in y.items()}, "n_classes": n_classes}
+        labels = {f"y_{part}": found for part, found in y.items()}
+        return {**arrays, **labels, "n_classes": np.array(len(classes))}
+
+    def complete(self, inputs: dict[str, list[Any]]) -> dict[str, Any]:
+        """The rows (N,) of each part that are used; series with missing values are mended or left out."""
+        return {part: range(len(rows)) for part, rows in inputs.items()}
 
     @abstractmethod
     def encode(self, inputs: dict[str, list[Any]]) -> Arrays:
@@ -110,8 +120,8 @@ class HubText(_Hub):
     r"""Say of which class a text is, after its last word.
 
     Input (B, T): ids of words in lower case, or of bytes. Known are the `n_words` most frequent of train.
-    Target (B,): the class; names of classes count in alphabetical order. Loss: cross
-    entropy. Metric: accuracy on the test split.
+    Target (B,): the class. The classes are the values in train, in the order of numbers or of the alphabet.
+    Loss: cross entropy. Metric: accuracy on the test split.
 
     Nothing is known of the data beforehand: the commit that was first used is pinned, unless `revision` names
     one, and a record says which.
@@ -199,13 +209,47 @@ class HubSeries(_Hub):
     Source: https://huggingface.co/datasets.
 
     Args: as those of `HubText`, without units and n_words.
+        missing: series with missing values: null or "refuse" for an error, "fill" for straight
+            lines between their neighbours in time, "drop" to leave the series out, of test too.
     """
 
+    def __init__(
+        self,
+        *,
+        name: str,
+        config: str | None,
+        revision: str | None,
+        input: str,
+        target: str,
+        train: str,
+        valid: str | float,
+        test: str,
+        max_length: int | None,
+        protocol: str,
+        missing: Missing | None = None,
+    ) -> None:
+        one_of("missing", missing or "refuse", MISSING)
+        super().__init__(
+            name=name, config=config, revision=revision, input=input, target=target, train=train, valid=valid,
+            test=test, max_length=max_length, protocol=protocol,
+        )  # fmt: skip
+        self.missing: Missing = missing or "refuse"
+
+    def key(self) -> dict[str, Any]:
+        return {**super().key(), "missing": self.missing}
+
+    def complete(self, inputs: dict[str, list[Any]]) -> dict[str, Any]:
+        kept = {}
+        for part, all in inputs.items():
+            series = [self._numbers(row, part, i) for i, row in enumerate(all)]
+            where = f"{self.repository.name}, column {self.input}, {part}"
+            inputs[part], kept[part] = without_gaps(
+                series, self.missing, where, lambda i, step, d: f"row {i}, step {step + 1}, value {d + 1}"
+            )
+        return kept
+
     def encode(self, inputs: dict[str, list[Any]]) -> Arrays:
-        series = {
-            part: [self._numbers(row, part, i)[: self.max_length] for i, row in enumerate(all)]
-            for part, all in inputs.items()
-        }
+        series = {part: [row[: self.max_length] for row in all] for part, all in inputs.items()}
         d_in = series["train"][0].shape[1]
         for part, all in series.items():
             for i, one in enumerate(all):
@@ -217,12 +261,17 @@ class HubSeries(_Hub):
 
     def _numbers(self, row: Any, part: str, i: int) -> np.ndarray:
         try:
-            x = np.asarray(row, np.float32)
+            x = np.asarray(_with_nan(row), np.float32)
         except (TypeError, ValueError):
             x = np.empty(0, np.float32)
         if x.ndim not in (1, 2) or not x.size:
             raise DataError(f"column {self.input}, {part}, row {i}: expected numbers (T,) or (T, D).")
         return x.reshape(len(x), -1)
+
+
+def _with_nan(row: Any) -> Any:
+    """Lists of numbers with NaN for None, the missing value of Parquet."""
+    return [_with_nan(one) for one in row] if isinstance(row, list) else np.nan if row is None else row
 
 
 def _padded(parts: Mapping[str, Sequence[np.ndarray]], padding: int) -> Arrays:
@@ -235,17 +284,6 @@ def _padded(parts: Mapping[str, Sequence[np.ndarray]], padding: int) -> Arrays:
             padded[: len(row)] = row
         arrays |= {f"x_{part}": x, f"n_{part}": lengths}
     return arrays
-
-
-def _labels(found: dict[str, list[Any]]) -> dict[str, np.ndarray]:
-    """Whole numbers from 0 on stay what they are; names and truth values count in alphabetical order."""
-    if all(isinstance(label, int) and not isinstance(label, bool) for y in found.values() for label in y):
-        return {part: np.array(y, np.int64) for part, y in found.items()}
-    names = {name: i for i, name in enumerate(sorted({str(label) for label in found["train"]}))}
-    for part, y in found.items():
-        if strange := {str(label) for label in y} - set(names):
-            raise DataError(f"{part} has the class {sorted(strange)[0]!r}, which train has not.")
-    return {part: np.array([names[str(label)] for label in y], np.int64) for part, y in found.items()}
 
 
 def _fixture(store: Store, texts: bool) -> Path:

@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from physml.base.check import one_of
 from physml.base.errors import DataError, InputError, needed_by, suggest
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
+from physml.data.labels import coded
 from physml.data.splits import held_out
 from physml.data.store import Store
 from physml.task.nodes import NodeClasses
 
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+UNKNOWN = -1  # the class of a node of no part
 N_SPLITS = {"masks": 10, "random": 5}
 
 
@@ -32,6 +34,9 @@ class PyGNodes(NodeClasses):
     No checksums are published for all of them: files are pinned when first seen.
 
     PyG opens some raw files as pickles, which can run code: use files of publishers that you trust.
+
+    The classes are those of the nodes that train, in the order of their numbers; with masks also those that
+    only other parts have.
 
     Splits: masks: those that come with the data, one, or one per column. random: 60 % train, 20 % validate
     and 20 % test, of each class, drawn by the number of the split.
@@ -50,6 +55,8 @@ class PyGNodes(NodeClasses):
         data are not of one graph with features and one class per node.
     """
 
+    version: ClassVar[int] = 2
+
     def __init__(self, *, dataset: str, options: dict[str, Any], split_of: str, protocol: str) -> None:
         one_of("split_of", split_of, tuple(N_SPLITS))
         one_of("protocol", protocol, ("clean",))
@@ -67,9 +74,14 @@ class PyGNodes(NodeClasses):
         else:
             self.datasets, arrays = (), _arrays(_made(cls, self.options, "."), self.dataset)
         y = arrays["y"]
-        self.n_classes = self.d_out = int(y.max()) + 1
         parts = _masked(arrays, split) if self.split_of == "masks" else _random(y, split)
-        self.place(arrays["x"], graphs.without_loops(arrays["edge_index"]), y, parts, store)
+        labels = {part: y[nodes].tolist() for part, nodes in parts.items()}
+        found, classes = coded(labels, self.dataset, divided=self.split_of == "masks")
+        self.n_classes = self.d_out = len(classes)
+        place = np.full(len(y), UNKNOWN)
+        for part, nodes in parts.items():
+            place[nodes] = found[part]
+        self.place(arrays["x"], graphs.without_loops(arrays["edge_index"]), place, parts, store)
 
 
 def _class(name: str) -> type:

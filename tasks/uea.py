@@ -1,5 +1,6 @@
 """Any set of the UCR and UEA archives of time series. Axes: N series, B batch, T steps, D dimensions."""
 
+from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -7,7 +8,8 @@ import torch
 
 from physml.base.check import one_of
 from physml.base.errors import InputError
-from physml.data.readers.uea import data_set
+from physml.data.gaps import MISSING, Missing, without_gaps
+from physml.data.readers.uea import PARTS, data_set
 from physml.data.splits import held_out
 from physml.data.store import Store
 from physml.task.base import Part
@@ -20,6 +22,8 @@ class UEA(Labelled):
     Input (B, T, D): the values as they come, or each dimension with mean 0 and standard deviation 1 over the
     steps of train. Shorter series are padded with 0 at their end and read at their true length. Target (B,):
     position among the labels of the file. Loss: cross entropy. Metric: accuracy on the published test part.
+
+    The classes are those of train, by the exact text of their labels, in the order of the header.
 
     The archives publish train and test alone. A share of each class of train is held out to select on, drawn
     by the number of the split.
@@ -37,19 +41,33 @@ class UEA(Labelled):
         valid: share of train that is held out, between 0 and 1.
         standardize: whether to scale each dimension, by train.
         protocol: "clean".
+        missing: series with missing values: null or "refuse" for an error, "fill" for straight
+            lines between their neighbours in time, "drop" to leave the series out, of test too.
     """
 
     n_splits: ClassVar[int] = 5
 
-    def __init__(self, *, name: str, valid: float, standardize: bool, protocol: Literal["clean"]) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        valid: float,
+        standardize: bool,
+        protocol: Literal["clean"],
+        missing: Missing | None = None,
+    ) -> None:
         one_of("protocol", protocol, ("clean",))
+        one_of("missing", missing or "refuse", MISSING)
         if not 0 < valid < 1:
             raise InputError(f"valid must lie between 0 and 1, a share of train; got {valid}.")
         self.name, self.valid, self.standardize, self.protocol = name, valid, standardize, protocol
+        self.missing: Missing = missing or "refuse"
         self.datasets = (data_set(name),)
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(self.datasets[0])
+        for part in PARTS:
+            arrays = {**arrays, **self._without_gaps(arrays, part)}
         self.d_out = self.n_classes = int(arrays["n_classes"])
         self.d_in = arrays["x_train"].shape[2]
         train, valid = held_out(arrays["y_train"], self.valid, split)
@@ -63,6 +81,23 @@ class UEA(Labelled):
         parts: dict[Part, Items] = {"train": items("train", train), "valid": items("train", valid)}
         parts["test"] = items("test", np.arange(len(arrays["y_test"])))
         self.place(parts, store)
+
+    def _without_gaps(self, arrays: dict[str, np.ndarray], part: str) -> dict[str, np.ndarray]:
+        """x, n and y of a part whose series have no missing values."""
+        x, lengths, lines = (arrays[f"{key}_{part}"] for key in ("x", "n", "line"))
+        if not np.isnan(x).any():
+            return {}
+        file = PurePosixPath(self.datasets[0].upstream.files[PARTS.index(part)].name).name
+        series, kept = without_gaps(
+            [row[:n] for row, n in zip(x, lengths, strict=True)],
+            self.missing,
+            file,
+            lambda i, step, d: f"line {lines[i]}, dimension {d + 1}, step {step + 1}",
+        )
+        padded = np.zeros((len(kept), *x.shape[1:]), x.dtype)
+        for row, one in zip(padded, series, strict=True):
+            row[: len(one)] = one
+        return {f"x_{part}": padded, f"n_{part}": lengths[kept], f"y_{part}": arrays[f"y_{part}"][kept]}
 
 
 def standardized(arrays: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -80,7 +80,6 @@ def test_the_base_runs_the_task_of_lem_4_and_prints_its_table(tmp_path: Path) ->
 
 REFUSED = {
     "needs soundfile. Install it with:": ["run", "model=lem", "task=google12", "profile=smoke"],
-    "needs sktime. Install it with: pip install": ["run", "model=lem", "task=ecg5000", "profile=smoke"],
     "needs torch_geometric. Install it with: pip install 'torch_geometric>=2.6' 'networkx>=3.2'": [
         *("run", "model=graphcon_gcn", "task=cora", "profile=smoke"),
         "model.coupling={_target_: torch_geometric.nn.GCNConv, in_channels: 64, out_channels: 64}",

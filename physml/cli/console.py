@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,10 +205,21 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
     useless = sum(one.todo and not one.counts for one in planned)
     more += f"; {useless} more would not count" if useless else ""
     print(f"{len(planned)} runs, {len(counted)} to do: {sum(known):.2f} core-hours{more}")
+    for line in _blocked_lines(planned):
+        print(line)
     from physml.queue.engines import session
 
     if elsewhere := session.current():
         print(f"\n{elsewhere.describe(planned)}")
+
+
+def _blocked_lines(planned: "Sequence[Planned]") -> Iterator[str]:
+    """Runs that cannot be made here: how many, for each reason, and how many are done."""
+    reasons = Counter(one.reason or "no reason recorded" for one in planned if one.state == "blocked")
+    if reasons:
+        done = sum(one.state in ("done", "diverged") for one in planned)
+        yield f"{done} done, {sum(reasons.values())} blocked:"
+        yield from (f"  {n} by {reason}" for reason, n in reasons.most_common())
 
 
 class _Setting:
@@ -232,7 +243,7 @@ class _Setting:
         if self.cost.hours is not None and self.todo:
             each, n = self.cost.hours, len(self.todo)
             hours = (f"{each:.3g}", f"{n * each:.3g}")
-        said = Counter(one.said for one in self.runs)
+        said = Counter(one.state if one.state == "blocked" else one.said for one in self.runs)
         states = (
             next(iter(said)) if len(said) == 1 else ", ".join(f"{n} {words}" for words, n in said.items())
         )

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import physml
 from physml.base.errors import to_install, working
+from physml.base.git import asked
 from physml.base.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, own_conf, results_root, work_root
 from physml.cli.console import Line, aligned
 
@@ -122,14 +123,17 @@ def _code() -> Iterator[Row]:
     if not shutil.which("git"):
         yield Row("git", "not found", "note", "Records then name no commit. On Debian: apt install git")
         return
-    commit = _output("git", "-C", str(ROOT), "rev-parse", "HEAD")
+    commit = asked(ROOT, "rev-parse", "HEAD")
     if not commit:
         yield Row("git", "the folder is not a clone", "note", "Records then name no commit.")
         return
-    changed = _output("git", "-C", str(ROOT), "status", "--porcelain").splitlines()
-    if changed:
+    changed = asked(ROOT, "status", "--porcelain")
+    if changed is None:
+        say = "Records then say so: dirty is null."
+        yield Row("commit", f"{commit[:10]}; git status gives no answer", "note", say)
+    elif changed:
         say = "Records of such code are marked."
-        yield Row("commit", f"{commit[:10]}, {len(changed)} files changed since", "note", say)
+        yield Row("commit", f"{commit[:10]}, {len(changed.splitlines())} files changed since", "note", say)
     else:
         yield Row("commit", f"{commit[:10]}, nothing changed since")
 

@@ -112,6 +112,19 @@ class _Loader(_Safe):  # type: ignore[misc, valid-type]
         return mapping
 
 
+def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """YAML 1.1 counts 010 in eights and 1:30 in sixties, silently."""
+    text = str(node.value).lstrip("+-").replace("_", "")
+    if re.fullmatch(r"0\d+|[\d:]*:[\d:]*", text):
+        how = "octal" if text[0] == "0" and ":" not in text else "in base 60"
+        value = loader.construct_yaml_int(node)
+        plain = text.lstrip("0") or "0"
+        problem = f"{node.value} would be {value}, {how}; write {plain} or '{node.value}'"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return int(loader.construct_yaml_int(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),

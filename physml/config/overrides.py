@@ -2,11 +2,10 @@
 
 import itertools
 import re
+from collections.abc import Callable
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.base.paths import CONF
-from physml.config import conf_files, studies
 from physml.config.load import walk
 
 PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
@@ -15,20 +14,20 @@ GROUPS = ("experiment", *PARTS, "profile")
 SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a table: it needs no more grammar
 
 
-def expand(overrides: list[str]) -> list[list[str]]:
-    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations, equal ones once.
+def expand(overrides: list[str], names: Callable[[str], list[str]]) -> list[list[str]]:
+    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations, `model=glob(*rnn)` all names that fit.
 
-    `model=glob(*cornn*)` stands for the files of a group that fit.
+    names: the config names of a group.
     """
-    from hydra.core.override_parser.types import ValueType
+    from hydra.core.override_parser.types import Glob
 
     choices = []
     for text in overrides:
         override = _parsed(text)
         if not override.is_sweep_override():
             choices.append([text])
-        elif override.value_type == ValueType.GLOB_CHOICE_SWEEP:
-            choices.append([f"{override.key_or_group}={name}" for name in _fitting(override, text)])
+        elif isinstance(override.value(), Glob):
+            choices.append([f"{override.key_or_group}={name}" for name in _fitting(text, override, names)])
         elif override.is_discrete_sweep():
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
@@ -39,15 +38,16 @@ def expand(overrides: list[str]) -> list[list[str]]:
     return [list(combination) for combination in dict.fromkeys(itertools.product(*choices))]
 
 
-def _fitting(override: Any, text: str) -> list[str]:
-    """The files of a group that fit `glob(...)`. ConfigError where none does."""
+def _fitting(text: str, override: Any, names: Callable[[str], list[str]]) -> list[str]:
+    """The names of a group that fit a pattern; ConfigError where none does."""
     group = override.key_or_group
     if group not in GROUPS:
-        raise ConfigError(f"{text}: glob chooses files of a group, such as model; got the key {group}.")
-    known = studies.names(CONF) if group == "experiment" else sorted(conf_files.files(group, CONF))
-    if not (found := override.value().filter(known)):
-        raise ConfigError(f"{text} fits none of the {len(known)} files of {group}; physml list has them.")
-    return list(found)
+        raise ConfigError(f"{text}: a pattern is for the names of a group, such as model; {group} is none.")
+    known = names(group)
+    found: list[str] = override.value().filter(known)
+    if not found:
+        raise ConfigError(f"{text}: none of the {len(known)} names of {group} fits. {suggest('', known)}")
+    return found
 
 
 def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:
@@ -80,7 +80,7 @@ def refuse_resolvers(tree: Any, where: str = "") -> None:
 
 def _apply(node: Any, text: str) -> None:
     """One override: KEY=VALUE changes, +KEY=VALUE adds, ++ does either, ~ deletes."""
-    from omegaconf import OmegaConf, open_dict
+    from omegaconf import DictConfig, OmegaConf, open_dict
 
     if plain := SEED_OR_SPLIT.fullmatch(text):
         OmegaConf.update(node, plain[1], int(plain[2]))
@@ -111,7 +111,8 @@ def _apply(node: Any, text: str) -> None:
         with open_dict(node):
             del holder[key.rpartition(".")[2]]
     else:
-        whole = "." in key and isinstance(value, dict) and ("_target_" in value or not value)
+        of_no_class = isinstance(current, DictConfig) and "_target_" not in current
+        whole = "." in key and isinstance(value, dict) and (of_no_class or "_target_" in value)
         OmegaConf.update(node, key, value, merge=not whole)
 
 

@@ -313,7 +313,8 @@ def search_of(name: str, conf: Path = CONF) -> Search:
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-    """Settings over others. A part inside a group that names its class stands as it is, unmixed.
+    """Settings over others. Inside a group, a part that names its class and a mapping over one that names
+    none, such as `task.options`, stand as they are, unmixed.
 
     Example:
         >>> merge({"model": {"dt": 1, "g": {"_target_": "a", "x": 1}}}, {"model": {"g": {"_target_": "b"}}})
@@ -322,7 +323,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) ->
     out = dict(below)
     for key, value in above.items():
         mixes = isinstance(value, Mapping) and isinstance(out.get(key), Mapping)
-        whole = depth > 0 and mixes and "_target_" in value
+        whole = depth > 0 and mixes and ("_target_" in value or "_target_" not in out[key])
         out[key] = merge(out[key], value, depth + 1) if mixes and not whole else value
     return out
 

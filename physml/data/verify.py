@@ -97,7 +97,9 @@ def content_hint(dataset: Upstream) -> str:
 
 
 def _refused(dataset: Upstream, path: Path, what: str) -> DataError:
-    return DataError(f"{path}: {what}. Delete the file and run `physml data get {dataset.name}`.")
+    own = "" if dataset.get is None else "correct it if it is your own; else "
+    act = f"{own}delete the file and run `physml data get {dataset.name}`."
+    return DataError(f"{path}: {what}. {act[0].upper()}{act[1:]}")
 
 
 def pin_path(dataset: Upstream, file: DataFile, store: Cache) -> Path:
@@ -251,8 +253,8 @@ def parse(dataset: DataSet, found: FoundFiles) -> Arrays:
     except Exception as error:
         log.debug("%s", traceback.format_exc())
         raise DataError(
-            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {error}. Get them again: "
-            f"`physml data get {dataset.name}`."
+            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {error}. Correct them if "
+            f"they are your own; else get them again: `physml data get {dataset.name}`."
         ) from error
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 from torch.nn import functional as F
 
+from physml.base.errors import InputError
 from physml.estimators.base import Scale, SequenceEstimator
 from physml.estimators.fitting import Loss, fit
 from physml.estimators.layers import network
@@ -53,6 +54,11 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         x, y = self._fitted_on(X, y)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"y must have two classes or more; got one class alone, {self.classes_[0]!r}. Add items of "
+                "another one."
+            )
         index = index.astype(np.int64)
         _train(self, x, torch.from_numpy(index), len(self.classes_), F.cross_entropy, _balanced(index))
         return self

@@ -72,4 +72,29 @@ def no_autocast(u: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
+def reversed_within(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Sequences (B, T, D) from their last step to their first one; padding stays behind shorter ones."""
+    if lengths is None:
+        return x.flip(1)
+    step, n = torch.arange(x.shape[1], device=x.device), lengths.to(x.device)[:, None]
+    return _at(x, torch.where(step < n, n - 1 - step, step))
+
+
+def zero_behind(x: Tensor, lengths: Tensor) -> Tensor:
+    """Sequences (B, T, D) with zeros in place of all padding."""
+    padding = torch.arange(x.shape[1], device=x.device) >= lengths.to(x.device)[:, None]
+    return x.masked_fill(padding[..., None], 0)
+
+
+def held_at_end(x: Tensor, lengths: Tensor) -> Tensor:
+    """Sequences (B, T, D) whose last true step stands in place of all padding."""
+    step, n = torch.arange(x.shape[1], device=x.device), lengths.to(x.device)[:, None]
+    return _at(x, torch.minimum(step, n - 1))
+
+
+def _at(x: Tensor, step: Tensor) -> Tensor:
+    """x (B, T, D) at the steps (B, T)."""
+    return x.gather(1, step[..., None].expand_as(x))
+
+
 Clip = tuple[float, float] | None

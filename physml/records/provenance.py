@@ -1,7 +1,6 @@
 """Provenance of a number: code, packages, machine."""
 
 import platform
-import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -9,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from physml import __version__
+from physml.base.git import asked
 from physml.base.paths import INSTALLED, ROOT
 
 PACKAGES = ("torch", "numpy", "scipy", "hydra-core", "torch_geometric")
@@ -20,25 +20,16 @@ def now() -> str:
 
 @lru_cache(maxsize=1)
 def code() -> dict[str, Any]:
-    """Commit of the checkout; `dirty` looks at code and config alone, not at results.
+    """Commit of the checkout; `dirty` looks at code and config alone, not at results. None: not known.
 
     An installed wheel has a version and no commit, even where it lies inside some other repository.
     """
     if INSTALLED:
         return {"commit": None, "dirty": None, "version": __version__}
-    commit = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--", "physml", "tasks", "conf", "pyproject.toml")
-    return {"commit": commit, "dirty": None if commit is None else bool(changed), "version": __version__}
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=20, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+    commit = asked(ROOT, "rev-parse", "HEAD")
+    changed = asked(ROOT, "status", "--porcelain", "--", "physml", "tasks", "conf", "pyproject.toml")
+    dirty = None if commit is None or changed is None else bool(changed)
+    return {"commit": commit, "dirty": dirty, "version": __version__}
 
 
 def packages() -> dict[str, str]:

@@ -54,6 +54,7 @@ class Data(TypedDict, total=False):
     kind: str
     files: list[DataFile]
     fingerprint: str | None
+    notes: list[str]
 
 
 class Code(TypedDict, total=False):

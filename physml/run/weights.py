@@ -74,31 +74,42 @@ def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
 
 
 def path_of(made: Mapping[str, Any]) -> Path:
-    """Path of the weights of a recorded run, below PHYSML_RUNS or runs/. DataError if none were kept."""
+    """Path of the weights of a recorded run. DataError if none were kept.
+
+    They are looked for beside its record, as `NAME` in a folder with the name of the record; then in the
+    folder `runs` beside the results that the record is in; then below PHYSML_RUNS or runs/.
+    """
     if not made.get("weights"):
         raise DataError(
             f"{made['experiment']} split {made['split']} seed {made['seed']} kept no weights. Train it again "
             "with runtime.save_model=true and --force."
         )
-    return work_root() / made["weights"]
+    places = [work_root() / made["weights"]]
+    if made.get("path"):
+        record = Path(made["path"]).absolute()
+        above = [folder.parent for folder in record.parents if folder.name == "runs"]  # of the results
+        beside = [results.parent / "runs" / made["weights"] for results in above]
+        places = [record.with_suffix("") / NAME, *beside, *places]
+    return next((place for place in places if place.is_file()), places[-1])
 
 
 def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
     """The file of the weights of a run; arguments as in `load`. DataError where it is not there."""
-    if isinstance(run, Mapping):
-        path = path_of(run)
-    elif Path(run).suffix == ".safetensors":
+    made: Mapping[str, Any] = {}
+    if not isinstance(run, Mapping) and Path(run).suffix == ".safetensors":
         path = Path(run)
-    elif (Path(run) / NAME).is_file():
+    elif not isinstance(run, Mapping) and (Path(run) / NAME).is_file():
         path = Path(run) / NAME
     elif found := kept.find(str(run)):
         path = found
     else:
-        path = path_of(record_of(str(run)))
+        made = run if isinstance(run, Mapping) else record_of(str(run))
+        path = path_of(made)
     if not path.is_file():
+        beside = f" Looked beside {display_path(Path(made['path']))} too." if made.get("path") else ""
         raise DataError(
-            f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train "
-            "the run again with runtime.save_model=true and --force."
+            f"{display_path(path)} is not there.{beside} Set PHYSML_RUNS to the folder of runs that has it, "
+            "or train the run again with runtime.save_model=true and --force."
         )
     return path
 

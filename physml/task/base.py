@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -13,6 +14,7 @@ from physml.base.errors import InputError
 from physml.config.class_source import OWN_PACKAGES, data_sha256, own_file
 from physml.data.cache import Generated
 from physml.data.datasets import OWN_FILE, UNDECLARED, DataSet, kind_of
+from physml.data.files.tables import table
 from physml.data.splits import Part
 from physml.data.store import Store
 from physml.task.batch import Batch
@@ -133,6 +135,10 @@ class Task(ABC):
         path = own_file(Path(inspect.getfile(type(self))), name)
         self.__dict__.setdefault("_own_sha256", {})[name] = data_sha256(path)
         return path
+
+    def table(self, name: str, *, gaps: bool = False) -> np.ndarray:
+        """The numbers of one of the task's own text files, such as CSV: (N, K); see `data.files.tables`."""
+        return table(self.file(name), gaps=gaps)
 
     def recorded_data(self, hashed: Mapping[str, str]) -> dict[str, Any]:
         """For the record: `facts`, and how far the task's own files are known.

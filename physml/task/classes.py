@@ -1,13 +1,49 @@
 """Tasks whose items have one class each. Axes: B items of a batch, C classes."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from physml.base.check import has_shape
-from physml.task.base import Better, Metrics, Sums, Task
+from physml.base.errors import DataError
+from physml.config.class_source import OWN_PACKAGES
+from physml.data.labels import refuse_beyond
+from physml.task.base import Better, Metrics, Part, Sums, Task
 from physml.task.batch import Batch
+
+
+def refuse_labels(task: Task, labels: Mapping[Part, Tensor], n_classes: int) -> None:
+    """DataError for labels (N,) of a part that are hidden or no classes.
+
+    In a task of a plugin, whose classes nobody has published, also for a class that train lacks, and for a
+    train of one class.
+    """
+    name = type(task).__name__
+    for part, y in labels.items():
+        if part != "train" and len(y) and (y == -1).all():
+            raise DataError(
+                f"{name}, part {part}: all {len(y)} labels are -1: they are hidden, so nothing can be "
+                "scored. Take items with labels."
+            )
+        if y.dtype != torch.int64 or y.min() < 0 or y.max() >= n_classes:
+            raise DataError(
+                f"{name}, part {part}: labels must be whole numbers from 0 to {n_classes - 1}; got "
+                f"{y.min().item()} to {y.max().item()}, {y.dtype}."
+            )
+    if type(task).__module__.partition(".")[0] in OWN_PACKAGES:
+        return
+    known = labels["train"].unique()
+    if len(known) < 2:
+        raise DataError(
+            f"{name}, part train: all {len(labels['train'])} items are of class {int(known[0])}; a task "
+            "needs two classes or more."
+        )
+    for part, y in labels.items():
+        if not torch.isin(y, known).all():
+            refuse_beyond(part, y.tolist(), known.tolist(), name)
 
 
 class Classes(Task):

@@ -4,7 +4,7 @@ Axes: N nodes, E edge rows, D features, C classes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from physml.data.datasets import Arrays
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
-from physml.task.classes import Classes
+from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
 
 RIDGE = 1.0  # weight of the squared map in the linear reference
@@ -107,13 +107,9 @@ class NodeClasses(Classes, OneGraph):
     better: ClassVar[Better] = {**Classes.better, "noisy_cross_entropy": "lower"}
 
     def check_targets(self) -> None:
-        for part, nodes in self._nodes.items():
-            label = self._y[nodes]
-            if label.min() < 0 or label.max() >= self.n_classes:
-                raise DataError(
-                    f"{type(self).__name__}, part {part}: labels must be whole numbers from 0 to "
-                    f"{self.n_classes - 1}; got {label.min().item()} to {label.max().item()}."
-                )
+        refuse_labels(
+            self, {cast(Part, part): self._y[at] for part, at in self._nodes.items()}, self.n_classes
+        )
 
     def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, label = super().judged(output, batch)

@@ -3,21 +3,30 @@
 Axes: N items, B batch, T time, D features, C classes.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.base.check import has_shape, positive
-from physml.base.errors import DataError, InputError
+from physml.base.errors import DataError, InputError, suggest
+from physml.data.labels import in_both
+from physml.data.splits import Part
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
+from physml.task.base import Better, Metrics, Readout, Sums, Task
 from physml.task.batch import Batch
-from physml.task.classes import Classes
+from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
+
+log = logging.getLogger(__name__)
+
+PARTS: tuple[Part, ...] = ("train", "valid", "test")
+MOST_COMPARED = 2**26  # bytes of a set that is looked through for items that stand in two parts
 
 # Inputs (N, T, D), or ids (N, T); targets (N,); and the true lengths (N,) of padded sequences.
 Items = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
@@ -33,10 +42,9 @@ class InMemory(Task):
     readout: ClassVar[Readout] = "last"
 
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
-        """Take the data of one split; DataError where they cannot be right."""
-        self._items = {
-            part: (items[0], items[1], items[2] if len(items) == 3 else None) for part, items in parts.items()
-        }
+        """Take the data of one split, tensors or NumPy arrays; DataError where they cannot be right."""
+        _refuse_parts(type(self).__name__, parts)
+        self._items = {part: _tensors(items) for part, items in parts.items()}
         self.sizes = {part: len(items[0]) for part, items in parts.items()}
         for part, (x, y, lengths) in self._items.items():
             name = f"{type(self).__name__}, part {part}"
@@ -48,6 +56,24 @@ class InMemory(Task):
                 )
             _check_input(name, x, self.d_in, self.tokens)
         self._facts = self.data_facts(store)
+        self._tell_leaks()
+
+    def _tell_leaks(self) -> None:
+        """A note for the record and the log where items of test are among those to learn from too."""
+        known = [rows for part in ("train", "valid") if part in self._items for rows in self._rows(part)]
+        n = in_both(known, self._rows("test"))
+        if n:
+            note = f"{n} of {self.sizes['test']} items of test stand in train or valid too"
+            self._facts["notes"] = [*self._facts.get("notes", ()), note]
+            log.warning("%s: %s: their score is no score on new data.", type(self).__name__, note)
+
+    def _rows(self, part: str) -> list[np.ndarray]:
+        """The inputs of a part at their true lengths; none of a set that is too large to compare."""
+        x, _, lengths = self._items[part]  # type: ignore[index]
+        if sum(items[0].nbytes for items in self._items.values()) > MOST_COMPARED:
+            return []
+        rows = list(x.cpu().numpy())
+        return rows if lengths is None else [row[:n] for row, n in zip(rows, lengths.tolist(), strict=True)]
 
     def to(self, device: str) -> None:
         self._items = {
@@ -83,12 +109,7 @@ class Labelled(Classes, InMemory):
 
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         super().place(parts, store)
-        for part, (_, y, _) in self._items.items():
-            if y.dtype != torch.int64 or y.min() < 0 or y.max() >= self.n_classes:
-                raise DataError(
-                    f"{type(self).__name__}, part {part}: labels must be whole numbers from 0 to "
-                    f"{self.n_classes - 1}; got {y.dtype} from {y.min().item()} to {y.max().item()}."
-                )
+        refuse_labels(self, {part: y for part, (_, y, _) in self._items.items()}, self.n_classes)
 
     def disturb(self, names: Iterable[str]) -> None:
         """Have test scored under these perturbations too, each by an accuracy of its own."""
@@ -150,6 +171,29 @@ class Valued(InMemory):
         """The mean of train as the answer to all."""
         mean = self._items["train"][1].float().mean()
         return {"constant": score_reference(self, lambda batch: mean.expand_as(batch.target))}
+
+
+def _refuse_parts(name: str, parts: Mapping[Part, Items]) -> None:
+    if strange := [part for part in parts if part not in PARTS]:
+        raise InputError(
+            f"{name}: parts must be named train, valid and test; got {strange[0]!r}. "
+            f"{suggest({'val': 'valid', 'dev': 'valid'}.get(strange[0], strange[0]), PARTS)}"
+        )
+    if lacking := [part for part in ("train", "test") if part not in parts]:
+        raise InputError(f"{name}: there is no part {lacking[0]}; got {', '.join(parts) or 'none'}.")
+
+
+def _tensors(items: Items) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Input, target and lengths as tensors; NumPy's float64 becomes float32, and its whole numbers int64."""
+    x, y, *lengths = (_tensor(one) for one in items)
+    return x, y, lengths[0] if lengths else None
+
+
+def _tensor(array: Any) -> Tensor:
+    if isinstance(array, Tensor):
+        return array
+    found = torch.from_numpy(np.ascontiguousarray(array))
+    return found.float() if found.is_floating_point() else found.long()
 
 
 def _check_input(name: str, x: Tensor, d_in: int, tokens: bool) -> None:

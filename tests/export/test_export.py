@@ -1,6 +1,7 @@
 """The folder of an exported network: its files, its card, its loader, and what is refused."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -67,6 +68,29 @@ def ran(folder: Path) -> list[str]:
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=True, timeout=300
     ).stdout.split("\n")
+
+
+def test_weights_are_found_beside_their_record(
+    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of results that was moved, read from somewhere else."""
+    for folder in ("results", "runs"):
+        shutil.copytree(roots / folder, tmp_path / "moved" / folder)
+    path = record_path(tmp_path / "moved")
+    for key, value in own_folders(tmp_path / "other").items():
+        monkeypatch.setenv(key, value)
+    x = torch.randn(2, 5, 2)
+    with monkeypatch.context() as patch:
+        patch.setenv("PHYSML_RUNS", str(roots / "runs"))
+        want = physml.load(path)(x)[0]
+    assert torch.equal(physml.load(path)(x)[0], want)
+    (tmp_path / "moved" / "runs").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"is not there. Looked beside .*seed0.json too. Set PHYSML_RUNS"):
+        physml.load(path)
+    kept = tmp_path / "elsewhere" / "adhoc" / NAME / path.stem / "model.safetensors"
+    path.with_suffix("").mkdir()
+    kept.rename(path.with_suffix("") / "model.safetensors")
+    assert torch.equal(physml.load(path)(x)[0], want)
 
 
 def test_weights_are_copied_and_loaded_again(

@@ -1,5 +1,6 @@
 """Engines: the batch script of Slurm, and a session that submits once and watches the folder."""
 
+import dataclasses
 import signal
 import subprocess
 import threading
@@ -10,7 +11,7 @@ import run_harness as h
 
 from physml.base.errors import ConfigError, Preempted, RunFailed
 from physml.base.paths import work_root
-from physml.cli import main
+from physml.cli import console, main
 from physml.cli.distribution import pilot_command
 from physml.queue import planning, scheduler
 from physml.queue.engines import session, slurm
@@ -111,6 +112,18 @@ def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
     assert engine.closed == 1
 
 
+def test_runs_that_are_blocked_are_not_done():
+    blocked = [
+        dataclasses.replace(one, state="blocked", reason="a.gz missing, get it with `physml data get a`")
+        for one in planning.plan(h.specs_of(h.odd("seed=0,1")))
+    ]
+    text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(blocked)
+    assert text.startswith("Nothing would be submitted: 2 runs are blocked.") and "2 pilots: run" in text
+    assert list(console._blocked_lines(blocked)) == [
+        "0 done, 2 blocked:", "  2 by a.gz missing, get it with `physml data get a`",
+    ]  # fmt: skip
+
+
 def test_a_session_tells_how_runs_are_packed():
     specs = h.specs_of(h.odd("seed=0,1,2,3,4"))
     plan = planning.plan(specs)
@@ -118,7 +131,10 @@ def test_a_session_tells_how_runs_are_packed():
     assert text.splitlines()[0] == "2 pilots: run"
     assert "5 runs, unknown hours in all, by 2 pilot(s) of 2 core(s)" in text and "2.5 runs each" in text
     h.make(specs[0])
-    assert Session(Fake(), ["run"]).describe(planning.plan(specs[:1])) == "Nothing is to do."
+    assert (
+        Session(Fake(), ["run"]).describe(planning.plan(specs[:1]))
+        == "Nothing is to do: 1 of 1 runs are there."
+    )
 
 
 def test_a_job_asks_for_what_its_runs_need():

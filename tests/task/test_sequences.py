@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -122,6 +123,48 @@ def items(x: Tensor | None = None, y: Tensor | None = None) -> tuple[Tensor, Ten
 def test_data_that_cannot_be_right_are_refused(bad, says) -> None:
     with pytest.raises(DataError, match=f"Classes, part test: .*{says}"):
         Classes().load(STORE, 0, test=bad)
+
+
+@pytest.mark.parametrize(
+    ("part", "labels", "says"),
+    [
+        ("test", [-1, -1], "part test: all 2 labels are -1: they are hidden"),
+        (
+            "test",
+            [0, 2, 2],
+            "test: 2 of 3 items are of no class of train, the first of class 2 .item 1.; train",
+        ),
+        ("train", [1, 1], "part train: all 2 items are of class 1; a task needs two"),
+    ],
+)
+def test_labels_that_no_score_can_come_from_are_refused(part: str, labels: list[int], says: str) -> None:
+    """EricFillion/happy-transformer#248, BIMSBbioinfo/flexynesis#156."""
+    train = {"train": items()} if part == "test" else {}
+    bad = (torch.zeros(len(labels), 3, 2), torch.tensor(labels))
+    with pytest.raises(DataError, match=says):
+        Classes().load(STORE, 0, **{**train, part: bad})
+
+
+def test_arrays_of_numpy_become_tensors() -> None:
+    task = Classes()
+    x, y = np.arange(12.0).reshape(2, 3, 2), np.array([0, 1], np.int32)
+    task.load(STORE, 0, test=(x, y, np.array([3, 2])))
+    batch = next(task.batches("test", 9))
+    assert (batch.input.dtype, batch.target.dtype) == (torch.float32, torch.int64)
+    assert batch.input.tolist() == x.tolist() and batch.lengths.tolist() == [3, 2]
+
+
+def test_parts_have_three_names() -> None:
+    with pytest.raises(InputError, match=r"named train, valid and test; got 'val'\. Did you mean valid"):
+        Classes().load(STORE, 0, val=items())
+    with pytest.raises(InputError, match="there is no part test; got train"):
+        Classes().place({"train": items()}, STORE)
+
+
+def test_items_in_two_parts_are_noted() -> None:
+    task = Classes()
+    task.load(STORE, 0, test=(torch.arange(6).reshape(1, 3, 2).to(torch.uint8), torch.tensor([1])))
+    assert task.facts()["notes"] == ["1 of 1 items of test stand in train or valid too"]
 
 
 def test_wrong_axes_and_values_are_refused() -> None:

@@ -1,6 +1,7 @@
 """Tasks that take the name of a data set: archives of time series, the Hugging Face hub, torch_geometric."""
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def store(tmp_path: Path) -> Store:
 # ---------------------------------------------------------------------------- series of the archives
 
 
-def write_series(store: Store, name: str, folder: str = "ucr_uea", *, labels: str = "ab") -> None:
+def write_series(store: Store, name: str, folder: str = "ucr_uea", *, labels: Sequence[str] = "ab") -> None:
     """Series of 3 to 7 steps; the first dimension is the class, the second one is constant."""
     rng = np.random.default_rng(0)
     assert store.data
@@ -128,6 +129,109 @@ def test_files_that_are_not_there_say_where_to_get_them(store: Store) -> None:
         path.rename(path.with_name(path.name.replace("Other", "Toy")))
     with pytest.raises(DataError, match="is the problem Other; expected Toy"):
         uea().load(store, 0)
+
+
+def changed(store: Store, part: str, old: str, new: str, count: int = -1) -> None:
+    assert store.data
+    path = store.data / "ucr_uea" / f"Toy_{part}.ts"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, count), encoding="utf-8")
+
+
+def test_labels_are_texts_as_they_stand(store: Store) -> None:
+    """PriorLabs/TabPFN#29, scikit-learn/scikit-learn#22628: `A` and `a`, and texts with blanks."""
+    for labels, header in (("Aa", "A a"), (("walk up", "walk down"), '"walk up" "walk down"')):
+        write_series(store, "Toy", labels=labels)
+        for part in ("TRAIN", "TEST"):
+            changed(store, part, "true a b", f"true {header}")
+        for pin in store.cache.rglob("*.sha256"):
+            pin.unlink()
+        task = uea()
+        task.load(store, 0)
+        assert task.n_classes == 2
+        assert next(task.batches("test", 10)).target.tolist() == [0, 1, 0, 1, 0, 1]
+    for pin in store.cache.rglob("*.sha256"):
+        pin.unlink()
+    changed(store, "TEST", '"walk up" "walk down"', "walk up walk down")
+    with pytest.raises(
+        DataError, match=r"'walk up' is none of the classes .* A class with a blank in it has q"
+    ):
+        uea().load(store, 0)
+
+
+def test_a_byte_order_mark_and_windows_lines_are_read(store: Store) -> None:
+    write_series(store, "Toy")
+    assert store.data
+    for path in (store.data / "ucr_uea").iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    uea().load(store, 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new", "says"),
+    [
+        (
+            "TEST",
+            ":b",
+            ":c",
+            r"'c' is none of the classes a, b. Correct the file, or get that of the archive",
+        ),
+        ("TEST", ":b", ":B", r"'B' is none of the classes a, b. B and b are two classes."),
+        ("TRAIN", ":b", ":a", r"Toy, train: all 20 items are of the class 'a'; a task needs two"),
+    ],
+)
+def test_labels_of_a_file_that_cannot_be_right(
+    store: Store, part: str, old: str, new: str, says: str
+) -> None:
+    write_series(store, "Toy")
+    changed(store, part, old, new)
+    with pytest.raises(DataError, match=says):
+        uea().load(store, 0)
+
+
+def test_a_class_that_only_the_test_file_has_is_refused(store: Store) -> None:
+    """BIMSBbioinfo/flexynesis#156."""
+    write_series(store, "Toy")
+    for part in ("TRAIN", "TEST"):
+        changed(store, part, "true a b", "true a c b")
+    changed(store, "TEST", ":b", ":c", 1)
+    with pytest.raises(
+        DataError, match=r"Toy, test: 1 of 6 items are of no class of train, .* 'c' \(item 1\)"
+    ):
+        uea().load(store, 0)
+
+
+def test_series_with_gaps_are_refused_filled_or_left_out(store: Store) -> None:
+    write_series(store, "Toy")
+    changed(store, "TEST", "7,7,7,7:b", "7,?,NaN,7:b", 1)
+    with pytest.raises(
+        DataError, match=r"Toy_TEST.ts: 1 of 6 series have .* at line 10, dimension 2, step 2. Set"
+    ):
+        uea().load(store, 0)
+    task = uea(missing="fill", standardize=False)
+    task.load(store, 0)
+    assert next(task.batches("test", 10)).input[1, :5, 1].tolist() == [7, 7, 7, 7, 0]
+    task = uea(missing="drop")
+    task.load(store, 0)
+    assert task.sizes["test"] == 5
+    with pytest.raises(InputError, match="missing must be one of"):
+        uea(missing="ignore")
+    assert identity(compose(["model=lem", "task=uea", "task.missing=fill"]).config) != identity(
+        compose(["model=lem", "task=uea"]).config
+    )
+
+
+def test_items_of_test_that_stand_in_train_are_told(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    write_series(store, "Toy")
+    assert store.data
+    train, test = ((store.data / "ucr_uea" / f"Toy_{part}.ts").read_text() for part in ("TRAIN", "TEST"))
+    rows = test.split("@data\n")[1].splitlines()
+    changed(store, "TRAIN", train.split("@data\n")[1].splitlines()[0], rows[0])
+    task = uea()
+    task.load(store, 0)
+    assert task.facts()["notes"] == ["1 of 6 items of test stand in train or valid too"]
+    assert "1 of 6 items of test stand in train or valid too" in caplog.text
 
 
 def test_held_out_items_are_a_share_of_each_class() -> None:
@@ -236,6 +340,31 @@ def test_classes_by_name_count_in_alphabetical_order(store: Store, tmp_path: Pat
     assert next(task.batches("test", 10)).target.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "says"),
+    [
+        ([0, 1] * 10, [-1, -1], r"films, test: all 2 labels are -1: they are hidden"),
+        (["a", None] * 10, ["a", "a"], r"films, train: 10 of 20 labels are missing, the first of item 1"),
+        ([0, 5] * 10, [5, 6], r"films, test: 1 of 2 items are of no class of train, .* class 6 \(item 1\)"),
+        ([5, 5] * 10, [5, 5], r"films, train: all 20 items are of the class 5"),
+    ],
+)
+def test_labels_of_a_repository_that_cannot_be_right(
+    store: Store, tmp_path: Path, train: list[Any], test: list[Any], says: str
+) -> None:
+    """EricFillion/happy-transformer#248 and others, see tests/data/test_labels.py."""
+    content = {part: {**TEXTS[part], "kind": kinds} for part, kinds in (("train", train), ("test", test))}
+    with pytest.raises(DataError, match=says):
+        text(repository(tmp_path / "films", content)).load(store, 0)
+
+
+def test_numbers_with_gaps_make_no_further_classes(store: Store, tmp_path: Path) -> None:
+    content = {part: {**c, "kind": [[1, 2_000_000][k] for k in c["kind"]]} for part, c in TEXTS.items()}
+    task = text(repository(tmp_path / "films", content))
+    task.load(store, 0)
+    assert task.d_out == 2 and next(task.batches("test", 10)).target.tolist() == [1, 0]
+
+
 def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
     rows = [[[float(i), 1.0]] * (2 + i % 3) for i in range(12)]
     content = {"train": {"x": rows, "y": [i % 2 for i in range(12)]}, "test": {"x": rows[:3], "y": [0, 1, 0]}}
@@ -246,6 +375,18 @@ def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
     (batch,) = task.batches("test", 10)
     assert batch.lengths is not None and batch.lengths.tolist() == [2, 3, 3]
     assert batch.input[1].tolist() == [[1.0, 1.0]] * 3 and batch.input[0, 2].tolist() == [0.0, 0.0]
+    rows[1] = [[1.0, 1.0], [None, 1.0], [5.0, float("nan")]]
+    name = repository(tmp_path / "gaps", {**content, "test": {"x": rows[:3], "y": [0, 1, 0]}})
+    with pytest.raises(
+        DataError, match=r"column x, train: 1 of 12 series have .* at row 1, step 2, value 1. Set"
+    ):
+        HubSeries(name=name, test="test", max_length=3, protocol="clean", **keys).load(store, 0)  # type: ignore[arg-type]
+    filled = HubSeries(name=name, test="test", max_length=3, protocol="clean", missing="fill", **keys)  # type: ignore[arg-type]
+    filled.load(store, 0)
+    assert next(filled.batches("test", 10)).input[1].tolist() == [[1, 1], [3, 1], [5, 1]]
+    left = HubSeries(name=name, test="test", max_length=3, protocol="clean", missing="drop", **keys)  # type: ignore[arg-type]
+    left.load(store, 0)
+    assert left.sizes == {"train": 9, "valid": 2, "test": 2}
 
 
 @pytest.mark.parametrize(
@@ -372,6 +513,28 @@ def test_what_pyg_does_not_have_is_said(
 def test_options_are_plain_values() -> None:
     with pytest.raises(InputError, match=r"options\.transform must be a number"):
         pyg("Planetoid", {"name": "Cora", "transform": ["x"]})
+
+
+def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers with gaps make no further classes; with published masks a class may be in test alone."""
+    import tasks.pyg
+
+    made = tasks.pyg._arrays
+
+    def with_gaps(dataset: Any, name: str) -> dict[str, np.ndarray]:
+        arrays = made(dataset, name)
+        y = np.array([3, 9, 40, 70])[arrays["y"]]
+        masks = {key: np.arange(len(y)) % 3 == k for k, key in enumerate(tasks.pyg.PARTS.values())}
+        y[2] = 50  # a node that tests
+        return {**arrays, "y": y, **masks}
+
+    monkeypatch.setattr(tasks.pyg, "_arrays", with_gaps)
+    task = pyg("KarateClub", {})
+    task.load(store, 0)
+    assert task.n_classes == 5 and task._y.max() == 4
+    drawn = pyg("KarateClub", {}, "random")
+    drawn.load(store, 0)
+    assert drawn.n_classes == 5 and drawn._y[2] == 3  # 3, 9, 40, 50, 70
 
 
 # ---------------------------------------------------------------------------- configs

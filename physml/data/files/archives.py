@@ -251,4 +251,7 @@ def damaged(path: Path, wanted: str, error: BaseException | None) -> DataError:
         found = "it is a web page, as a server sends it in place of a file it no longer has"
     else:
         found = f"{type(error).__name__}: {error}" if error else f"it starts with {start[:8]!r}"
-    return DataError(f"{path} is not a valid {wanted}: {found}. Delete it and run `physml data get`.")
+    return DataError(
+        f"{path} is not a valid {wanted}: {found}. Correct it if it is your own; else delete it and run "
+        "`physml data get`."
+    )

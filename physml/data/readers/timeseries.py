@@ -1,16 +1,20 @@
-"""The .ts files of the UEA, UCR and TSR archives, read by sktime and checked. No torch here.
+"""The .ts files of the UEA, UCR and TSR archives. No torch here.
 
 Axes: N cases, T steps, D dimensions.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError, needed_by
+from physml.base.errors import DataError
 from physml.data.files.archives import damaged
+
+LABEL = re.compile(r'"([^"]*)"|(\S+)')  # in the header, where blanks end a label that has no quotes
+MISSING = ("?", "")
 
 
 @dataclass(frozen=True)
@@ -70,25 +74,18 @@ class Cases:
         return replace(self, y=place[self.y], labels=tuple(labels))
 
 
-def read_ts(path: Path, again: str) -> Cases:
+def read_ts(path: Path, again: str, *, gaps: bool = False) -> Cases:
     """All cases of a .ts file without time stamps, of equal or unequal length.
 
-    Numbers are parsed by sktime; header, labels, dimensions and missing values are checked here, because
-    sktime lets most of them pass, or raises without saying where.
-
-    again: what to do when the file cannot be right, the last sentence of every DataError.
+    again: what to do when the file cannot be right, the last sentence of every DataError. gaps: missing
+    values are NaN; else they are refused.
     """
-    with needed_by(f"reading {path.name}"):
-        from sktime.datasets import load_from_tsfile_to_dataframe
-
-    head, marks = _scan_ts(path, again)
-    try:
-        frame, _ = load_from_tsfile_to_dataframe(str(path))
-    except (OSError, ValueError) as error:
-        raise _not_a_number(path, [m.line for m in marks], again) or DataError(
-            f"{path} is not a valid .ts file: {error}. {again}"
-        ) from error
-    return _cases(path, head, marks, frame.to_numpy(), again)
+    head, marks, x = _scan_ts(path, again, gaps)
+    lines = tuple(m.line for m in marks)
+    if head.numbers:
+        return Cases(path, head.name, x, np.array([float(m.label) for m in marks]), (), lines, again)
+    y = np.array([head.labels.index(mark.label) for mark in marks], np.int64)
+    return Cases(path, head.name, x, y, head.labels, lines, again)
 
 
 # ---------------------------------------------------------------------------- what a file says of itself
@@ -116,7 +113,7 @@ class _Mark:
 def _lines(path: Path, again: str) -> Iterator[tuple[int, str]]:
     """Number and text of each line that is not empty."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line := line.strip():
                     yield number, line
@@ -126,16 +123,18 @@ def _lines(path: Path, again: str) -> Iterator[tuple[int, str]]:
         ) from error
 
 
-def _scan_ts(path: Path, again: str) -> tuple[_Head, list[_Mark]]:
-    """Header and labels; DataError for a case with missing values, or with other dimensions than the rest."""
-    head, marks, in_data, told = _Head(), [], False, set()
+def _scan_ts(path: Path, again: str, gaps: bool) -> tuple[_Head, list[_Mark], tuple[np.ndarray, ...]]:
+    """Header, labels and values (T, D) of each case; DataError for the first that cannot be right."""
+    head, marks, x, in_data, told = _Head(), [], [], False, set()
     for number, line in _lines(path, again):
         where = f"{path}, line {number}"
         if in_data:
-            label = _checked_ts(line, head, where, again)
-            marks.append(_Mark(number, label))
+            dimensions, label = _parted(line, head, where, again)
+            marks.append(_Mark(number, _known(label, head, where, again)))
+            named = [(d, f"{where}, dimension {k}") for k, d in enumerate(dimensions, 1)]
+            x.append(np.stack([_numbers(values, place, again, gaps) for values, place in named], -1))
             if not head.dimensions:
-                head = replace(head, dimensions=line.count(":"))
+                head = replace(head, dimensions=len(dimensions))
         elif line.startswith("@"):
             words = line.split()
             told.add(words[0].lower())
@@ -155,7 +154,7 @@ def _scan_ts(path: Path, again: str) -> tuple[_Head, list[_Mark]]:
             raise DataError(f"{path}: its header has no {tag}. {again}")
     if not head.labels and not head.numbers:
         raise DataError(f"{path}: its header must have @classLabel true or @targetLabel true. {again}")
-    return head, marks
+    return head, marks, tuple(x)
 
 
 def _told(head: _Head, words: list[str], where: str, again: str) -> _Head:
@@ -166,7 +165,8 @@ def _told(head: _Head, words: list[str], where: str, again: str) -> _Head:
         case "@problemname" if values:
             return replace(head, name=values[0])
         case "@classlabel" if true:
-            return replace(head, labels=tuple(values[1:]))
+            quoted = LABEL.findall(" ".join(values[1:]))
+            return replace(head, labels=tuple(inside or word for inside, word in quoted))
         case "@targetlabel" if true:
             return replace(head, numbers=True)
         case "@dimensions" | "@dimension" | "@serieslength":
@@ -181,8 +181,8 @@ def _told(head: _Head, words: list[str], where: str, again: str) -> _Head:
     return head
 
 
-def _checked_ts(line: str, head: _Head, where: str, again: str) -> str:
-    """The label behind a case, whose dimensions stand before it, with a colon behind each."""
+def _parted(line: str, head: _Head, where: str, again: str) -> tuple[list[str], str]:
+    """The dimensions of a case, each with a colon behind it, and the label behind them."""
     *dimensions, label = line.split(":")
     if len(dimensions) != (head.dimensions or len(dimensions)) or not dimensions:
         raise DataError(
@@ -196,17 +196,35 @@ def _checked_ts(line: str, head: _Head, where: str, again: str) -> str:
         )
     if head.steps and lengths != {head.steps}:
         raise DataError(f"{where}: {lengths.pop()} steps, but the header says {head.steps}. {again}")
-    for d, values in enumerate(dimensions, 1):
-        _no_gaps(values, f"{where}, dimension {d}", again)
-    return _known(label.strip(), head, where, again)
+    return dimensions, label.strip()
 
 
-def _no_gaps(values: str, where: str, again: str) -> None:
-    """Nothing is filled in: a missing value ends the reading."""
-    if "?" in values or not values.strip() or ",," in values or "nan" in values.lower():
-        steps = values.split(",")
-        n = next((n for n, v in enumerate(steps, 1) if v.strip().lower() in ("?", "", "nan", "-nan")), 1)
+def _numbers(values: str, where: str, again: str, gaps: bool) -> np.ndarray:
+    """The values of one dimension, (T,) float64; a missing one is NaN, or refused."""
+    steps = values.split(",")
+    try:
+        numbers = np.array(steps, np.float64)
+    except ValueError:
+        numbers = np.array([_number(v, n, where, again) for n, v in enumerate(steps, 1)])
+    if not gaps and np.isnan(numbers).any():
+        n = int(np.isnan(numbers).argmax()) + 1
         raise DataError(f"{where}: the value at step {n} of {len(steps)} is missing. {again}")
+    if np.isinf(numbers).any():
+        n = int(np.isinf(numbers).argmax()) + 1
+        raise DataError(f"{where}: the value at step {n} is not finite. {again}")
+    return numbers
+
+
+def _number(value: str, step: int, where: str, again: str) -> float:
+    if value.strip() in MISSING:
+        return np.nan
+    try:
+        return float(value)
+    except ValueError:
+        comma = " Decimals need a point." if re.fullmatch(r"\s*-?\d+;\d+\s*", value) else ""
+        raise DataError(
+            f"{where}: the value at step {step}, {value[:40]!r}, is no number.{comma} {again}"
+        ) from None
 
 
 def _known(label: str, head: _Head, where: str, again: str) -> str:
@@ -219,52 +237,17 @@ def _known(label: str, head: _Head, where: str, again: str) -> str:
         raise DataError(
             f"{where}: expected a number to predict behind the last colon; got {label!r}. {again}"
         )
-    if label.lower() not in {known.lower() for known in head.labels}:
-        raise DataError(f"{where}: {label[:40]!r} is none of the classes {', '.join(head.labels)}. {again}")
+    label = label[1:-1] if LABEL.fullmatch(label) and label.startswith('"') else label
+    if label not in head.labels:
+        hint = ""
+        if set(label.split()) <= set(head.labels):
+            hint = f' A class with a blank in it has quotes in the header: "{label[:40]}".'
+        elif near := [known for known in head.labels if known.lower() == label.lower()]:
+            hint = f" {label} and {near[0]} are two classes."
+        raise DataError(
+            f"{where}: {label[:40]!r} is none of the classes {', '.join(head.labels)}.{hint} {again}"
+        )
     return label
-
-
-# ---------------------------------------------------------------------------- from sktime's frame
-
-
-def _cases(path: Path, head: _Head, marks: list[_Mark], frame: np.ndarray, again: str) -> Cases:
-    """frame: (N, D) objects, each one dimension of one case."""
-    if len(frame) != len(marks):
-        raise DataError(f"{path}: {len(frame)} cases were parsed out of {len(marks)} lines. {again}")
-    x = []
-    for mark, series in zip(marks, frame, strict=True):
-        case = np.stack([np.asarray(values, np.float64) for values in series], -1)
-        if not np.isfinite(case).all():
-            step, dimension = np.argwhere(~np.isfinite(case))[0] + 1
-            raise DataError(
-                f"{path}, line {mark.line}, dimension {dimension}: the value at step {step} is not finite. "
-                f"{again}"
-            )
-        x.append(case)
-    if head.numbers:
-        y = np.array([float(mark.label) for mark in marks])
-    else:
-        place = {label.lower(): i for i, label in enumerate(head.labels)}
-        y = np.array([place[mark.label.lower()] for mark in marks], np.int64)
-    return Cases(path, head.name, tuple(x), y, head.labels, tuple(m.line for m in marks), again)
-
-
-def _not_a_number(path: Path, lines: Collection[int], again: str) -> DataError | None:
-    """Error for the first value in the cases that is no number, where sktime stumbled; None if all are."""
-    known = set(lines)
-    for number, line in _lines(path, again):
-        if number not in known:
-            continue
-        for d, dimension in enumerate(line.rpartition(":")[0].split(":"), 1):
-            for step, value in enumerate(dimension.split(","), 1):
-                try:
-                    float(value)
-                except ValueError:
-                    return DataError(
-                        f"{path}, line {number}, dimension {d}: the value at step {step}, "
-                        f"{value[:40]!r}, is no number. {again}"
-                    )
-    return None
 
 
 # ---------------------------------------------------------------------------- for fixtures

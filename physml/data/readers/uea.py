@@ -9,6 +9,7 @@ import numpy as np
 
 from physml.base.errors import DataError, InputError
 from physml.data.datasets import Arrays, DataSet, Files, ShippedFile, Upstream
+from physml.data.labels import coded
 from physml.data.readers.timeseries import Cases, read_ts, write_ts
 
 PARTS = ("train", "test")
@@ -23,7 +24,7 @@ def data_set(name: str) -> DataSet:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", name):
         raise InputError(f"name must be that of a set of the archives, such as BasicMotions; got {name!r}.")
-    return DataSet(f"uea_{name}", 1, lambda files: _read(name, files), _fixture(name), about=_about(name))
+    return DataSet(f"uea_{name}", 2, lambda files: _read(name, files), _fixture(name), about=_about(name))
 
 
 def _file(name: str, part: str) -> str:
@@ -57,21 +58,26 @@ def _shipped(name: str, file: str) -> Path | None:
 
 
 def _read(name: str, files: Files) -> Arrays:
-    """x_<part> (N, T, D) float32, padded at the end with 0; n_<part> (N,), true lengths; y_<part> (N,) int64,
-    positions in the labels of the header; n_classes ().
+    """x_<part> (N, T, D) float32, NaN where a value is missing, padded at the end with 0; n_<part> (N,), true
+    lengths; line_<part> (N,), of the file; y_<part> (N,) int64, positions among the classes of train in the
+    order of the header; n_classes ().
     """
     cases = {}
     for part in PARTS:
         path = files.path(_file(name, part))
-        cases[part] = read_ts(path, f"Get it again: `physml data get uea_{name}`.")
+        again = f"Correct the file, or get that of the archive again: `physml data get uea_{name}`."
+        cases[part] = read_ts(path, again, gaps=True)
         _check(name, path, cases[part], cases["train"])
-    arrays: Arrays = {"n_classes": np.array(len(cases["train"].labels))}
+    labels = {part: [found.labels[i] for i in found.y] for part, found in cases.items()}
+    classes, order = coded(labels, name, cases["train"].labels)
+    arrays: Arrays = {"n_classes": np.array(len(order))}
     for part, found in cases.items():
         lengths = np.array([len(case) for case in found.x], np.int64)
         x = np.zeros((len(found.x), lengths.max(), found.x[0].shape[1]), np.float32)
         for row, case in zip(x, found.x, strict=True):
             row[: len(case)] = case
-        arrays |= {f"x_{part}": x, f"n_{part}": lengths, f"y_{part}": found.y}
+        arrays |= {f"x_{part}": x, f"n_{part}": lengths, f"y_{part}": classes[part]}
+        arrays[f"line_{part}"] = np.array(found.lines, np.int64)
     return arrays
 
 
@@ -80,10 +86,10 @@ def _check(name: str, path: Path, found: Cases, train: Cases) -> None:
         raise DataError(f"{path} is the problem {found.name}; expected {name}. {found.again}")
     if not found.labels:
         raise DataError(f"{path} has numbers to predict; this task is for sets with classes.")
-    if found.labels != train.labels or found.x[0].shape[1] != train.x[0].shape[1]:
+    if found.x[0].shape[1] != train.x[0].shape[1]:
         raise DataError(
-            f"{path}: {found.x[0].shape[1]} dimension(s), classes {', '.join(found.labels)}; the file of "
-            f"train has {train.x[0].shape[1]} and {', '.join(train.labels)}. {found.again}"
+            f"{path}: {found.x[0].shape[1]} dimension(s); the file of train has {train.x[0].shape[1]}. "
+            f"{found.again}"
         )
 
 

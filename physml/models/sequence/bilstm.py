@@ -9,7 +9,7 @@ from physml.base.check import one_of, positive
 from physml.base.errors import InputError
 from physml.models.sequence.gated import TorchLayer, compiled, lstm_step
 from physml.ops.cell import recurrence
-from physml.ops.sequence import initial_state, no_autocast, sequence
+from physml.ops.sequence import initial_state, no_autocast, reversed_within, sequence, zero_behind
 
 Ends = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -35,15 +35,15 @@ class BiLSTM(nn.Module):
     Init: torch's: uniform on [-a, a], a = H^(-1/2) for the LSTMs, a = (D k)^(-1/2) for the convolution.
 
     Nothing can be carried from one piece of a sequence to the next: the backward half reads from the end.
-    Padding behind a shorter sequence is read as any other input.
+    With `lengths` padding behind a shorter sequence counts as outside of it; without, as any other input.
 
     Args:
         d_in: D.
         d_hidden: H, of each direction.
         kernel: k, odd; None: no convolution.
         order: "read" or "time".
-    Shapes: u (B, T, D) -> (B, T, 2H). The state handed back is the last (h, c) of both directions, forward
-    first, each (B, H).
+    Shapes: u (B, T, D), lengths (B,) -> (B, T, 2H). The state handed back is the last (h, c) of both
+    directions, forward first, each (B, H).
 
     Example:
         >>> layer = BiLSTM(d_in=2, d_hidden=8, kernel=7, order="read")
@@ -51,7 +51,7 @@ class BiLSTM(nn.Module):
         torch.Size([4, 10, 16])
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(
         self, d_in: int, d_hidden: int, *, kernel: int | None = 7, order: Literal["read", "time"] = "read"
@@ -79,7 +79,7 @@ class BiLSTM(nn.Module):
             )
         return found
 
-    def forward(self, u: Tensor, state: None = None) -> tuple[Tensor, Ends]:
+    def forward(self, u: Tensor, state: None = None, lengths: Tensor | None = None) -> tuple[Tensor, Ends]:
         if state is not None:
             raise InputError(
                 "state must be None: a layer that reads a sequence from both ends can't go on from a state. "
@@ -88,19 +88,29 @@ class BiLSTM(nn.Module):
         u = sequence(u, self.d_in, self.cell.all_weights[0][0])
         h0, c0 = initial_state(None, ("h", "c"), u, self.d_hidden)
         with no_autocast(u):
+            if lengths is not None:
+                u = zero_behind(u, lengths)
             x = u if self.conv is None else self.conv(u.transpose(1, 2)).transpose(1, 2)
-            forwards, backwards, ends = self._both_ways(x, h0, c0)
+            forwards, backwards, ends = self._both_ways(x, h0, c0, lengths)
         if self.order == "time":
-            backwards = backwards.flip(1)
+            backwards = reversed_within(backwards, lengths)
         return torch.cat([forwards, backwards], 2), ends
 
-    def _both_ways(self, x: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor, Ends]:
+    def _both_ways(
+        self, x: Tensor, h0: Tensor, c0: Tensor, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor, Ends]:
         """The outputs of both directions, in the order in which each of them reads, and the last states."""
         if compiled(x):
             there, back = (lstm_step(weights) for weights in self.cell.all_weights)
             forwards, (h, c) = recurrence(there, x, (h0, c0))
-            backwards, (k, d) = recurrence(back, x.flip(1), (h0, c0))
+            backwards, (k, d) = recurrence(back, reversed_within(x, lengths), (h0, c0))
             return forwards, backwards, (h, c, k, d)
+        if lengths is not None:
+            (forwards, h, c), (backwards, k, d) = (
+                torch.lstm(y, (h0[None], c0[None]), [*weights], True, 1, 0.0, self.training, False, True)
+                for y, weights in zip((x, reversed_within(x, lengths)), self.cell.all_weights, strict=True)
+            )
+            return forwards, backwards, (h[0], c[0], k[0], d[0])
         path, hs, cs = self.cell(x, torch.stack([h0, h0]), torch.stack([c0, c0]))
         forwards, backwards = path.split(self.d_hidden, 2)
         return forwards, backwards.flip(1), (hs[0], cs[0], hs[1], cs[1])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from physml.base.check import one_of, positive
 from physml.base.errors import InputError
 from physml.models.sequence.log_signature import DEPTHS, log_signature, lyndon_words
-from physml.ops.sequence import no_autocast, sequence
+from physml.ops.sequence import held_at_end, no_autocast, sequence
 
 
 class NeuralRDE(nn.Module):
@@ -41,7 +41,8 @@ class NeuralRDE(nn.Module):
 
     Nothing can be carried from one piece of a sequence to the next: windows are counted from the first input.
     Each output is the state at the end of the last window that is over; it is z(0) before the end of the
-    first one. Padding behind a shorter sequence is read as any other input.
+    first one. With `lengths` a shorter sequence stands still at its end and has a time of its own; without,
+    padding behind it is read as any other input.
 
     Args:
         d_in: D.
@@ -52,7 +53,7 @@ class NeuralRDE(nn.Module):
         n_layers: m, hidden layers of f.
         solver: "torchcde", see Choices, of depth 1 and windows of one line; or null.
         time: whether X has a further channel, the time, from 0 to 1 over the sequence.
-    Shapes: u (B, T, D) -> z (B, T, H). The state handed back is the last z, (B, H).
+    Shapes: u (B, T, D), lengths (B,) -> z (B, T, H). The state handed back is the last z, (B, H).
 
     Example:
         >>> layer = NeuralRDE(d_in=2, d_hidden=8, depth=2, window=3, d_field=16)
@@ -60,7 +61,7 @@ class NeuralRDE(nn.Module):
         torch.Size([4, 10, 8])
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
     def __init__(
@@ -103,7 +104,9 @@ class NeuralRDE(nn.Module):
             layers += [nn.ReLU(), nn.Linear(d_field, d_field)]
         self.field = nn.Sequential(*layers, nn.Tanh(), nn.Linear(d_field, d_hidden * self.d_log))
 
-    def forward(self, u: Tensor, state: None = None) -> tuple[Tensor, tuple[Tensor]]:
+    def forward(
+        self, u: Tensor, state: None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Tensor]]:
         if state is not None:
             raise InputError(
                 "state must be None: windows are counted from the first input, so the layer can't go on from "
@@ -111,14 +114,14 @@ class NeuralRDE(nn.Module):
             )
         u = sequence(u, self.d_in, self.start.weight)
         with no_autocast(u):
-            path = self._path(u)
+            path = self._path(u, lengths)
             z = self.start(path[:, 0])
             states = [z]
             logs = self.log_signatures(path).unbind(1) if path.shape[1] > 1 else ()
             for before, log in zip((*logs[:1], *logs), logs, strict=False):
                 z = self._moved(z, log) if self.solver is None else self._moved_as_torchcde(z, before, log)
                 states.append(z)
-            return self._held(torch.stack(states, 1), u.shape[1]), (z,)
+            return self._held(torch.stack(states, 1), u.shape[1], lengths), (z,)
 
     def log_signatures(self, path: Tensor) -> Tensor:
         """Log-signatures of all windows of a path (B, T, C): (B, N, L); the last window may be shorter."""
@@ -131,11 +134,17 @@ class NeuralRDE(nn.Module):
             parts.append(log_signature(path[:, None, n_whole * self.window :], self.depth))
         return torch.cat(parts, 1)
 
-    def _path(self, u: Tensor) -> Tensor:
+    def _path(self, u: Tensor, lengths: Tensor | None) -> Tensor:
+        if lengths is not None:
+            u = held_at_end(u, lengths)
         if not self.time:
             return u
-        t = torch.linspace(0, 1, u.shape[1], dtype=u.dtype, device=u.device)
-        return torch.cat([t[None, :, None].expand(len(u), -1, -1), u], 2)
+        if lengths is None:
+            t = torch.linspace(0, 1, u.shape[1], dtype=u.dtype, device=u.device).expand(len(u), -1)
+        else:
+            last = (lengths.to(u) - 1).clamp(min=1)[:, None]
+            t = (torch.arange(u.shape[1], dtype=u.dtype, device=u.device) / last).clamp(max=1)
+        return torch.cat([t[..., None], u], 2)
 
     def _moved(self, z: Tensor, log: Tensor) -> Tensor:
         """One step of Runge and Kutta, of size 1."""
@@ -156,8 +165,12 @@ class NeuralRDE(nn.Module):
     def _slope(self, z: Tensor, log: Tensor) -> Tensor:
         return torch.bmm(self.field(z).unflatten(1, (self.d_out, self.d_log)), log.unsqueeze(2)).squeeze(2)
 
-    def _held(self, states: Tensor, n_steps: int) -> Tensor:
+    def _held(self, states: Tensor, n_steps: int, lengths: Tensor | None) -> Tensor:
         """The state after the last window that is over, for each input: (B, N + 1, H) to (B, T, H)."""
         over = torch.arange(n_steps, device=states.device) // self.window
         over[-1] = states.shape[1] - 1  # a shorter window is over at the end
-        return states[:, over]
+        found = states[:, over]
+        if lengths is None:
+            return found
+        row, last = torch.arange(len(states), device=states.device), lengths.to(states.device) - 1
+        return found.index_put((row, last), states[row, -(-last // self.window)])

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from physml.base.check import has_shape, one_of, positive, within
 from physml.base.errors import InputError
+from physml.models.sequence.padding import on_padded, refuse_reader_of_padding
 from physml.models.start import truncated_normal
 
 
@@ -31,8 +32,10 @@ class SequenceModel(nn.Module):
     A layer may name the place of its last output in its state, as indices: `output_in_state = (0,)` where
     h_T is the first tensor. The "last" read-out then takes it from there: its backward pass is faster.
 
-    With `lengths=True` the "last" read-out of a padded sequence is taken at its own last step, else at the
-    padded end. The state that is handed back is always that of the padded end.
+    With `lengths=True` the "last" read-out of a padded sequence is taken at its own last step, and padding
+    does not reach the answer: layers that look ahead are given the lengths, and layers of others that read
+    padding are refused. With `lengths=False` padding is read as any other input, and the read-out is taken at
+    the padded end. The state that is handed back is always that of the padded end.
 
     Args:
         layer: makes a recurrent layer from its number of input features; may be a torch.nn.LSTM/GRU/RNN with
@@ -126,6 +129,7 @@ class SequenceModel(nn.Module):
         self.dropout, self.dropout_kind = dropout, dropout_kind
         self.embedding_dropout, self.input_dropout = embedding_dropout, input_dropout
         self.lengths, self.pool = lengths, pool
+        self._padding_checked = False  # of layers of others
         if pool is not None:
             one_of("pool", pool, ("mean",))
             if readout != "last":
@@ -186,13 +190,21 @@ class SequenceModel(nn.Module):
             has_shape("lengths", lengths, (input.shape[0],), hint="One true length per sequence.")
             if not torch.compiler.is_exporting():  # which knows no values
                 _check_lengths(lengths, input.shape[1])
+        unequal = self._unequal(lengths, input.shape[1])
         self._check_state(state)
         y = self._features(input)
         states = []
         for i, layer in enumerate(self.layers):
-            outputs, carried = layer(y, None if state is None else state[i])
+            before = None if state is None else state[i]
+            if unequal is None:
+                outputs, carried = layer(y, before)
+            else:
+                if not self._padding_checked:
+                    refuse_reader_of_padding(layer, y, unequal)
+                outputs, carried = on_padded(layer, y, before, unequal)
             y = self._drop(outputs)
             states.append(carried)
+        self._padding_checked |= unequal is not None
         if self.pool == "mean":
             y = _mean(y, lengths if self.lengths else None)
         elif self.readout_at == "last":
@@ -206,6 +218,13 @@ class SequenceModel(nn.Module):
 
     if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
         __call__ = forward
+
+    def _unequal(self, lengths: Tensor | None, n_steps: int) -> Tensor | None:
+        """The lengths that layers must know: None where there is no padding, or where it is read."""
+        if lengths is None or not self.lengths:
+            return None
+        known = not torch.compiler.is_exporting()
+        return None if known and int(lengths.min()) == n_steps else lengths
 
     def step(self, input: Tensor, state: tuple[Any, ...] | None = None) -> tuple[Tensor, tuple[Any, ...]]:
         """`forward` for one input, the fastest way along a sequence that comes in live.

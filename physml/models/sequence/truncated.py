@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.base.check import positive
+from physml.base.errors import InputError
 from physml.models.sequence.gated import TorchLayer, compiled, lstm_step
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -19,7 +20,8 @@ class TruncatedLSTM(nn.Module):
         \frac{\partial (h_n, c_n)}{\partial (h_{n-1}, c_{n-1})} := 0 \quad\text{at } n = T - k + 1
 
     Outputs are those of the LSTM. The first T - k of them, and the input at those steps, get no gradient: so
-    for a "last" read-out, only the last k steps teach the weights. With k >= T this is the LSTM.
+    for a "last" read-out, only the last k steps teach the weights. With k >= T this is the LSTM. The last
+    steps are counted from the padded end, so training on unequal lengths is refused where T > k.
 
     Source: UnICORNN, https://arxiv.org/abs/2103.05487 (thesis, section 3.4): an LSTM whose BPTT "is truncated
     after the last 500 time points"; LEM, https://arxiv.org/abs/2110.04744, Table 11.
@@ -57,11 +59,17 @@ class TruncatedLSTM(nn.Module):
         return found
 
     def forward(
-        self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
+        self, u: Tensor, state: tuple[Tensor, Tensor] | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         u = sequence(u, self.d_in, self.cell.all_weights[0][0])
         h, c = initial_state(state, ("h", "c"), u, self.d_out)
         early = u.shape[1] - self.last
+        if lengths is not None and early > 0 and self.training:
+            raise InputError(
+                f"sequences must be equally long to learn from their last {self.last} steps; got "
+                f"{int(lengths.min())} to {int(lengths.max())} steps, padded to {u.shape[1]}. Set model.last "
+                f"to {u.shape[1]} or more, or take the model lstm."
+            )
         with no_autocast(u):
             if early <= 0:
                 path, (h, c) = self._run(u, h, c)

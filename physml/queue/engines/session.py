@@ -51,8 +51,14 @@ class Session:
     def describe(self, planned: Sequence[Planned]) -> str:
         """A text that shows what would be submitted for these runs, and how they are packed."""
         todo = [run for run in planned if run.todo]
+        blocked = [run for run in planned if run.state == "blocked"]
+        if not todo and blocked:
+            return (
+                f"Nothing would be submitted: {len(blocked)} runs are blocked. Without that it would be:\n"
+                f"{self.engine.describe(self._job(blocked))}"
+            )
         if not todo:
-            return "Nothing is to do."
+            return f"Nothing is to do: {len(planned)} of {len(planned)} runs are there."
         job = self._job(todo)
         each = f"{job.cpus} core(s)" + (f", {job.gpus} GPU(s)" if job.gpus else "")
         hours = "unknown" if job.total_hours is None else f"{job.total_hours:.2g}"

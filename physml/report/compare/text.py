@@ -16,6 +16,7 @@ from physml.report.compare.rows import (
 )
 from physml.report.stats.claims import ALPHA
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT, Spread
+from physml.report.table.budgets import differs_in
 from physml.report.table.numbers import gain_text
 from physml.report.table.spec import Cell, Column
 from physml.report.text.document import NONE, Document, Grid, Lines, blocks
@@ -76,7 +77,8 @@ def compared(
         raise InputError(
             f"a comparison needs finished runs of both rows with equal split and seed; {reasons}. {hint}"
         )
-    return Rows(id, names, tuple(corrected(comparisons)), missing, tuple(_settings(sides)))
+    unlike = _unlike(columns, sides)
+    return Rows(id, names, tuple(corrected(comparisons)), missing, (*_settings(sides), *unlike))
 
 
 def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
@@ -88,6 +90,20 @@ def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
         label = next(pair[k].label for pair in sides.values())
         parts = [name for name in experiments if name != label] + [f"settings: {', '.join(settings)}"]
         yield f"{letter}: {label} ({', '.join(parts)})"
+
+
+def _unlike(columns: Sequence[Column], sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
+    """How the rows were trained, where it differs: then it may be what is compared."""
+    texts: dict[str, list[str]] = {}
+    for column in columns:
+        configs = [
+            r.get("config") or {} for side in sides[column.key] for r in list(side.runs.finished.values())[:1]
+        ]
+        if len(configs) == 2 and (text := differs_in(configs[0], configs[1:])):
+            texts.setdefault(text, []).append(column.title)
+    for text, titles in texts.items():
+        where = f", {', '.join(titles)}," if len(texts) > 1 else ""
+        yield f"A and B{where} differ in: {text}"
 
 
 def document(rows: Rows) -> Document:

@@ -20,6 +20,7 @@ from physml.report.stats.claims import ClaimVerdict, Gain
 from physml.report.stats.comparison import Comparison, compare
 from physml.report.stats.summary import Bounds, Published, Summary, Values
 from physml.report.stats.verdict import Settings, settings_of, verdict
+from physml.report.table.budgets import unlike
 from physml.report.table.claims import ClaimPart, judged
 from physml.report.table.facts import Facts, facts_of
 from physml.report.table.ranks import Ranking, ranked
@@ -75,9 +76,14 @@ class Table:
     claim: tuple[ClaimPart, ...] = ()
     claim_verdict: ClaimVerdict | None = None
     ranking: Ranking | None = None  # where the config names columns to rank over
+    unlike: tuple[str, ...] = ()  # rows of the reader's own that were trained in another way
 
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
+
+    def below(self, cell: CellResult) -> str:
+        """`below NAME` for a row of the reader's own that does not reach a trivial reference; else empty."""
+        return f"below {cell.over[0]}" if cell.extra and cell.over and cell.over[1].mean < 0 else ""
 
     @property
     def own(self) -> bool:
@@ -120,7 +126,8 @@ def collect(
     counted = [r for runs in of.values() for r in runs.finished.values()]
     claim, claim_verdict = judged(spec, of)
     ranking = ranked(spec, of) if ranks else None
-    return Table(spec, tuple(cells), _references(spec, of), facts_of(counted), claim, claim_verdict, ranking)
+    references, facts, odd = _references(spec, of), facts_of(counted), tuple(unlike(spec, of))
+    return Table(spec, tuple(cells), references, facts, claim, claim_verdict, ranking, odd)
 
 
 def recorded(

@@ -91,6 +91,7 @@ def fact_lines(table: Table) -> list[str]:
     if searched := list(searched_here(facts.provenance)):
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]
+    lines += [f"Data of {note}" for note in facts.notes]
     lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
     return lines
 

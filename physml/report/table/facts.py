@@ -26,6 +26,7 @@ class Facts:
     hours: float = 0.0  # core-hours of training and evaluation; hours on a GPU
     shorts: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)  # experiment -> kind
+    notes: tuple[str, ...] = ()  # on the data of an experiment
     unproven: dict[str, tuple[str, ...]] = field(default_factory=dict)  # how a file was verified -> files
 
 
@@ -59,8 +60,18 @@ def facts_of(records: Sequence[Record]) -> Facts:
         dates=tuple(dict.fromkeys(days[:1] + days[-1:])),
         shorts=each("short"),
         provenance=dict(sorted(provenance.items())),
+        notes=_notes(records),
         unproven=_unproven(records),
     )
+
+
+def _notes(records: Sequence[Record]) -> tuple[str, ...]:
+    found = {
+        f"{record['experiment']}: {note}"
+        for record in records
+        for note in (record.get("data") or {}).get("notes", ())
+    }
+    return tuple(sorted(found))
 
 
 def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:

@@ -76,6 +76,7 @@ def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_
         number = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
         caption += f" Ours: mean ± standard deviation over {number} {unit}."
     caption += " Bold: the best of each column." if bold_best else ""
+    caption += "".join(f" {line}." for line in table.unlike)
     head = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",

@@ -164,7 +164,7 @@ class View:
                     replace(bare, text=_printed(cell)),
                     replace(bare, text=mean_text(summary, places), bold=row.label in best),
                     replace(bare, text=str(summary.n) if summary else NONE),
-                    replace(looks, text=signed(cell.state) if self._happened(cell) else NONE),
+                    replace(looks, text=self._outcome(cell)),
                 )
             )
             for mine in cell.yours:
@@ -174,6 +174,10 @@ class View:
         heads = ("model", "printed", "ours", "n", "outcome")
         grid = Grid(heads, tuple(lines), self._heading(column.title + unit))
         return grid.without(i for i in range(1, 5) if self._says_nothing(grid, i))
+
+    def _outcome(self, cell: CellResult) -> str:
+        words = filter(None, (signed(cell.state), self.table.below(cell)))
+        return "; ".join(words) if self._happened(cell) else NONE
 
     def _says_nothing(self, grid: Grid, i: int) -> bool:
         """An empty column, numbers of runs that are all alike, or what a section of short runs leaves out."""
@@ -210,8 +214,8 @@ class View:
         return units.pop() if len(units) == 1 else None
 
     def _heading(self, what: str) -> str:
-        """The line above a grid: its unit and what is better; for short runs their budget, under which nothing is
-        a result on a printed number.
+        """The line above a grid: its unit and what is better; for short runs their budget, which is no result
+        on a printed number.
         """
         directions = {column.better for column in self.columns}
         better = f"{directions.pop()} is better" if len(directions) == 1 else ""
@@ -338,6 +342,11 @@ class View:
             yield f"Rows without printed numbers (--long): {names}"
         if others := [column.title for column in self.table.spec.columns if column not in self.columns]:
             yield f"Without printed numbers (--long): {'; '.join(others)}"
+        yield from self.table.unlike
+        if len(self.columns) > 1:
+            weak = [(cell, self.table.below(cell)) for row in self.rows for cell in self.cells(row)]
+            titles = {column.key: column.title for column in self.columns}
+            yield from (f"{cell.row}, {titles[cell.column]}: {text}" for cell, text in weak if text)
         yield Coverage(self.table).text()
 
     def _absent(self, row: Row) -> str:

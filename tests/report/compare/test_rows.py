@@ -67,6 +67,28 @@ def test_tests_and_effect_size_are_those_of_scipy() -> None:
     assert found.p == pytest.approx(2 * stats.t.sf(abs(found.d_z or 0.0) * math.sqrt(12), 11))
 
 
+def test_rows_that_were_trained_in_another_way_say_so() -> None:
+    def side(label: str, epochs: int, lr: float) -> Side:
+        config = {
+            "trainer": {"epochs": epochs, "clip_norm": None},
+            "optim": {"lr": lr},
+            "model": {"d": epochs},
+        }
+        made = {
+            (0, seed): {"metrics": {"best": {"test": {"accuracy": 0.5 + 0.01 * seed}}}, "config": config}
+            | {"protocol": "official"}
+            for seed in range(3)
+        }
+        return Side(label, Runs(label, "a", made, {}, 0))  # type: ignore[arg-type]
+
+    def facts(first: Side, second: Side) -> tuple[str, ...]:
+        return compared("compare", [column()], {"acc": (first, second)}, {}, "runs", "").facts
+
+    unlike = "A and B differ in: trainer.epochs 30 / 400, optim.lr 0.001 / 0.01"
+    assert facts(side("mine", 30, 0.001), side("theirs", 400, 0.01))[-1] == unlike
+    assert not any("differ in" in line for line in facts(side("a", 30, 0.1), side("b", 30, 0.1)))
+
+
 @pytest.mark.parametrize("differences", [[1, 1, 2, -1, 3, 0, 0, 2, 2], [0.5, -0.5, 1.5, 1.5]])
 def test_tied_differences_have_an_exact_p_value_too(differences: list[float]) -> None:
     sizes = np.array([d for d in differences if d])

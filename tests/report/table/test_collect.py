@@ -653,10 +653,12 @@ def test_runs_on_unverified_data_are_not_comparable() -> None:
 def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     how = {"a.zip": "content", "b.ts": "first seen", "c.gz": "bytes"}
     data = {"kind": "content-verified", "files": [{"name": n, "verified": v} for n, v in how.items()]}
+    data["notes"] = ["1 of 6 items of test stand in train or valid too"]
     runs = [record("t/agrees", k, 0.01, data=data) for k in range(2)]
     made = collect(spec(), ids("t/agrees"), runs)
     assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
     lines = fact_lines(made)
+    assert "Data of t/agrees: 1 of 6 items of test stand in train or valid too" in lines
     assert "Data without a published checksum, pinned when first seen: b.ts" in lines
     assert "Data compared by their content, not by a checksum of their bytes: a.zip" in lines
 

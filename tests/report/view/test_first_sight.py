@@ -8,6 +8,7 @@ from physml.base.errors import ConfigError
 from physml.config.load import structure
 from physml.report.table import spec as tables
 from physml.report.table.collect import Table, collect, recorded
+from physml.report.table.latex import latex_table
 from physml.report.table.spec import TableSpec
 from physml.report.text.document import Cell, Grid, text_of
 from physml.report.view.coverage import Coverage
@@ -82,6 +83,36 @@ def test_the_number_of_runs_stands_where_it_differs() -> None:
     (grid,) = View(made(records()[:-2], keys=("x",))).grids()
     assert grid.heads == ("model", "printed", "ours", "n", "outcome")
     assert [line[3:] for line in lines(grid)][-1] == ["2", "· 2 of 3 runs"]
+
+
+def own_row(keys: tuple[str, ...], epochs: int = 30, lr: float = 0.01) -> Table:
+    """Row S is the reader's own, with other settings of training; its score is twice that of persistence."""
+    rows = [{**row, "extra": row["label"] == "S"} for row in structure_of(keys)]
+    paper = {"profile": "full", "trainer": {"epochs": 400}, "optim": {"lr": 0.01}}
+    own = {"profile": "full", "trainer": {"epochs": epochs}, "optim": {"lr": lr}}
+    found = [{**one, "config": paper} for one in records()[:-1]]
+    scores = {"persistence": {"rmse": 0.005}, "constant": {"rmse": 0.5}}
+    found += [record("t/s", seed, config=own, references=scores) for seed in range(3)]
+    return made(found, keys=keys, rows=rows)
+
+
+def structure_of(keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    published = {"value": 1.0, "digits": 1, "sd": 0.1, "n": 5, "statistic": "mean"}
+    cells = {key: {"published": published} for key in keys}
+    return [{"label": "A", "experiment": "t/a", "cells": cells}, {"label": "S", "experiment": "t/s"}]
+
+
+def test_a_row_of_ones_own_says_how_it_was_trained_and_what_it_does_not_reach() -> None:
+    table = own_row(("x",))
+    view = View(table)
+    (grid,) = view.grids()
+    assert lines(grid)[1][-1].endswith("below persistence")
+    assert "S differs in: trainer.epochs 30 / 400" in list(view.below())
+    assert "S differs in: trainer.epochs 30 / 400." in latex_table(table).replace("\\", "")
+    two = list(View(own_row(("x", "y"), lr=0.1)).below())
+    assert "S differs in: trainer.epochs 30 / 400, optim.lr 0.1 / 0.01" in two
+    assert "S, RMSE of y: below persistence" in two
+    assert not any("differs in" in line for line in View(own_row(("x",), epochs=400)).below())
 
 
 def test_columns_stand_side_by_side_and_narrow_forms_have_printed_numbers_below() -> None:

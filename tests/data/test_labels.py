@@ -1,0 +1,154 @@
+"""Classes are those of train, by exact value; gaps in series; tables of numbers in text."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from physml.base.errors import DataError
+from physml.data.files.tables import table
+from physml.data.gaps import without_gaps
+from physml.data.labels import coded, in_both
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "classes", "y"),
+    [
+        (["A", "a", "A"], ["a"], ("A", "a"), [1]),  # PriorLabs/TabPFN#29: two texts are two classes
+        ([0, 2, 1], [2, 0], (0, 1, 2), [2, 0]),
+        ([1, 2_000_000, 1], [2_000_000], (1, 2_000_000), [1]),  # no class in between
+        ([-1, 1], [1, -1], (-1, 1), [1, 0]),
+        ([1.0, 2.5], [np.float64(1)], (1, 2.5), [0]),
+        ([True, False], [False], (False, True), [0]),
+        (["b", 1], [1, "b"], (1, "b"), [0, 1]),
+    ],
+)
+def test_classes_are_the_values_of_train(
+    train: list[Any], test: list[Any], classes: tuple[Any, ...], y: list[int]
+) -> None:
+    found, names = coded({"train": train, "test": test}, "toy")
+    assert names == classes and found["test"].tolist() == y and found["test"].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "says"),
+    [
+        # BIMSBbioinfo/flexynesis#156: test has a class that train lacks
+        (
+            ["a", "b"],
+            ["a", "c", "c"],
+            "toy, test: 2 of 3 items are of no class of train, .* 'c' .item 1.; tr",
+        ),
+        (
+            [0, 1],
+            [0, 5],
+            "1 of 2 items are of no class of train, the first of class 5 .item 1.; train has 0, 1",
+        ),
+        # scikit-learn/scikit-learn#22628: a missing label is no class of its own
+        (["a", None, "b"], ["a"], "toy, train: 1 of 3 labels are missing, the first of item 1. Leave such"),
+        ([0.0, 1.0], [float("nan"), 1.0], "toy, test: 1 of 2 labels are missing, the first of item 0"),
+        # EricFillion/happy-transformer#248: the test part of many sets has -1 in place of its labels
+        ([0, 1], [-1, -1], "toy, test: all 2 labels are -1: they are hidden, so nothing can be scored"),
+        (["0", "1"], ["?"], "all 1 labels are '[?]': they are hidden"),
+        ([0, 1], [None, None], "all 2 labels are None: they are hidden"),
+        (["a", "a"], ["a"], "toy, train: all 2 items are of the class 'a'; a task needs two classes"),
+        (["a", "b"], [], "toy, test: there are no items"),
+    ],
+)
+def test_labels_that_no_score_can_come_from(train: list[Any], test: list[Any], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        coded({"train": train, "test": test}, "toy")
+
+
+def test_declared_classes_keep_their_order_and_gaps_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert coded({"train": ["x", "b"]}, "toy", ("x", "never", "b"))[1] == ("x", "b")
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        coded({"train": [3, 7, 3]}, "toy")
+    assert "toy: the labels 3, 7 became the classes 0 to 1." in caplog.text
+
+
+def test_equal_rows_are_counted() -> None:
+    rows = [np.arange(n, dtype=np.float32) for n in (2, 3, 4)]
+    assert in_both(rows[:2], [rows[1], rows[2], rows[1]]) == 2
+    assert in_both([], rows) == 0
+
+
+# ---------------------------------------------------------------------------- gaps
+
+
+def series() -> list[np.ndarray]:
+    gap = np.nan
+    return [np.array([[1.0, 5.0], [2.0, 6.0]]), np.array([[gap, 1.0], [3.0, gap], [gap, 5.0], [9.0, 7.0]])]
+
+
+def at(i: int, step: int, dimension: int) -> str:
+    return f"{i}/{step}/{dimension}"
+
+
+def test_gaps_are_refused_filled_or_left_out_with_their_series() -> None:
+    with pytest.raises(
+        DataError, match=r"toy: 1 of 2 series have missing values, the first at 1/0/0. Set task"
+    ):
+        without_gaps(series(), "refuse", "toy", at)
+    filled, kept = without_gaps(series(), "fill", "toy", at)
+    assert filled[1].tolist() == [[3, 1], [3, 3], [6, 5], [9, 7]] and kept.tolist() == [0, 1]
+    left, kept = without_gaps(series(), "drop", "toy", at)
+    assert len(left) == 1 and kept.tolist() == [0]
+    nothing = [np.full((3, 1), np.nan)]
+    with pytest.raises(DataError, match=r"no value is known at 0/0/0 .* Set task.missing=drop"):
+        without_gaps(nothing, "fill", "toy", at)
+    with pytest.raises(DataError, match=r"all 1 series have missing values. Set task.missing=fill"):
+        without_gaps(nothing, "drop", "toy", at)
+    assert without_gaps(series()[:1], "refuse", "toy", at)[1].tolist() == [0]
+
+
+# ---------------------------------------------------------------------------- tables in text
+
+NUMBERS = [[0.5, -1.25, 0.0], [1000.0, 2.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"0.5,-1.25,0\n1e3,2,1\n",
+        b"\xef\xbb\xbft0,t1,label\r\n0.5,-1.25,0\r\n\r\n1e3,2,1",
+        b"t0;t1;label\n0,5;-1,25;0\n1e3;2;1\n",
+        b"# a comment\n0.5\t-1,25\t0\n1000\t2\t1\n",
+        b'"t0" "t1" "label"\n0.5  -1.25 0\n1000 2 1\n',
+    ],
+)
+def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "waves.csv"
+    path.write_bytes(content)
+    np.testing.assert_array_equal(table(path), NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("a,b\n1,2\n3,x\n", r"waves.csv, line 3, column 2 \(b\): 'x' is no number"),
+        ("1,2\n3,\n", "line 2, column 2: the value is missing"),
+        ("1,2\n3,NaN\n", "line 2, column 2: the value is missing"),
+        ("1,inf\n", "line 1, column 2: 'inf' is not finite"),
+        ("a,b,c\n1,2\n", "line 2: 2 columns, expected 3 as in the first line, separated by ','"),
+        ("a,b\n", "there are no lines with numbers"),
+        ("", "there are no lines with numbers"),
+    ],
+)
+def test_tables_that_cannot_be_right(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "waves.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=says):
+        table(path)
+    path.write_bytes("ä".encode("latin-1"))
+    with pytest.raises(DataError, match="no text in UTF-8: byte 0 is 0xe4"):
+        table(path)
+
+
+def test_missing_values_of_a_table_are_nan_where_asked(tmp_path: Path) -> None:
+    path = tmp_path / "waves.csv"
+    path.write_text("a,b\n1,\n?,4\n")
+    np.testing.assert_array_equal(table(path, gaps=True), [[1, np.nan], [np.nan, 4]])

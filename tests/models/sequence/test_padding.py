@@ -1,0 +1,142 @@
+"""Padding behind a shorter sequence reaches no answer and no gradient, in any layer, however long it is."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+import torch
+from each import each
+from torch import Tensor, nn
+
+from physml.base.errors import InputError
+from physml.estimators.layers import names, network
+from physml.models.sequence.bilstm import BiLSTM
+from physml.models.sequence.nrde import NeuralRDE
+from physml.models.sequence.rnn import SequenceModel
+from physml.models.sequence.truncated import TruncatedLSTM
+from physml.ops.backend import running
+
+D = 3
+LENGTHS = torch.tensor([1, 2, 5, 9, 16])
+ROUNDING = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def padded(value: float = 0.0, n_steps: int = 16) -> Tensor:
+    u = torch.randn(len(LENGTHS), 16, D, generator=torch.Generator().manual_seed(0))
+    u = torch.cat([u, torch.zeros(len(LENGTHS), n_steps - 16, D)], 1)
+    return u.masked_fill((torch.arange(n_steps) >= LENGTHS[:, None])[..., None], value)
+
+
+def unaffected(net: nn.Module) -> None:
+    with torch.no_grad():
+        found = net(padded(), lengths=LENGTHS)[0]
+        alone = torch.cat([net(padded()[i : i + 1, :n])[0] for i, n in enumerate(LENGTHS.tolist())])
+        torch.testing.assert_close(found, alone, **ROUNDING)
+        torch.testing.assert_close(net(padded(7.0), lengths=LENGTHS)[0], found, **ROUNDING)
+        torch.testing.assert_close(net(padded(n_steps=36), lengths=LENGTHS)[0], found, **ROUNDING)
+
+
+@each("name", names)
+def test_no_layer_lets_padding_reach_an_answer(name: str) -> None:
+    """The faults of pytorch#1811, pytorch#517 and speechbrain#501: a layer that reads backwards starts in the
+    padding; of log-neural-cdes PR 39: a time that is measured by the padded length.
+    """
+    unaffected(network(name, None, D, 2, "last").eval())
+
+
+@each("name", names)
+def test_no_layer_learns_from_padding(name: str) -> None:
+    net = network(name, {"last": 100} if name == "truncated" else None, D, 2, "last")
+    net.train(name != "noisy")  # whose noise is drawn for all steps
+    gradients = []
+    for u in (padded().requires_grad_(), padded(7.0, 20).requires_grad_()):
+        net.zero_grad()
+        net(u, lengths=LENGTHS)[0].sum().backward()
+        assert u.grad is not None
+        assert not u.grad.masked_select((torch.arange(u.shape[1]) >= LENGTHS[:, None])[..., None]).any()
+        gradients.append([p.grad.clone() for p in net.parameters() if p.grad is not None])
+    for first, second in zip(*gradients, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-4)
+
+
+def bilstm(kernel: int | None, order: Literal["read", "time"]) -> Callable[[int], nn.Module]:
+    return lambda d: BiLSTM(d, 4, kernel=kernel, order=order)
+
+
+def nrde(**options: Any) -> Callable[[int], nn.Module]:
+    return lambda d: NeuralRDE(d, 4, d_field=6, **options)
+
+
+ORDERS: tuple[Literal["read", "time"], ...] = ("read", "time")
+LAYERS = {
+    **{f"bilstm {k} {order}": bilstm(k, order) for k in (None, 3, 7) for order in ORDERS},
+    **{
+        f"nrde {depth} {window} {time}": nrde(depth=depth, window=window, time=time)
+        for depth in (1, 2)
+        for window in (1, 3, 4, 50)
+        for time in (False, True)
+    },
+    "torchcde": nrde(depth=1, window=1, time=True, solver="torchcde"),
+}
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@each("name", LAYERS)
+def test_options_and_stacks_of_layers_that_look_ahead(name: str, backend: str) -> None:
+    with running(backend):
+        unaffected(SequenceModel(LAYERS[name], D, 2, "last", tokens=False, n_layers=2, encoder=5).eval())
+
+
+def test_outputs_at_every_step_are_those_of_the_sequence_alone() -> None:
+    for order in ("read", "time"):
+        layer = BiLSTM(D, 4, order=order)
+        found = layer(padded(7.0), lengths=LENGTHS)[0]
+        for i, n in enumerate(LENGTHS.tolist()):
+            torch.testing.assert_close(found[i, :n], layer(padded()[i : i + 1, :n])[0][0], **ROUNDING)
+
+
+def test_equal_lengths_change_no_bit() -> None:
+    for name in ("bilstm", "nrde", "ncde"):
+        net, u = network(name, None, D, 2, "last").eval(), torch.randn(4, 9, D)
+        assert torch.equal(net(u, lengths=torch.full((4,), 9))[0], net(u)[0])
+
+
+class Backwards(nn.Module):
+    """Starts at the padded end."""
+
+    def __init__(self, d_in: int) -> None:
+        super().__init__()
+        self.d_out, self.cell, self.norm = 4, nn.GRU(d_in, 4, batch_first=True), nn.Dropout(0.5)
+
+    def forward(self, u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        y, state = self.cell(u.flip(1))
+        return self.norm(y.flip(1)), state
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("layer", [Backwards, lambda d: nn.LSTM(d, 4, batch_first=True, bidirectional=True)])
+def test_a_layer_of_others_that_reads_padding_is_refused(
+    layer: Callable[[int], nn.Module], training: bool
+) -> None:
+    net = SequenceModel(layer, D, 2, "last", tokens=False).train(training)
+    with pytest.raises(InputError, match=r"a sequence of 1 steps the same answer .* take `lengths`"):
+        net(padded(), lengths=LENGTHS)
+    assert all(module.training == training for module in net.modules())
+    net(padded())
+    net(padded(), lengths=torch.full((5,), 16))
+    read = SequenceModel(layer, D, 2, "last", tokens=False, lengths=False).eval()
+    torch.testing.assert_close(read(padded(), lengths=LENGTHS)[0], read(padded())[0])
+
+
+def test_layers_of_others_that_read_forwards_are_taken_and_left_as_they_were() -> None:
+    net = SequenceModel(lambda d: nn.LSTM(d, 4, batch_first=True), D, 2, "last", tokens=False)
+    before = torch.get_rng_state()
+    unaffected(net)
+    assert torch.equal(torch.get_rng_state(), before) and net.layers[0].training
+
+
+def test_learning_from_the_last_steps_needs_equal_lengths() -> None:
+    net = SequenceModel(lambda d: TruncatedLSTM(d, 4, last=5), D, 2, "last", tokens=False)
+    with pytest.raises(InputError, match=r"equally long .* got 1 to 16 steps, padded to 16. Set model.last"):
+        net(padded(), lengths=LENGTHS)
+    unaffected(net.eval())
