@@ -5,13 +5,16 @@ Their names stand for functions and classes of this module, which check what the
 the one written in Python: that in C can be made to allocate any number of bytes.
 """
 
+import contextlib
+import functools
 import io
 import math
 import pickle
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
@@ -219,6 +222,36 @@ def tensors(budget: Budget) -> Names:
 
 
 # ---------------------------------------------------------------------------- reading
+
+
+_GUARDED: ContextVar[bool] = ContextVar("guarded", default=False)
+
+
+@contextlib.contextmanager
+def no_code() -> Iterator[None]:
+    """Inside, pickles that other libraries open may name what `arrays`, `lists`, `sparse` and `tensors` do.
+
+    Any other name raises Refused. The objects are those of numpy, scipy and torch themselves.
+    """
+    _guard()
+    token = _GUARDED.set(True)
+    try:
+        yield
+    finally:
+        _GUARDED.reset(token)
+
+
+@functools.cache
+def _guard() -> None:
+    """Ask Python to announce each name in a pickle; such a hook stays until the process ends."""
+    kinds = (arrays, lists, sparse, tensors)
+    known = {("_codecs", "encode")}.union(*(kind(Budget(b"")) for kind in kinds))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "pickle.find_class" and _GUARDED.get() and arguments not in known:
+            raise Refused(f"a pickle names {'.'.join(map(str, arguments))}, which no array does")
+
+    sys.addaudithook(hook)
 
 
 def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:

@@ -1,0 +1,309 @@
+"""The common part of campaigns: labs, commands in forks of this process, what counts as a fault, counts.
+
+A lab is a temporary folder with results, work folders, cache, configs and a working folder. This process
+imports torch once, and never calls a command itself, so that no round leaves anything in its memory.
+"""
+
+import contextlib
+import ctypes
+import errno
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import random
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import physml
+import tasks
+from physml.base.errors import MissingExtra
+from physml.base.paths import ROOT
+from physml.cli import main
+
+sys.path.insert(0, str(ROOT / "tests" / "harness"))
+import run_child  # noqa: E402 - runs whose workers are forks
+
+KINDS = ("kills", "lines", "yaml", "files", "shared")
+WAIT_S = 60.0  # of wall time, on machines that may be busy
+MEMORY = 8 << 30  # of address space, as `ulimit -v` sets it
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+SECRET = "S3CRET9f2e7c"
+SECRETS = {
+    "WANDB_API_KEY": f"{SECRET:0<40}",
+    "WANDB_BASE_URL": f"http://ana:{SECRET}@127.0.0.1:9/x",
+    "MLFLOW_TRACKING_URI": f"http://ana:{SECRET}@127.0.0.1:9/x?token={SECRET}",
+}
+VICTIM = "kept\n"
+MARK = "was_run"  # a file that hostile code would write
+PROGRAMS = ("git", "cc", "gcc", "clang", Path(sys.executable).name)  # that physml may start
+SUBREAPER = 36  # of prctl: orphans become children of this process
+
+Found = dict[str, Any]
+Call = Callable[[list[str]], int]
+
+
+# ---------------------------------------------------------------------------- labs
+
+
+@contextlib.contextmanager
+def lab(source: Path | None = None) -> Iterator[Path]:
+    """A temporary folder, a copy of `source`, and the variables that name its parts."""
+    with tempfile.TemporaryDirectory(prefix="physml-campaign-") as name:
+        folder = Path(name)
+        if source:
+            shutil.copytree(source, folder, dirs_exist_ok=True, symlinks=True)
+        for part in ("here", "conf", "data"):
+            (folder / part).mkdir(exist_ok=True)
+        cache = folder / "cache"
+        cache.mkdir(mode=0o700, exist_ok=True)
+        (folder / "victim.txt").write_text(VICTIM)
+        if source:
+            (folder / "here" / "link").symlink_to(folder / "victim.txt")
+            os.mkfifo(folder / "here" / "fifo")
+            (folder / "here" / "dir").mkdir()
+        names = {f"PHYSML_{part.upper()}": str(folder / part) for part in ("results", "runs", "cache", "data")}
+        fixed = {"PHYSML_CONF": str(folder / "conf"), "PHYSML_CPUS": "1", "WANDB_MODE": "disabled"}
+        before = dict(os.environ)
+        os.environ |= names | fixed | SECRETS | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        try:
+            yield folder
+        finally:
+            os.environ.clear()
+            os.environ |= before
+
+
+# ---------------------------------------------------------------------------- commands
+
+
+def warm() -> None:
+    """Import what commands import, so that forks need not."""
+    for package in (physml, tasks):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith(("__main__", "preload")):
+                with contextlib.suppress(MissingExtra, ImportError):
+                    importlib.import_module(module.name)
+    for name in ("matplotlib.pyplot", "optuna", "scipy.io", "sqlalchemy", "datasets", "plotext"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.freeze()  # forks leave these objects alone
+
+
+class Command:
+    """A call in a fork of this process, with a session, an output and bounds of its own, in the folder `here`.
+
+    call: gets the arguments and returns an exit code; default: the command line of physml.
+    """
+
+    def __init__(self, arguments: list[str], folder: Path, call: Call = run_child.command) -> None:
+        self.output = folder / f"output-{time.monotonic_ns()}"
+        self.code: int | None = None
+        self.cpu_s = 0.0
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become(arguments, folder, self.output, call)
+
+    def poll(self) -> int | None:
+        if self.code is None:
+            ended, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if ended:
+                self.code, self.cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+        return self.code
+
+    def wait(self, seconds: float = WAIT_S) -> int | None:
+        """The exit code; None where it did not end in time and was killed."""
+        until = time.monotonic() + seconds
+        while self.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        if self.code is None:
+            os.killpg(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        return self.code
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text(errors="replace") if self.output.exists() else ""
+
+
+def _become(arguments: list[str], folder: Path, output: Path, call: Call) -> None:
+    """The fork: never returns."""
+    code = 70
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        streams = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), os.open(os.devnull, os.O_RDONLY)
+        for file, stream in zip((streams[1], streams[0], streams[0]), (0, 1, 2), strict=True):
+            os.dup2(file, stream)
+        os.chdir(folder / "here")
+        sys.addaudithook(_watch(folder / "started"))
+        code = call(arguments)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # as Python itself would show it
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _watch(started: Path) -> Callable[[str, tuple[Any, ...]], None]:
+    """A hook that keeps the programs that are started, and has no network."""
+    log = os.open(started, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
+            os.write(log, f"{os.path.basename(os.fsdecode(arguments[0]))}\n".encode())
+        elif event == "socket.connect" and isinstance(arguments[1], tuple):
+            raise OSError(errno.ENETUNREACH, "no network in a campaign")
+
+    return hook
+
+
+def descendants(pid: int | None = None) -> list[int]:
+    """Processes below this one, the youngest last; those of the interpreter itself left out."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if words[0] not in "ZX":
+                parents[int(folder.name)] = int(words[1])
+    found = [pid or os.getpid()]
+    for one in found:
+        found += sorted(child for child, parent in parents.items() if parent == one and child != _tracker())
+    return found[1:]
+
+
+def _tracker() -> int | None:
+    return getattr(resource_tracker._resource_tracker, "_pid", None)
+
+
+def swept(seconds: float = 10.0) -> bool:
+    """Wait for all processes of a round, and kill what is left; False if something was."""
+    until = time.monotonic() + seconds
+    while (left := descendants()) and time.monotonic() < until:
+        _reap()
+        time.sleep(0.02)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _reap()
+    return not left
+
+
+def _reap() -> None:
+    """Orphans that have ended; commands are waited for by their own objects."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ChildProcessError):
+            words = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if words[:2] == ["Z", str(os.getpid())] and int(folder.name) != _tracker():
+                os.waitpid(int(folder.name), os.WNOHANG)
+
+
+# ---------------------------------------------------------------------------- faults
+
+
+def fault_of(command: Command, folder: Path, *, codes: Iterable[int] = (0, 1, 2, 75)) -> str | None:
+    """What went wrong in a command that has ended, or None."""
+    text = command.text
+    if command.code is None:
+        return "does not end"
+    if "Traceback" in text:
+        return "traceback"
+    if command.code not in codes:
+        return f"ends with {command.code}"
+    if command.code == 2 and "error" not in text and "cannot" not in text:
+        return "exit code 2 without a reason"
+    if CONTROL.search(text.replace("\r", "")):
+        return "control characters"
+    return fault_in(folder, text)
+
+
+def fault_in(folder: Path, text: str = "") -> str | None:
+    """What a lab shows of faults."""
+    victim = folder / "victim.txt"
+    if victim.read_text() != VICTIM or victim.with_name("new").exists():
+        return "another file was written"
+    if any(path.name.startswith(MARK) for path in (folder, *folder.iterdir(), *(folder / "here").iterdir())):
+        return "foreign code was run"
+    started = folder / "started"
+    strange = set(started.read_text().split()) - set(PROGRAMS) if started.exists() else set()
+    if strange:
+        return f"started {', '.join(sorted(strange))}"
+    if SECRET in text or any(SECRET.encode() in content for content in _contents(folder)):
+        return "a secret is shown"
+    return None
+
+
+def _contents(folder: Path) -> Iterator[bytes]:
+    """Of the files that a command may write."""
+    for part in ("results", "runs", "here"):
+        for path in (folder / part).rglob("*"):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20:
+                with contextlib.suppress(OSError):
+                    yield path.read_bytes()
+
+
+# ---------------------------------------------------------------------------- rounds
+
+
+def campaign(kind: str, rounds: int, seed: int, out: Path | str) -> list[Found]:
+    """All rounds of a campaign; those that `out` lacks are made and appended to it."""
+    module = importlib.import_module(f"scripts.campaign.{kind}")
+    lines = Path(out).read_text().splitlines() if Path(out).exists() else []
+    made = {one["round"]: one for one in map(json.loads, lines) if (one["kind"], one["seed"]) == (kind, seed)}
+    missing = [number for number in range(rounds) if number not in made]
+    if missing:
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+        resource_tracker.ensure_running()
+        warm()
+        with lab() as base:
+            material = module.prepared(base)
+            for number in missing:
+                made[number] = _round(module, material, base, number, seed)
+                with Path(out).open("a") as file:
+                    file.write(json.dumps({"kind": kind, "seed": seed, **made[number]}) + "\n")
+    return [made[number] for number in range(rounds)]
+
+
+def _round(module: Any, material: Any, base: Path, number: int, seed: int) -> Found:
+    rng, began = random.Random(f"{module.__name__} {seed} {number}"), time.monotonic()
+    with lab(base) as folder:
+        found: Found = module.round_of(rng, folder, material)
+        if not swept() and not found["fault"]:
+            found["fault"] = "a process is left"
+    return {"round": number, "seconds": round(time.monotonic() - began, 2), **found}
+
+
+def one_command(folder: Path, arguments: list[str], call: Call = main.main, **more: Any) -> Found:
+    """A round of one command: its code, its fault, and what it has printed where there is one."""
+    command = Command(arguments, folder, call)
+    command.wait()
+    fault = fault_of(command, folder)
+    said = {"said": command.text[-3000:]} if fault else {}
+    return {**more, "command": arguments, "code": command.code, "fault": fault, **said}
+
+
+def counted(made: list[Found]) -> list[str]:
+    """Lines of counts: exit codes, what kinds add, and faults."""
+    sums: Counter[str] = Counter()
+    for one in made:
+        sums.update(one.get("counts", {}))
+    codes = Counter(str(one["code"]) for one in made if "code" in one)
+    faults = Counter(one["fault"] for one in made if one["fault"])
+    lines = [f"rounds {len(made)}, with a fault {faults.total()}"]
+    lines += [f"exit codes: {', '.join(f'{n} of {code}' for code, n in sorted(codes.items()))}"] if codes else []
+    lines += [f"{name}: {n}" for name, n in sorted(sums.items())]
+    return lines + [f"FAULT {n}: {name}" for name, n in faults.most_common()]
