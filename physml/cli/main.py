@@ -13,7 +13,7 @@ from typing import NoReturn
 from physml import __version__
 from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.cli.console import write_what_the_terminal_can
-from physml.cli.distribution import distributed, pilot_command
+from physml.cli.distribution import distributed
 from physml.training.interrupt import handled
 
 # The module of each command; those of one module stand together. In the order of `physml --help`.
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         try:
             if arguments[:1] == ["pilot"] and len(arguments) > 1 and not arguments[1].startswith("-"):
-                arguments = pilot_command(arguments[1:])
+                arguments = [*arguments[1:], "--on", "pilot"]
             options = parsed(arguments)
             command: Callable[[argparse.Namespace], int] = options.command
             # They end a command as Ctrl-C does, until a run takes them over to leave a checkpoint.

@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,11 @@ from physml.base.paths import ROOT
 from physml.cli import main
 
 sys.path.insert(0, str(ROOT / "tests" / "harness"))
-import run_child  # noqa: E402 - runs whose workers are forks
+import run_child
 
 KINDS = ("kills", "lines", "yaml", "files", "shared")
-WAIT_S = 60.0  # of wall time, on machines that may be busy
+# A command hangs if its processes use less than IDLE_S of the processor in WAIT_S, or more than BUSY_S.
+WAIT_S, IDLE_S, BUSY_S = 60.0, 0.05, 120.0
 MEMORY = 8 << 30  # of address space, as `ulimit -v` sets it
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 SECRET = "S3CRET9f2e7c"
@@ -45,7 +47,9 @@ SECRETS = {
     "WANDB_BASE_URL": f"http://ana:{SECRET}@127.0.0.1:9/x",
     "MLFLOW_TRACKING_URI": f"http://ana:{SECRET}@127.0.0.1:9/x?token={SECRET}",
 }
+PARTS = ("results", "runs", "cache", "data", "conf")
 VICTIM = "kept\n"
+NEXT = "@@@ next\n"
 MARK = "was_run"  # a file that hostile code would write
 PROGRAMS = ("git", "cc", "gcc", "clang", Path(sys.executable).name)  # that physml may start
 SUBREAPER = 36  # of prctl: orphans become children of this process
@@ -60,28 +64,29 @@ Call = Callable[[list[str]], int]
 @contextlib.contextmanager
 def lab(source: Path | None = None) -> Iterator[Path]:
     """A temporary folder, a copy of `source`, and the variables that name its parts."""
-    with tempfile.TemporaryDirectory(prefix="physml-campaign-") as name:
-        folder = Path(name)
+    folder = Path(
+        tempfile.mkdtemp(prefix="physml-campaign-")
+    )  # no finalizer: forks would run it at their end
+    before = dict(os.environ)
+    try:
         if source:
             shutil.copytree(source, folder, dirs_exist_ok=True, symlinks=True)
         for part in ("here", "conf", "data"):
             (folder / part).mkdir(exist_ok=True)
-        cache = folder / "cache"
-        cache.mkdir(mode=0o700, exist_ok=True)
+        (folder / "cache").mkdir(mode=0o700, exist_ok=True)
         (folder / "victim.txt").write_text(VICTIM)
         if source:
             (folder / "here" / "link").symlink_to(folder / "victim.txt")
             os.mkfifo(folder / "here" / "fifo")
             (folder / "here" / "dir").mkdir()
-        names = {f"PHYSML_{part.upper()}": str(folder / part) for part in ("results", "runs", "cache", "data")}
-        fixed = {"PHYSML_CONF": str(folder / "conf"), "PHYSML_CPUS": "1", "WANDB_MODE": "disabled"}
-        before = dict(os.environ)
-        os.environ |= names | fixed | SECRETS | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-        try:
-            yield folder
-        finally:
-            os.environ.clear()
-            os.environ |= before
+        names = {f"PHYSML_{part.upper()}": str(folder / part) for part in PARTS}
+        fixed = {"PHYSML_CPUS": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        os.environ |= names | fixed | SECRETS
+        yield folder
+    finally:
+        os.environ.clear()
+        os.environ |= before
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---------------------------------------------------------------------------- commands
@@ -101,7 +106,7 @@ def warm() -> None:
 
 
 class Command:
-    """A call in a fork of this process, with a session, an output and bounds of its own, in the folder `here`.
+    """A call in a fork of this process, with an output and bounds of its own, in the folder `here`.
 
     call: gets the arguments and returns an exit code; default: the command line of physml.
     """
@@ -109,26 +114,28 @@ class Command:
     def __init__(self, arguments: list[str], folder: Path, call: Call = run_child.command) -> None:
         self.output = folder / f"output-{time.monotonic_ns()}"
         self.code: int | None = None
-        self.cpu_s = 0.0
         self.pid = os.fork()
         if self.pid == 0:
             _become(arguments, folder, self.output, call)
 
     def poll(self) -> int | None:
         if self.code is None:
-            ended, status, usage = os.wait4(self.pid, os.WNOHANG)
-            if ended:
-                self.code, self.cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if ended else None
         return self.code
 
-    def wait(self, seconds: float = WAIT_S) -> int | None:
-        """The exit code; None where it did not end in time and was killed."""
-        until = time.monotonic() + seconds
-        while self.poll() is None and time.monotonic() < until:
+    def wait(self) -> int | None:
+        """The exit code; None where it hung and was killed: idle, or busy for too long on the processor."""
+        look, used = time.monotonic() + WAIT_S, 0.0
+        while self.poll() is None:
             time.sleep(0.005)
-        if self.code is None:
-            os.killpg(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            if time.monotonic() > look:
+                now = sum(map(_cpu_s, [self.pid, *descendants(self.pid)]))
+                if now - used < IDLE_S or now > BUSY_S:
+                    os.killpg(self.pid, signal.SIGKILL)
+                    os.waitpid(self.pid, 0)
+                    return None
+                look, used = time.monotonic() + WAIT_S, now
         return self.code
 
     @property
@@ -165,11 +172,18 @@ def _watch(started: Path) -> Callable[[str, tuple[Any, ...]], None]:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
-            os.write(log, f"{os.path.basename(os.fsdecode(arguments[0]))}\n".encode())
+            os.write(log, f"{Path(os.fsdecode(arguments[0])).name}\n".encode())
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
             raise OSError(errno.ENETUNREACH, "no network in a campaign")
 
     return hook
+
+
+def _cpu_s(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def descendants(pid: int | None = None) -> list[int]:
@@ -215,16 +229,15 @@ def _reap() -> None:
 # ---------------------------------------------------------------------------- faults
 
 
-def fault_of(command: Command, folder: Path, *, codes: Iterable[int] = (0, 1, 2, 75)) -> str | None:
+def fault_of(code: int | None, text: str, folder: Path) -> str | None:
     """What went wrong in a command that has ended, or None."""
-    text = command.text
-    if command.code is None:
+    if code is None:
         return "does not end"
     if "Traceback" in text:
         return "traceback"
-    if command.code not in codes:
-        return f"ends with {command.code}"
-    if command.code == 2 and "error" not in text and "cannot" not in text:
+    if code not in (0, 1, 2, 75):
+        return f"ends with {code}"
+    if code == 2 and "error" not in text and "cannot" not in text:
         return "exit code 2 without a reason"
     if CONTROL.search(text.replace("\r", "")):
         return "control characters"
@@ -281,17 +294,67 @@ def campaign(kind: str, rounds: int, seed: int, out: Path | str) -> list[Found]:
 def _round(module: Any, material: Any, base: Path, number: int, seed: int) -> Found:
     rng, began = random.Random(f"{module.__name__} {seed} {number}"), time.monotonic()
     with lab(base) as folder:
-        found: Found = module.round_of(rng, folder, material)
+        found: Found = module.round_of(rng, number, folder, material)
         if not swept() and not found["fault"]:
             found["fault"] = "a process is left"
     return {"round": number, "seconds": round(time.monotonic() - began, 2), **found}
 
 
-def one_command(folder: Path, arguments: list[str], call: Call = main.main, **more: Any) -> Found:
+@dataclass(frozen=True)
+class Try:
+    """One command line, and a file of the lab with other content while it runs."""
+
+    words: list[str]
+    file: str | None = None
+    content: bytes = b""
+
+
+def in_turn(folder: Path, tries: list[Try]) -> Found:
+    """A round of several command lines in one process: exit codes, and the first fault with its line."""
+    command = Command([], folder, lambda _: _each(tries, folder))
+    command.wait()
+    codes = (folder / "codes").read_text().split() if (folder / "codes").exists() else []
+    texts = command.text.split(NEXT)[1:]
+    found: Found = {
+        "fault": None,
+        "counts": {"tried": len(texts), **Counter(f"code {code}" for code in codes)},
+    }
+    for i, text in enumerate(texts):
+        code = int(codes[i]) if i < len(codes) else command.code
+        if fault := fault_of(code, text, folder):
+            one = tries[i]
+            found |= {"fault": fault, "words": one.words, "file": one.file, "said": text[-3000:]}
+            found["content"] = one.content.decode(errors="replace")[:5000]
+            break
+    return found
+
+
+def _each(tries: list[Try], folder: Path) -> int:
+    with (folder / "codes").open("a") as codes:
+        for one in tries:
+            print(NEXT, end="", flush=True)
+            path = folder / one.file if one.file else None
+            sound = path.read_bytes() if path and path.exists() else None
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(one.content)
+            try:
+                code = main.main(list(one.words))
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            print(file=codes, end=f"{code}\n", flush=True)
+            if path and sound is not None:
+                path.write_bytes(sound)
+            elif path:
+                path.unlink()
+    return 0
+
+
+def one_command(folder: Path, arguments: list[str], call: Call = run_child.command, **more: Any) -> Found:
     """A round of one command: its code, its fault, and what it has printed where there is one."""
     command = Command(arguments, folder, call)
     command.wait()
-    fault = fault_of(command, folder)
+    fault = fault_of(command.code, command.text, folder)
     said = {"said": command.text[-3000:]} if fault else {}
     return {**more, "command": arguments, "code": command.code, "fault": fault, **said}
 
@@ -304,6 +367,8 @@ def counted(made: list[Found]) -> list[str]:
     codes = Counter(str(one["code"]) for one in made if "code" in one)
     faults = Counter(one["fault"] for one in made if one["fault"])
     lines = [f"rounds {len(made)}, with a fault {faults.total()}"]
-    lines += [f"exit codes: {', '.join(f'{n} of {code}' for code, n in sorted(codes.items()))}"] if codes else []
+    lines += (
+        [f"exit codes: {', '.join(f'{n} of {code}' for code, n in sorted(codes.items()))}"] if codes else []
+    )
     lines += [f"{name}: {n}" for name, n in sorted(sums.items())]
     return lines + [f"FAULT {n}: {name}" for name, n in faults.most_common()]

@@ -9,8 +9,12 @@ import yaml as yaml_module
 
 from physml.base.paths import CONF
 from scripts.campaign import furnished
-from scripts.campaign.driver import MARK, Found, one_command
+from scripts.campaign.driver import MARK, Found, Try, in_turn
 
+EACH = 10  # of a round
+FOUND = """lem: {trial: 0, search: results/search/mine-fitzhugh_nagumo-lem.json, drawn: 3, trials: 3,
+  seeds: 1, set: {optim.lr: 0.01}}
+"""
 # File of a lab -> a real one, or its text; the commands that read it.
 READ: dict[str, tuple[Path | str, tuple[str, ...]]] = {
     "here/study.yaml": (
@@ -61,23 +65,86 @@ READ: dict[str, tuple[Path | str, tuple[str, ...]]] = {
     ),
     "conf/dataset/mine.yaml": (CONF / "dataset" / "texas.yaml", ("data list mine", "data list texas")),
     "conf/study/mine/fitzhugh_nagumo.searched.yaml": (
-        "lem: {value: 0.1, metric: rmse, set: {optim.lr: 0.01}, search: mine-fitzhugh_nagumo-lem}\n",
+        FOUND,
         ("run experiment=mine/fitzhugh_nagumo-lem --cfg", "list searches mine"),
     ),
 }
 ODD: tuple[Any, ...] = (
-    *(None, True, -1, 0, 1.5, 1e308, float("nan"), float("inf"), 10**40, 10**300, -(10**300), "", " ", "x", "é"),
-    *([], {}, [[]], [None], {"a": 1}, {1: 2}, {None: None}, {"": ""}, [1, "a", None], "x" * 3000, "\x1b[2J", "\u202e"),
-    *("${seed}", "${a.b}", "${oc.env:WANDB_API_KEY}", "${oc.decode:1}", "${", "???", "null", "1e5", "~", "=1+1"),
-    *("../../x", "/dev/zero", "/etc/passwd", "./fifo", "dir", "link", "here", "n5", "0-9999999999", "$(id)", "-rf"),
-    *({"_target_": "os.system"}, {"_target_": "os.system", "_args_": [f"touch {MARK}"]}, {"_target_": 1}, "os.system"),
-    *("\\href{javascript:alert(1)}{x}", "<img src=x onerror=alert(1)>", "$x_{", "https://ana:pw@h/x?token=y", "%s"),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1.5,
+        1e308,
+        float("nan"),
+        float("inf"),
+        10**40,
+        10**300,
+        -(10**300),
+        "",
+        " ",
+        "x",
+        "é",
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [None],
+        {"a": 1},
+        {1: 2},
+        {None: None},
+        {"": ""},
+        [1, "a", None],
+        "x" * 3000,
+        "\x1b[2J",
+        "\u202e",
+    ),
+    *(
+        "${seed}",
+        "${a.b}",
+        "${oc.env:WANDB_API_KEY}",
+        "${oc.decode:1}",
+        "${",
+        "???",
+        "null",
+        "1e5",
+        "~",
+        "=1+1",
+    ),
+    *(
+        "../../x",
+        "/dev/zero",
+        "/etc/passwd",
+        "./fifo",
+        "dir",
+        "link",
+        "here",
+        "n5",
+        "0-9999999999",
+        "$(id)",
+        "-rf",
+    ),
+    *(
+        {"_target_": "os.system"},
+        {"_target_": "os.system", "_args_": [f"touch {MARK}"]},
+        {"_target_": 1},
+        "os.system",
+    ),
+    *(
+        "\\href{javascript:alert(1)}{x}",
+        "<img src=x onerror=alert(1)>",
+        "$x_{",
+        "https://ana:pw@h/x?token=y",
+        "%s",
+    ),
 )
 TEXTS = (
-    f'!!python/object/apply:os.system ["touch {MARK}"]', "!!python/name:os.system", "*x", "&a *a", "&a [*a, *a]",
-    "{<<: *x}", "!!binary xx", "!!timestamp 2020-99-99", "- - - -", "? x", "%YAML 9.9", "---\n", "...\n", "\t", "\0",
-    "\ufeff", "\x85", "[" * 2000, "{a: " * 500, "'", '"', "|", ">", "# x", "<<: {}", "2020-01-01", "0o17", "1_000",
-    "0b11", "1:30", ".inf", "=", "@x", "`x`", "\udc80", "a: 1\na: 2",
+    f'!!python/object/apply:os.system ["touch {MARK}"]', "!!python/name:os.system", "*x", "&a *a",
+    "&a [*a, *a]", "{<<: *x}", "!!binary xx", "!!timestamp 2020-99-99", "- - - -", "? x", "%YAML 9.9",
+    "---\n", "...\n", "\t", "\0", "\ufeff", "\x85", "[" * 2000, "{a: " * 500, "'", '"', "|", ">", "# x",
+    "<<: {}", "2020-01-01", "0o17", "1_000", "0b11", "1:30", ".inf", "=", "@x", "`x`", "\udc80", "a: 1\na: 2",
 )  # fmt: skip
 
 
@@ -86,17 +153,17 @@ def prepared(base: Path) -> None:
     furnished.carried_out(base, "list experiments", "table mine-1 --plan")
 
 
-def round_of(rng: random.Random, folder: Path, material: None) -> Found:
+def round_of(rng: random.Random, number: int, folder: Path, material: None) -> Found:
+    return in_turn(folder, [other(rng) for _ in range(EACH)])
+
+
+def other(rng: random.Random) -> Try:
     name = rng.choice(sorted(READ))
     source, commands = READ[name]
     text = source.read_text() if isinstance(source, Path) else source
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         text = rng.choice((of_nodes, of_nodes, of_letters))(rng, text)
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode(errors="surrogatepass"))
-    made = one_command(folder, rng.choice(commands).split(), file=name)
-    return made | {"text": text[:5000]} if made["fault"] else made
+    return Try(rng.choice(commands).split(), name, text.encode(errors="surrogatepass"))
 
 
 def of_letters(rng: random.Random, text: str) -> str:
