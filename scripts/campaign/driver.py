@@ -168,11 +168,11 @@ def _become(arguments: list[str], folder: Path, output: Path, call: Call) -> Non
 
 def _watch(started: Path) -> Callable[[str, tuple[Any, ...]], None]:
     """A hook that keeps the programs that are started, and has no network."""
-    log = os.open(started, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
-            os.write(log, f"{Path(os.fsdecode(arguments[0])).name}\n".encode())
+            with started.open("a") as log:
+                log.write(f"{Path(os.fsdecode(arguments[0])).name}\n")
         elif event == "socket.connect" and isinstance(arguments[1], tuple):
             raise OSError(errno.ENETUNREACH, "no network in a campaign")
 
@@ -208,16 +208,16 @@ def swept(seconds: float = 10.0) -> bool:
     """Wait for all processes of a round, and kill what is left; False if something was."""
     until = time.monotonic() + seconds
     while (left := descendants()) and time.monotonic() < until:
-        _reap()
+        reap()
         time.sleep(0.02)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    _reap()
+    reap()
     return not left
 
 
-def _reap() -> None:
+def reap() -> None:
     """Orphans that have ended; commands are waited for by their own objects."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ChildProcessError):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.campaign import furnished
-from scripts.campaign.driver import Command, Found, descendants, fault_of, lab
+from scripts.campaign.driver import Command, Found, descendants, fault_of, lab, reap
 
 KILLS, EPOCHS = 5, 30  # of a round, of a run
 AGAIN = 20  # commands until the work must be done
@@ -52,7 +52,7 @@ def round_of(rng: random.Random, number: int, folder: Path, material: dict[str, 
     records: dict[str, tuple[int, int]] = {}
     found: Found = {"work": kind, "fault": None, "counts": {"runs": 0}}
     running = [Command(line.split(), folder) for line in WORK[kind]]
-    kills = commands = 0
+    kills = 0
     for _ in range(KILLS):
         until = time.monotonic() + rng.uniform(0, 2 * material[kind]["seconds"] / KILLS)
         while time.monotonic() < until and any(one.poll() is None for one in running):
@@ -61,19 +61,22 @@ def round_of(rng: random.Random, number: int, folder: Path, material: dict[str, 
         if all(one.poll() == 0 for one in running):
             break
         kills += _kill(rng, running)
-        running, commands = _begun_again(running, WORK[kind], folder, found), commands + 1
-    for _ in range(AGAIN):
-        for one in running:
-            one.wait()
-        _see(folder, records, found)
-        if all(one.code == 0 for one in running) or found["fault"]:
-            break
         running = _begun_again(running, WORK[kind], folder, found)
+    for _ in range(AGAIN):
+        codes = [one.wait() for one in running]
+        alone = not descendants()
+        while descendants():  # runs whose launcher was killed go on
+            reap()
+            time.sleep(0.05)
+        _see(folder, records, found)
+        if (codes == [0] * len(codes) and alone) or found["fault"]:
+            break
+        running = _begun_again(running, WORK[kind], folder, found, all_of_them=True)
     else:
         found |= {"fault": "never done", "said": running[0].text[-3000:]}
     wanted, got = material[kind]["left"], left(folder)
     if not found["fault"] and got != wanted:
-        names = sorted(name for name in {*wanted, *got} if wanted.get(name) != got.get(name))
+        names = sorted(name for name in {*wanted, *got} if wanted.get(name, 0) != got.get(name, 0))
         found |= {"fault": "other results than without kills", "said": ", ".join(names)}
     found["counts"] = {f"kills of {kind}": kills, "records": len(records)}
     return found
@@ -90,11 +93,18 @@ def _kill(rng: random.Random, running: list[Command]) -> int:
     return 0
 
 
-def _begun_again(running: list[Command], lines: tuple[str, ...], folder: Path, found: Found) -> list[Command]:
-    """The commands, those that have ended without success started anew; pilots may have given up a run."""
+def _begun_again(
+    running: list[Command],
+    lines: tuple[str, ...],
+    folder: Path,
+    found: Found,
+    *,
+    all_of_them: bool = False,
+) -> list[Command]:
+    """The commands, those without success (or all) started anew; pilots may have given up a run."""
     again = []
     for one, line in zip(running, lines, strict=True):
-        if one.poll() in (None, 0):
+        if one.poll() in (None, 0) and not all_of_them:
             again.append(one)
             continue
         fault = None if one.code == -signal.SIGKILL else fault_of(one.code, one.text, folder)

@@ -63,7 +63,7 @@ READ: dict[str, tuple[Path | str, tuple[str, ...]]] = {
         CONF / "engine" / "slurm.yaml",
         ("run experiment=mine/fitzhugh_nagumo-lem --on slurm/mine --plan",),
     ),
-    "conf/dataset/mine.yaml": (CONF / "dataset" / "texas.yaml", ("data list mine", "data list texas")),
+    "conf/dataset/mine.yaml": (CONF / "dataset" / "ecg5000.yaml", ("data list mine", "data list ecg5000")),
     "conf/study/mine/fitzhugh_nagumo.searched.yaml": (
         FOUND,
         ("run experiment=mine/fitzhugh_nagumo-lem --cfg", "list searches mine"),

@@ -58,7 +58,8 @@ def test_a_printed_line_is_plain() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["run", "--on", "split={url}"], ["table", "{url}"], ["{url}"], ["search", "x", "--jobs", "{url}"]]
+    "words",
+    [["run", "--on", "split={url}"], ["table", "{url}"], ["{url}"], ["search", "x", "--jobs", "{url}"]],
 )
 def test_a_password_in_a_wrong_place_is_not_repeated(words: list[str]) -> None:
     typed = [word.format(url="postgres://ana:S3CRET@host/base") for word in words]

@@ -304,7 +304,7 @@ def write_planetoid(folder: Path) -> None:
     }
     folder.mkdir(parents=True)
     for key, value in content.items():
-        (folder / f"ind.cora.{key}").write_bytes(pickle.dumps(value))
+        (folder / f"ind.cora.{key}").write_bytes(pickle.dumps(value, 2))
     (folder / "ind.cora.test.index").write_text("".join(f"{i}\n" for i in range(known, n)), encoding="utf-8")
 
 

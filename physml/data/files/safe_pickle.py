@@ -224,6 +224,8 @@ def tensors(budget: Budget) -> Names:
 # ---------------------------------------------------------------------------- reading
 
 
+# The names by which Python 3 writes bytes for Python 2.
+EMPTY, ENCODED = (("__builtin__", "bytes"), ("builtins", "bytes")), ("_codecs", "encode")
 _GUARDED: ContextVar[bool] = ContextVar("guarded", default=False)
 
 
@@ -245,7 +247,7 @@ def no_code() -> Iterator[None]:
 def _guard() -> None:
     """Ask Python to announce each name in a pickle; such a hook stays until the process ends."""
     kinds = (arrays, lists, sparse, tensors)
-    known = {("_codecs", "encode")}.union(*(kind(Budget(b"")) for kind in kinds))
+    known = {ENCODED, *EMPTY}.union(*(kind(Budget(b"")) for kind in kinds))
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "pickle.find_class" and _GUARDED.get() and arguments not in known:
@@ -264,14 +266,13 @@ def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
     """
     budget = Budget(content)
 
-    def latin1(text: Any, encoding: Any) -> bytes:  # how Python 3 writes bytes for Python 2
+    def latin1(text: Any, encoding: Any) -> bytes:
         if encoding != "latin1" or not isinstance(text, str):
             raise Refused(f"it holds bytes in {str(encoding)[:40]!r}, expected latin1")
         budget.spend(len(text))
         return text.encode("latin1")
 
-    empty = {(module, "bytes"): lambda: b"" for module in ("__builtin__", "builtins")}
-    names = {**allowed(budget), **empty, ("_codecs", "encode"): latin1}
+    names = {**allowed(budget), **dict.fromkeys(EMPTY, lambda: b""), ENCODED: latin1}
     try:
         return _Unpickler(io.BytesIO(content), names).load()
     except Exception as error:  # a damaged pickle can raise nearly anything
