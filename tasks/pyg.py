@@ -15,6 +15,7 @@ from physml.base.check import one_of
 from physml.base.errors import DataError, InputError, needed_by, suggest
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
+from physml.data.files.safe_pickle import no_code
 from physml.data.labels import coded
 from physml.data.splits import held_out
 from physml.data.store import Store
@@ -117,7 +118,8 @@ def _made(cls: type, options: Mapping[str, Any], root: str) -> Any:
     takes = inspect.signature(cls).parameters
     given = {"root": root} if "root" in takes else {}
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # it says that it is processing
+        # It says that it is processing, and may open raw files as pickles.
+        with contextlib.redirect_stderr(io.StringIO()), no_code():
             return cls(**given, **options)
     except (TypeError, AssertionError, ValueError, KeyError) as error:
         known = ", ".join(n for n in takes if n != "root" and not n.startswith(("pre_", "transform")))

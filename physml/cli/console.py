@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path, work_root
-from physml.base.text import plain, terminal
+from physml.base.text import plain, shown, terminal
 
 if TYPE_CHECKING:
     from physml.queue.planning import Planned
@@ -26,14 +26,19 @@ _ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e"
 }  # fmt: skip
 
 
-def write_what_the_terminal_can() -> None:
-    """Characters that the output's encoding lacks are written in others instead of ending the command."""
+def write_what_the_terminal_can(arguments: Sequence[str] = ()) -> None:
+    """Characters that the output's encoding lacks are written in others instead of ending the command.
+
+    arguments: words of the command line; where they have a password in an address, no address shows one.
+    """
     codecs.register_error("physml", _substitute)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if type(stream) is io.TextIOWrapper:
             stream.reconfigure(errors="physml")
             setattr(sys, name, _Plain(stream))
+        if isinstance(stream := getattr(sys, name), _Plain):
+            stream.hides = any(shown(word) != word for word in arguments)
 
 
 class _Plain(io.TextIOWrapper):
@@ -48,9 +53,10 @@ class _Plain(io.TextIOWrapper):
             write_through=True,  # so that nothing is left when `raw_text` writes
         )
         self.raw_text = stream
+        self.hides = False  # passwords in addresses
 
     def write(self, text: str, /) -> int:
-        super().write(plain(text))
+        super().write(plain(shown(text) if self.hides else text))
         return len(text)
 
     def close(self) -> None:  # the other stream may still be needed

@@ -43,10 +43,10 @@ PHYSML_CONF (configs of your own)
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors meant for a person become one line and an exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    write_what_the_terminal_can()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    write_what_the_terminal_can(arguments)
     try:
         try:
-            arguments = sys.argv[1:] if arguments is None else arguments
             if arguments[:1] == ["pilot"] and len(arguments) > 1 and not arguments[1].startswith("-"):
                 arguments = pilot_command(arguments[1:])
             if not arguments:

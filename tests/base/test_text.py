@@ -57,6 +57,17 @@ def test_a_printed_line_is_plain() -> None:
     assert second == "\x1b[1mx\x1b[0m" and last == "end"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["run", "--on", "split={url}"], ["table", "{url}"], ["{url}"], ["search", "x", "--jobs", "{url}"]],
+)
+def test_a_password_in_a_wrong_place_is_not_repeated(words: list[str]) -> None:
+    typed = [word.format(url="postgres://ana:S3CRET@host/base") for word in words]
+    done = subprocess.run([sys.executable, "-m", "physml", *typed], capture_output=True, text=True)
+    assert done.returncode == 2 and "***@host/base" in done.stderr
+    assert "S3CRET" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("text", ["=1", "+1+2", "-1-2", "@x", "\tx"])
 def test_text_is_no_formula(text: str) -> None:
     assert csv_cell(text) == f"'{text}"

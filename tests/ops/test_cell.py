@@ -346,6 +346,17 @@ def test_what_cannot_be_compiled_is_said_once_and_runs_as_a_loop(step, reason, c
         recurrence(step, u, state, backend="native")
 
 
+def test_a_number_that_the_loop_does_not_take_is_not_taken_for_infinity():
+    def scales(u, state):
+        return u * 10**40, state
+
+    u, state = torch.randn(4, 5, 4), (torch.zeros(4, 4),)
+    with pytest.raises(OverflowError):
+        recurrence(scales, u, state)
+    with pytest.raises(InputError, match="a whole number of more than 64 bits"):
+        recurrence(scales, u, state, backend="native")
+
+
 def test_random_numbers_are_seen_on_any_device():
     before = torch.get_rng_state()
     with pytest.raises(NotExpressible, match="random numbers"):

@@ -321,6 +321,8 @@ def test_options_that_do_not_fit_are_refused(arguments, says, capsys):
 
 def test_a_pilot_by_hand_makes_runs_and_draws_nothing(forked, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "shared"))
+    assert main.main(["pilot", "table", "lem-9", "--smoke", "--seeds", "0", "--plan"]) == 0
+    assert "4 runs, 4 to do" in capsys.readouterr().out and forked == [], "--plan makes none"
     assert main.main(["pilot", "table", "lem-9", "--smoke", "--seeds", "0"]) == 0
     assert len(forked) == 4
     assert "written" not in capsys.readouterr().out

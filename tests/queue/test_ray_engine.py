@@ -59,7 +59,7 @@ def test_a_plan_starts_nothing_and_needs_no_ray(capsys, monkeypatch):
     assert main.main([*table, "--detach", "--engine", "address=auto", "--plan"]) == 0
     assert "3 detached actors on the Ray cluster" in capsys.readouterr().out
     assert main.main(table) == 2
-    assert "error: --on ray needs ray. Install it with: pip install 'ray>=2.40'" in capsys.readouterr().err
+    assert "error: --on ray needs ray. Install it with: pip install 'ray>=2.52'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,15 @@ def test_pilots_of_the_commands_own_cluster_cannot_be_left(job, monkeypatch):
         scheduler.carry_out(planned, jobs=None)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra):
+        Ray([]).submit(job)
+
+
+def test_a_ray_without_tokens_starts_no_cluster(job, monkeypatch):
+    """Whoever reaches its ports could run code: https://docs.ray.io/en/latest/ray-security/token-auth.html."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "t")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(__version__="2.51.1"))
+    with pytest.raises(ConfigError, match=r"needs Ray 2\.52, whose ports ask for a token; this is Ray 2\.51"):
         Ray([]).submit(job)
 
 

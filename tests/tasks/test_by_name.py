@@ -1,8 +1,9 @@
 """Tasks that take the name of a data set: archives of time series, the Hugging Face hub, torch_geometric."""
 
+import os
 import pickle
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -455,7 +456,7 @@ def write_planetoid(folder: Path) -> None:
     }
     folder.mkdir(parents=True)
     for key, value in content.items():
-        (folder / f"ind.cora.{key}").write_bytes(pickle.dumps(value))
+        (folder / f"ind.cora.{key}").write_bytes(pickle.dumps(value, 2))
     (folder / "ind.cora.test.index").write_text("".join(f"{i}\n" for i in range(known, n)), encoding="utf-8")
 
 
@@ -483,6 +484,23 @@ def test_raw_files_of_pyg_are_read_where_they_lie(store: Store, folder: str) -> 
     assert drawn.sizes == {"train": 420, "valid": 140, "test": 140}
     with pytest.raises(DataError, match=r"1 split\(s\), counted from 0; got split=1"):
         pyg().load(store, 1)
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyG's reader
+def test_raw_files_of_pyg_run_no_code(store: Store, tmp_path: Path) -> None:
+    """PyG opens raw files of Planetoid and others as pickles."""
+
+    class Call:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(tmp_path / "was_run"),)
+
+    assert store.data
+    write_planetoid(store.data / "planetoid")
+    (store.data / "planetoid" / "ind.cora.ty").write_bytes(pickle.dumps(Call(), 2))
+    with pytest.raises(DataError, match=r"a pickle names posix\.mkdir, which no array does"):
+        pyg().load(store, 0)
+    assert not (tmp_path / "was_run").exists()
+    assert pickle.loads(pickle.dumps(PurePath("x"))) == PurePath("x"), "other pickles stay as they are"
 
 
 def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:

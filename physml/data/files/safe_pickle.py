@@ -5,13 +5,16 @@ Their names stand for functions and classes of this module, which check what the
 the one written in Python: that in C can be made to allocate any number of bytes.
 """
 
+import contextlib
+import functools
 import io
 import math
 import pickle
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
@@ -221,6 +224,38 @@ def tensors(budget: Budget) -> Names:
 # ---------------------------------------------------------------------------- reading
 
 
+# The names by which Python 3 writes bytes for Python 2.
+EMPTY, ENCODED = (("__builtin__", "bytes"), ("builtins", "bytes")), ("_codecs", "encode")
+_GUARDED: ContextVar[bool] = ContextVar("guarded", default=False)
+
+
+@contextlib.contextmanager
+def no_code() -> Iterator[None]:
+    """Inside, pickles that other libraries open may name what `arrays`, `lists`, `sparse` and `tensors` do.
+
+    Any other name raises Refused. The objects are those of numpy, scipy and torch themselves.
+    """
+    _guard()
+    token = _GUARDED.set(True)
+    try:
+        yield
+    finally:
+        _GUARDED.reset(token)
+
+
+@functools.cache
+def _guard() -> None:
+    """Ask Python to announce each name in a pickle; such a hook stays until the process ends."""
+    kinds = (arrays, lists, sparse, tensors)
+    known = {ENCODED, *EMPTY}.union(*(kind(Budget(b"")) for kind in kinds))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "pickle.find_class" and _GUARDED.get() and arguments not in known:
+            raise Refused(f"a pickle names {'.'.join(map(str, arguments))}, which no array does")
+
+    sys.addaudithook(hook)
+
+
 def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
     """The value in a pickle of Python 2 or 3; strings of Python 2 are read as Latin-1.
 
@@ -231,14 +266,13 @@ def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
     """
     budget = Budget(content)
 
-    def latin1(text: Any, encoding: Any) -> bytes:  # how Python 3 writes bytes for Python 2
+    def latin1(text: Any, encoding: Any) -> bytes:
         if encoding != "latin1" or not isinstance(text, str):
             raise Refused(f"it holds bytes in {str(encoding)[:40]!r}, expected latin1")
         budget.spend(len(text))
         return text.encode("latin1")
 
-    empty = {(module, "bytes"): lambda: b"" for module in ("__builtin__", "builtins")}
-    names = {**allowed(budget), **empty, ("_codecs", "encode"): latin1}
+    names = {**allowed(budget), **dict.fromkeys(EMPTY, lambda: b""), ENCODED: latin1}
     try:
         return _Unpickler(io.BytesIO(content), names).load()
     except Exception as error:  # a damaged pickle can raise nearly anything

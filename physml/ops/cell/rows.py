@@ -64,6 +64,8 @@ class Trace:
             raise NotExpressible(IN_PLACE)
         if name not in self.words:
             raise NotExpressible(f"it uses {name}, which is not an operation that the compiler knows")
+        if any(isinstance(x, int) and not -(1 << 63) <= x < 1 << 63 for x in (*args, *kwargs.values())):
+            raise NotExpressible("it has a whole number of more than 64 bits, which torch does not take")
         try:
             return self.words[name](*args, **kwargs)
         except TypeError as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from physml.base.errors import ConfigError, needed_by
+from physml.base.errors import ConfigError, needed_by, to_install
 from physml.base.paths import display_path, work_root
 from physml.queue.engines import ray_pilot
 from physml.queue.engines.job import Job, Settings, read_settings
@@ -24,6 +24,7 @@ from physml.queue.engines.ray_pilot import Order
 from physml.run.resources import cores
 
 OBJECTS = 100 * 2**20  # bytes for Ray's object store: nothing of ours goes through it
+TOKENS = (2, 52)  # the first Ray whose ports can ask for a token
 GRACE_S = 300.0  # for the checkpoints of pilots that were told to stop
 
 
@@ -80,6 +81,11 @@ class Ray:
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         with needed_by("--on ray"):
             import ray
+        if local and tuple(map(int, ray.__version__.split(".")[:2])) < TOKENS:
+            raise ConfigError(
+                f"a Ray cluster of one's own needs Ray {'.'.join(map(str, TOKENS))}, whose ports ask for a "
+                f"token; this is Ray {ray.__version__}. Update it: {to_install('ray')}"
+            )
         folder = work_root() / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         folder.mkdir(parents=True, exist_ok=True)
         pilots = RayJob(ray, folder, local)

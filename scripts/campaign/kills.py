@@ -1,0 +1,161 @@
+"""SIGKILL at random moments to processes of runs, tables, searches and pilots, which are then finished.
+
+Records, curves, weights, tables and results of searches must be those of a lab where nothing was killed: none
+lost, none made twice, nothing left over.
+"""
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from scripts.campaign import furnished
+from scripts.campaign.driver import Command, Found, descendants, fault_of, lab, reap
+
+KILLS, EPOCHS = 5, 30  # of a round, of a run
+AGAIN = 20  # commands until the work must be done
+ONE = "run experiment=mine/fitzhugh_nagumo-lem"
+WORK: dict[str, tuple[str, ...]] = {
+    "run": (ONE,),
+    "table": ("table mine-1",),
+    "search": ("search mine/fitzhugh_nagumo-lem",),
+    "pilots": ("pilot table mine-1", "pilot table mine-1"),
+}
+NUMBERS = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
+
+
+def prepared(base: Path) -> dict[str, dict[str, Any]]:
+    """What each kind of work leaves if nothing disturbs it, with the seconds that it takes."""
+    furnished.lab(base, EPOCHS)
+    furnished.carried_out(base, f"{ONE} seed=9")  # compiles
+    for part in ("results", "runs"):
+        for path in sorted((base / part).rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    made = {}
+    for kind, commands in WORK.items():
+        with lab(base) as folder:
+            began = time.monotonic()
+            furnished.carried_out(folder, commands[0])
+            made[kind] = {"seconds": time.monotonic() - began, "left": left(folder)}
+    return made
+
+
+def round_of(rng: random.Random, number: int, folder: Path, material: dict[str, dict[str, Any]]) -> Found:
+    kind = sorted(WORK)[number % len(WORK)]
+    records: dict[str, tuple[int, int]] = {}
+    found: Found = {"work": kind, "fault": None, "counts": {"runs": 0}}
+    running = [Command(line.split(), folder) for line in WORK[kind]]
+    kills = 0
+    for _ in range(KILLS):
+        until = time.monotonic() + rng.uniform(0, 2 * material[kind]["seconds"] / KILLS)
+        while time.monotonic() < until and any(one.poll() is None for one in running):
+            _see(folder, records, found)
+            time.sleep(0.01)
+        if all(one.poll() == 0 for one in running):
+            break
+        kills += _kill(rng, running)
+        running = _begun_again(running, WORK[kind], folder, found)
+    for _ in range(AGAIN):
+        codes = [one.wait() for one in running]
+        alone = not descendants()
+        while descendants():  # runs whose launcher was killed go on
+            reap()
+            time.sleep(0.05)
+        _see(folder, records, found)
+        if (codes == [0] * len(codes) and alone) or found["fault"]:
+            break
+        running = _begun_again(running, WORK[kind], folder, found, all_of_them=True)
+    else:
+        found |= {"fault": "never done", "said": running[0].text[-3000:]}
+    wanted, got = material[kind]["left"], left(folder)
+    if not found["fault"] and got != wanted:
+        names = sorted(name for name in {*wanted, *got} if wanted.get(name, 0) != got.get(name, 0))
+        found |= {"fault": "other results than without kills", "said": ", ".join(names)}
+    found["counts"] = {f"kills of {kind}": kills, "records": len(records)}
+    return found
+
+
+def _kill(rng: random.Random, running: list[Command]) -> int:
+    victims = descendants()
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.kill(rng.choice(victims), signal.SIGKILL)
+        time.sleep(0.02)
+        for one in running:
+            one.poll()
+        return 1
+    return 0
+
+
+def _begun_again(
+    running: list[Command],
+    lines: tuple[str, ...],
+    folder: Path,
+    found: Found,
+    *,
+    all_of_them: bool = False,
+) -> list[Command]:
+    """The commands, those without success (or all) started anew; pilots may have given up a run."""
+    again = []
+    for one, line in zip(running, lines, strict=True):
+        if one.poll() in (None, 0) and not all_of_them:
+            again.append(one)
+            continue
+        fault = None if one.code == -signal.SIGKILL else fault_of(one.code, one.text, folder)
+        if fault:
+            found |= {"fault": fault, "said": one.text[-3000:]}
+        if "given up" in one.text:
+            Command(["retry"], folder).wait()
+        again.append(Command(line.split(), folder))
+    return again
+
+
+def _see(folder: Path, records: dict[str, tuple[int, int]], found: Found) -> None:
+    """Note the files of records; one that was written again is a fault."""
+    for path in (folder / "results" / "runs").rglob("*-seed*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            file = path.stat()
+            if records.setdefault(path.name, (file.st_ino, file.st_mtime_ns)) != (
+                file.st_ino,
+                file.st_mtime_ns,
+            ):
+                found |= {"fault": "made twice", "said": path.name}
+
+
+# ---------------------------------------------------------------------------- results
+
+
+def left(folder: Path) -> dict[str, Any]:
+    """The files of results, weights and checkpoints, with what must be equal in each."""
+    found = {}
+    for part in ("results", "runs", "conf"):
+        for path in sorted((folder / part).rglob("*")):
+            name = str(path.relative_to(folder))
+            if path.is_file() and (part != "runs" or path.suffix in (".safetensors", ".pt", ".tmp")):
+                found[name] = _content(path, folder)
+    return found
+
+
+def _content(path: Path, folder: Path) -> Any:
+    if "-seed" in path.name and path.suffix == ".json":
+        record = json.loads(path.read_text())
+        return {key: record.get(key) for key in NUMBERS}
+    if path.name.endswith(".csv.gz"):
+        with gzip.open(path, "rt") as file:
+            return [[v for k, v in row.items() if k != "seconds"] for row in csv.DictReader(file)]
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import load_file
+
+        return {key: hashlib.sha256(value.tobytes()).hexdigest() for key, value in load_file(path).items()}
+    if path.parent.name == "search" and path.suffix == ".json":
+        content = json.loads(path.read_text())
+        return [[row[key] for key in ("point", "value", "status", "means")] for row in content["trials"]]
+    if path.suffix in (".yaml", ".csv"):
+        return path.read_text()
+    return None
