@@ -1,4 +1,4 @@
-"""A copy of a run for W&B: online, offline, or later from its record. In a sweep, the copy that its agent made.
+"""A copy of a run for W&B: online, offline, or later from its record. In a sweep, the copy of its agent.
 
 An agent of W&B sets WANDB_SWEEP_ID and WANDB_RUN_ID. The run is then copied under that id, into the sweep's
 project: an id or a project of our own would take it out of its sweep.
