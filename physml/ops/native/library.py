@@ -123,8 +123,8 @@ def _made_or_cached(begin: Path, source: Path | str, flags: list[str]) -> Path:
             if _sound(path):
                 return path
         raise Unavailable(
-            f"{reason}, and {display_path(begin.parent)} has no library made elsewhere of the same source for this "
-            "processor; without, recurrences take 5 to 30 times as long"
+            f"{reason}, and {display_path(begin.parent)} has no library made elsewhere for the same source "
+            "and processor; without, recurrences take 5 to 30 times as long"
         ) from reason
     path = begin.with_name(f"{begin.name}-{_hash(*_parts(source, flags))}-{made_by}.so")
     if not _sound(path):
