@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.integrate import solve_ivp
 from torch import Generator, Tensor
 
 from physml.base.check import has_shape, one_of, positive
@@ -171,6 +170,8 @@ def trajectories(v0: np.ndarray, n_points: int, t_end: float, **tolerances: floa
 
     Each is integrated alone: the step control of a joint integration would give other data.
     """
+    from scipy.integrate import solve_ivp  # 0.8 s, which a run with cached data need not pay
+
     t = np.linspace(0.0, t_end, n_points)
     paths = [solve_ivp(_slope, (0.0, t_end), [start, 0.0], t_eval=t, **tolerances).y[0] for start in v0]
     return np.stack(paths)

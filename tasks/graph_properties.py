@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.random import RandomState
-from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
 from physml.base.check import has_shape, one_of, positive
@@ -207,10 +206,18 @@ def joined(graphs: list[Arrays]) -> Arrays:
     return made
 
 
+def distances(A: np.ndarray, source: int | None = None) -> np.ndarray:
+    """Edges of the shortest path between each two nodes, or from `source` to each; infinite where none is."""
+    from scipy.sparse.csgraph import shortest_path  # not needed where the data are cached
+
+    found: np.ndarray = shortest_path(A, unweighted=True, indices=source)
+    return found
+
+
 def _with_distances(A: np.ndarray, rng: RandomState) -> Arrays:
     """Features, edges both ways and node targets of a connected graph A (N, N)."""
     n = len(A)
-    d = shortest_path(A, unweighted=True).astype(np.int16)
+    d = distances(A).astype(np.int16)
     source = rng.randint(n)
     x = np.stack([rng.uniform(size=n), np.arange(n) == source], 1)
     return {
@@ -231,7 +238,7 @@ def connected(rng: RandomState, nodes: tuple[int, int]) -> np.ndarray:
     family = list(FAMILIES)[rng.choice(len(FAMILIES), p=[share for share, _ in FAMILIES.values()])]
     while True:
         A = moved(FAMILIES[family][1](n, rng), rng)
-        if np.isfinite(shortest_path(A, unweighted=True, indices=0)).all():
+        if np.isfinite(distances(A, source=0)).all():
             order = rng.permutation(n)
             return A[np.ix_(order, order)]
 

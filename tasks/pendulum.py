@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.special import ellipj, ellipk
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
@@ -36,6 +35,8 @@ def released(theta0: float, t: np.ndarray, ratio: float) -> np.ndarray:
         ratio: g / l.
     Shapes: (P, 2).
     """
+    from scipy.special import ellipj, ellipk  # not needed where the data are cached
+
     k, omega = np.sin(theta0 / 2), np.sqrt(ratio)
     sn, cn, dn, _ = ellipj(np.mod(omega * t, 4 * ellipk(k**2)), k**2)
     return np.stack([2 * np.arcsin(k * cn / dn), -2 * k * omega * np.sqrt(1 - k**2) * sn / dn], -1)

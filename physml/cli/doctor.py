@@ -311,7 +311,7 @@ def _tracker() -> Iterator[Row]:
         yield Row(name, "online: you are logged in")
     else:
         hint = "No account is needed. To log in: wandb login"
-        yield Row(name, "offline: not logged in", hint=hint)
+        yield Row(name, "later, by `physml track sync`: not logged in", hint=hint)
 
 
 def _output(*command: str) -> str:

@@ -145,6 +145,7 @@ class Parts:
     stop: Node | None
     schedule: Node | None
     average: Node | None
+    sample: Node | None
     arrays: Node | None
     measures: tuple[Node, ...] = ()
 
@@ -171,6 +172,7 @@ def parts_of(config: dict[str, Any]) -> Parts:
         stop=rule(trainer["stop"], "trainer.stop", ("bind", "stops")),
         schedule=rule(trainer["schedule"], "trainer.schedule", ("step", "get_last_lr"), ("optimizer",)),
         average=rule(trainer["average"], "trainer.average", ("bind", "after_step", "after_row", "put")),
+        sample=rule(trainer.get("sample"), "trainer.sample", ("over",)),
         arrays=rule(config["arrays"], "arrays", ("collect",)),
         measures=tuple(
             check(node, f"measures[{i}]", plugins, needs=("measure",))

@@ -33,10 +33,12 @@ def rehearse(parts: Parts) -> None:
     task = _made(parts.task)
     for node in (parts.arrays, *parts.measures):
         _made(node)
+    sample = _made(parts.sample)
+    training = task if sample is None or task is None else sample.over(task)
     for node in (parts.select, parts.stop, parts.average):
         rule = _made(node)
         if rule is not None and task is not None:
-            rule.bind(task.metric, task.better)
+            rule.bind(task.metric, training.better)
     if not parts.optim.of_plugin:
         _optimizer(parts)
     if task is not None and not parts.model.of_plugin and not parts.net.of_plugin:

@@ -34,6 +34,7 @@ FOR_CONFIGS: dict[str, tuple[str, ...]] = {
     "physml.models": (MODULE,),
     "physml.training.selection": (),
     "physml.training.averaging": (),
+    "physml.training.sampling": (),
     "physml.training.schedules": (SCHEDULER,),
     "physml.training.collectors": (),
     "physml.lab.measures": (),

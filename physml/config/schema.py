@@ -21,6 +21,7 @@ class TrainerKeys(TypedDict):
     schedule: dict | None
     clip_norm: float | None
     average: dict | None
+    sample: NotRequired[dict | None]
 
 
 class RuntimeKeys(TypedDict):

@@ -45,7 +45,7 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
 
 def _step_s(trainer: Any, clock: Callable[[], float]) -> float:
     """Mean over different batches, as their lengths may differ."""
-    batches = _endless(lambda: trainer.task.batches("train", trainer.keys["batch_size"], _stream()))
+    batches = _endless(lambda: trainer.train_batches(_stream()))
 
     def step() -> None:
         trainer._step(next(batches).to(trainer.device))

@@ -57,6 +57,7 @@ class Trainer:
         self.parts = parts
         set_precision(config["precision"])
         torch.manual_seed(derive(self.seed, "init"))
+        self.training = parts.sample.make().over(task) if parts.sample else task
         self.net: nn.Module = build.build_net(parts, task).to(device)
         self.optimizer = build.build_optimizer(parts, self.net)
         # What layers add to the loss, such as the distance of a matrix from orthogonal ones.
@@ -68,7 +69,7 @@ class Trainer:
         self.measures = [node.make() for node in parts.measures]
         for rule in (self.selector, self.stopper, self.average):
             if rule:
-                rule.bind(task.metric, task.better)
+                rule.bind(task.metric, self.training.better)
         self.scores_test: bool = config["runtime"]["score_test"]
         if self.selector.needs_test and not self.scores_test:
             raise ConfigError(
@@ -77,7 +78,7 @@ class Trainer:
                 "trainer.select._target_=physml.training.selection.BestValid."
             )
         torch.manual_seed(derive(self.seed, "dropout"))
-        self.steps_per_epoch = task.steps_per_epoch(self.keys["batch_size"])
+        self.steps_per_epoch = self.training.steps_per_epoch(self.keys["batch_size"])
         self.total_steps = self.keys["epochs"] * self.steps_per_epoch
         if self.keys["max_steps"]:
             self.total_steps = min(self.total_steps, self.keys["max_steps"])
@@ -113,8 +114,7 @@ class Trainer:
         """ConfigError or InputError now if the network has no products for precision=bf16-products."""
         if self.config["precision"] != "bf16-products":
             return
-        batches = self.task.batches("train", self.keys["batch_size"], stream(0, "check"))
-        with closing(outputs(self.net, batches, self.device)) as pairs:
+        with closing(outputs(self.net, self.train_batches(stream(0, "check")), self.device)) as pairs:
             next(pairs, None)
         if no_bf16_products():
             raise ConfigError(
@@ -164,8 +164,7 @@ class Trainer:
 
     def _steps(self) -> None:
         began = _clocks()
-        rng = stream(self.seed, "order", self.epoch)
-        batches: Iterable[Batch] = self.task.batches("train", self.keys["batch_size"], rng)
+        batches: Iterable[Batch] = self.train_batches(stream(self.seed, "order", self.epoch))
         if self.epoch == 0:
             batches = finite(batches, self.task, "train")
         for i, batch in enumerate(batches):
@@ -188,6 +187,9 @@ class Trainer:
                 f"but steps_per_epoch says {self.steps_per_epoch}."
             )
 
+    def train_batches(self, rng: torch.Generator) -> Iterator[Batch]:
+        return self.training.batches("train", self.keys["batch_size"], rng)
+
     def _between_steps(self, began: tuple[float, float]) -> tuple[float, float]:
         """A stop or a checkpoint in the middle of an epoch; the clocks of training stand still meanwhile."""
         if not self.stop.reason and not self._due():
@@ -209,7 +211,7 @@ class Trainer:
             loss = self.task.loss(output, batch)
         for penalty in self.penalties:
             loss = loss if (added := penalty()) is None else loss + added
-        self.step_metrics = self.task.train_step_metrics(output.detach(), batch)
+        self.step_metrics = self.training.train_step_metrics(output.detach(), batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.keys["clip_norm"]:

@@ -138,7 +138,7 @@ def test_little_disk_and_folders_that_cannot_be_written(monkeypatch: pytest.Monk
 def test_the_tracker_is_offline_unless_someone_is_logged_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert rows("tracker")["W&B"].value == "offline: not logged in"
+    assert rows("tracker")["W&B"].value == "later, by `physml track sync`: not logged in"
     (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password key\n", encoding="utf-8")
     (tmp_path / ".netrc").chmod(0o600)
     assert rows("tracker")["W&B"].value.startswith("online")

@@ -157,10 +157,66 @@ def refused(source: Path, dtype: torch.dtype = torch.float32) -> str:
 
 def test_no_compiler(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "/nonexistent")
-    assert refused(source) == "no C compiler: CC=/nonexistent is not there"
+    assert refused(source).startswith("no C compiler: CC=/nonexistent is not there, and ")
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert refused(source) == "no C compiler: cc, gcc, clang are not on the PATH"
+    reason = refused(source)
+    assert reason.startswith("no C compiler: cc, gcc, clang are not on the PATH, and ")
+    assert reason.endswith("without, recurrences take 5 to 30 times as long")
+
+
+def test_without_a_compiler_the_cache_has_what_another_machine_has_made(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two compilers, and read from a folder that can't be written, as on many compute nodes."""
+    load(source, torch.float32)
+    forget(monkeypatch)
+    monkeypatch.setenv("CC", counting(tmp_path)[0])
+    load(source, torch.float32)
+    libraries = made(tmp_path)
+    assert len(libraries) == 2
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    libraries[0].parent.chmod(0o555)
+    for damaged in (None, *libraries[:1]):
+        forget(monkeypatch)
+        if damaged:
+            damaged.with_suffix(".sha256").write_text("0" * 64)
+        assert load(source, torch.float32).answer() == 42
+    libraries[0].parent.chmod(0o755)
+    libraries[1].with_suffix(".sha256").unlink()
+    forget(monkeypatch)
+    assert "no library made elsewhere" in refused(source)
+
+
+@pytest.mark.parametrize("change", ["source", "header", "flags", "dtype", "CPU"])
+def test_without_a_compiler_a_library_of_something_else_is_not_taken(
+    change: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(source, torch.float32)
+    forget(monkeypatch)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    if change == "source":
+        source.write_text(SOURCE.replace("42", "43"))
+    elif change == "header":
+        (tmp_path / "extra.h").write_text("")
+    elif change == "flags":
+        monkeypatch.setenv("PHYSML_NATIVE_FLAGS", "-DOTHER")
+    elif change == "CPU":
+        monkeypatch.setattr(library, "_cpu", lambda: "another")
+    assert "no library made elsewhere" in refused(
+        source, torch.float64 if change == "dtype" else torch.float32
+    )
+
+
+def test_without_a_compiler_no_code_comes_from_a_folder_of_others(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(source, torch.float32)
+    forget(monkeypatch)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    (tmp_path / "cache" / "native").chmod(0o777)
+    assert "others may write it (mode 777)" in refused(source)
 
 
 def test_a_compiler_that_fails(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

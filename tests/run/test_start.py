@@ -14,6 +14,7 @@ from physml.base.paths import ROOT
 HEAVY = (
     *("torch._dynamo", "torch._inductor", "torch.onnx", "sympy", "triton", "torch_geometric", "torchvision"),
     *("torchaudio", "optuna", "pandas", "matplotlib", "sktime", "sklearn", "wandb", "mlflow", "ray", "rich"),
+    "scipy",
 )
 RUN = f"""
 import sys
@@ -30,16 +31,30 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", variants(["embedding", "graph"], RUNS))
-def test_a_lone_run_imports_no_compiler_and_no_package_that_it_does_not_use(
-    name: str, tmp_path: Path
-) -> None:
+def imported(words: list[str], folder: Path) -> str:
+    """What a run says of its imports."""
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *RUNS[name]],
-        env={**os.environ, "PHYSML_RESULTS": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-c", RUN, *words],
+        env={**os.environ, "PHYSML_RESULTS": str(folder), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
-    assert "imported: []" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", variants(["embedding", "graph"], RUNS))
+def test_a_lone_run_imports_no_compiler_and_no_package_that_it_does_not_use(
+    name: str, tmp_path: Path
+) -> None:
+    assert "imported: []" in imported(RUNS[name], tmp_path)
+
+
+def test_a_run_whose_data_are_cached_does_not_import_the_solver_of_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
+    words = ["experiment=lem/fitzhugh_nagumo-lem", "profile=smoke"]
+    assert "imported: ['scipy']" in imported(words, tmp_path / "first")
+    assert "imported: []" in imported(words, tmp_path / "second")

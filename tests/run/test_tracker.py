@@ -21,8 +21,17 @@ from physml.report.figure import run_plot
 from physml.run.trackers import wandb as tracker
 from physml.run.trackers.tracker import TrackedRun
 
-OFFLINE = "tracker.kind=wandb"
+OFFLINE = ("tracker.kind=wandb", "tracker.mode=offline")
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
+
+
+@pytest.fixture
+def nobody(monkeypatch, tmp_path):
+    """Not logged in."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE", "WANDB_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "netrc"
 
 
 def records(path):
@@ -65,7 +74,7 @@ class Copy:
 
 
 def test_a_run_is_copied_whole(monkeypatch):
-    overrides = h.odd(OFFLINE, "tracker.tags=[own]", "trainer.test_every=2")
+    overrides = h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2")
     spec = h.spec_of(overrides)
     made = h.make(spec, tables=["lem-4", "lem-9"])
     copy = Copy(spec)
@@ -90,7 +99,7 @@ def test_a_run_is_copied_whole(monkeypatch):
 
 
 def test_a_stopped_run_goes_on_under_the_same_name(monkeypatch, tmp_path):
-    spec = h.spec_of(h.odd(OFFLINE, step_s=0.1))
+    spec = h.spec_of(h.odd(*OFFLINE, step_s=0.1))
     process = h.start(spec)
     metrics = spec.work_folder / "metrics.jsonl"
     h.until(lambda: metrics.exists() and metrics.stat().st_size > 0)
@@ -134,7 +143,7 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
     if moment == "plot":
         monkeypatch.setattr(run_plot, "plot_rows", full_disk)
     caplog.set_level(logging.WARNING)
-    made = h.make(h.spec_of(h.odd(OFFLINE)))
+    made = h.make(h.spec_of(h.odd(*OFFLINE)))
     assert h.numbers(made) == h.numbers(want)
     on_disk = record.read(Path(made["path"]))
     assert on_disk["status"] == "finished" and on_disk["wandb"] == (None if moment == "init" else "some-id")
@@ -145,7 +154,7 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
 
 def test_a_missing_client_hurts_nothing(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    made = h.make(h.spec_of(h.odd(OFFLINE)))
+    made = h.make(h.spec_of(h.odd(*OFFLINE)))
     assert made["status"] == "finished" and made["wandb"] is None
     assert "W&B init failed: ModuleNotFoundError" in caplog.text
 
@@ -157,11 +166,36 @@ def test_nobody_reachable_means_offline(monkeypatch, caplog):
     monkeypatch.setattr(tracker, "INIT_S", 2.0)
     wandb.teardown()  # so that it reads the environment anew
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked something"))
-    spec = h.spec_of(h.odd(OFFLINE))
+    spec = h.spec_of(h.odd("tracker.kind=wandb"))
     began = time.monotonic()
     assert h.make(spec)["status"] == "finished"
     assert time.monotonic() - began < 30.0
     assert "W&B init failed" in caplog.text and Copy(spec).ended == [0]
+
+
+def test_without_a_login_the_copy_is_made_later(nobody, monkeypatch):
+    monkeypatch.setattr(wandb, "init", lambda **_: pytest.fail("an offline run that nobody chose"))
+    spec = h.spec_of(h.odd("tracker.kind=wandb"))
+    assert h.make(spec)["wandb"] is None
+    assert not (spec.work_folder / "wandb").exists() and not (spec.work_folder / "curves.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "variable", "value"),
+    [
+        ("offline", "OTHER", ""),
+        ("online", "OTHER", ""),
+        ("auto", "WANDB_MODE", "offline"),
+        ("auto", "WANDB_API_KEY", "0" * 40),
+        ("auto", "WANDB_SWEEP_ID", "abc"),
+    ],
+)
+def test_a_copy_is_made_at_once_where_a_mode_a_key_or_a_sweep_says_so(
+    mode, variable, value, nobody, monkeypatch
+):
+    assert tracker.made_later("auto")
+    monkeypatch.setenv(variable, value)
+    assert not tracker.made_later(mode)
 
 
 def test_no_tracker(monkeypatch):
@@ -170,15 +204,6 @@ def test_no_tracker(monkeypatch):
 
 
 # ---------------------------------------------------------------------------- online or offline
-
-
-@pytest.fixture
-def nobody(monkeypatch, tmp_path):
-    """Not logged in."""
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE", "WANDB_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / "netrc"
 
 
 def test_without_a_key_everything_is_offline(nobody, caplog):

@@ -14,6 +14,7 @@ from torch import Tensor
 from physml.base.check import Shaped
 from physml.graph.cache import cached
 from physml.graph.edges import Edges, gather, looped, sorted_edges
+from physml.ops.spread import spread
 from physml.ops.transforms import transformed
 from physml.ops.weighted_sum import weighted_sum
 
@@ -25,8 +26,7 @@ class Spread:
 
     def __init__(self, edges: Edges, weight: Tensor) -> None:
         self.edges, self.weight = edges, weight
-        self._there = edges.matrix(weight, "receiver")
-        self._back: Tensor | None = None
+        self._rows: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
         if transformed(x):
@@ -40,11 +40,11 @@ class Spread:
         return _Product.apply(x, self, True)
 
     def times(self, x: Tensor, transposed: bool) -> Tensor:
-        if not transposed:
-            return self._there @ x
-        if self._back is None:
-            self._back = self.edges.matrix(self.weight, "sender")
-        return self._back @ x
+        end: Literal["sender", "receiver"] = "sender" if transposed else "receiver"
+        if end not in self._rows:
+            start, other, order = self.edges.rows(end)
+            self._rows[end] = gather(self.weight, order), start, other
+        return spread(x, *self._rows[end])
 
 
 class _Product(torch.autograd.Function):

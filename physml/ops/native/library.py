@@ -1,7 +1,9 @@
 """C sources as loaded libraries: compiled at first use, kept in the cache, loaded with ctypes.
 
-A library's file name holds a hash of everything it depends on: source and headers, compiler and flags, and
-the CPU that `-march=native` looks at. Beside it stands its SHA-256, and nothing is loaded that differs.
+A library's file name holds two hashes of all that it depends on: of source, headers, flags and the CPU that
+`-march=native` looks at; and of the compiler. Where no compiler is, as on many compute nodes, one with the
+first hash is loaded, whatever compiler made it. Beside it stands its SHA-256, and nothing is loaded that
+differs.
 """
 
 import ctypes
@@ -82,35 +84,54 @@ def _found(source: Path | str, name: str, dtype: torch.dtype, defined: tuple[str
 def _loaded(
     source: Path | str, name: str, dtype: torch.dtype, defined: tuple[str, ...], more_flags: str
 ) -> ctypes.CDLL:
-    compiler = _compiler(os.environ.get("CC"))
-    flags = [*FLAGS, f"-DREAL={REAL[dtype]}", f"-I{HEADERS}", *defined]
-    flags += _words("PHYSML_NATIVE_FLAGS", more_flags)
+    flags = [*FLAGS, f"-DREAL={REAL[dtype]}", *defined, *_words("PHYSML_NATIVE_FLAGS", more_flags)]
     try:
         folder = cache_root() / "native"
     except InputError as error:
         raise Unavailable(str(error)) from error
-    path = folder / f"{name}-{REAL[dtype]}-{_hash(source, compiler, flags)}.so"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if why := opened.of_others(path.parent):
-            raise Unavailable(f"the folder for compiled code, {path.parent}, is not used: {why}")
-        if not _sound(path):
-            with locked(path.with_suffix(".lock")):
-                if not _sound(path):  # another process may have made it meanwhile
-                    _compile([*compiler, *flags], source, path)
+        folder.mkdir(parents=True, exist_ok=True)
+        if why := opened.of_others(folder):
+            raise Unavailable(f"the folder for compiled code, {folder}, is not used: {why}")
+        path = _made_or_cached(folder / f"{name}-{REAL[dtype]}", source, flags)
     except OSError as error:
         raise Unavailable(
-            f"the folder for compiled code, {display_path(path.parent)}, can't be used ({error.strerror}); "
+            f"the folder for compiled code, {display_path(folder)}, can't be used ({error.strerror}); "
             "free space, or set PHYSML_CACHE to another folder"
         ) from error
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise Unavailable(
-            f"compiled code can't be loaded ({error}); if files in {display_path(path.parent)} may not be "
+            f"compiled code can't be loaded ({error}); if files in {display_path(folder)} may not be "
             "executed, "
             "set PHYSML_CACHE to another folder"
         ) from error
+
+
+def _made_or_cached(begin: Path, source: Path | str, flags: list[str]) -> Path:
+    """The library of this compiler; without a compiler, the newest that one made of the same.
+
+    begin: of the file's path, before the hashes.
+    """
+    try:
+        compiler = _compiler(os.environ.get("CC"))
+        made_by = _hash(shlex.join(compiler), _version(tuple(compiler)))
+    except Unavailable as reason:
+        found = begin.parent.glob(f"{begin.name}-{_hash(*_parts(source, flags))}-*.so")
+        for path in sorted(found, key=lambda file: file.stat().st_mtime, reverse=True):
+            if _sound(path):
+                return path
+        raise Unavailable(
+            f"{reason}, and {display_path(begin.parent)} has no library made elsewhere for the same source "
+            "and processor; without, recurrences take 5 to 30 times as long"
+        ) from reason
+    path = begin.with_name(f"{begin.name}-{_hash(*_parts(source, flags))}-{made_by}.so")
+    if not _sound(path):
+        with locked(path.with_suffix(".lock")):
+            if not _sound(path):  # another process may have made it meanwhile
+                _compile([*compiler, *flags, f"-I{HEADERS}"], source, path)
+    return path
 
 
 def _words(variable: str, text: str) -> list[str]:
@@ -134,14 +155,17 @@ def _compiler(given: str | None) -> list[str]:
     raise Unavailable("no C compiler: " + ", ".join(COMPILERS) + " are not on the PATH")
 
 
-def _hash(source: Path | str, compiler: list[str], flags: list[str]) -> str:
-    parts = [shlex.join(compiler), _version(tuple(compiler)), " ".join(flags), _cpu()]
-    made_of = [part.encode() for part in parts]
-    made_of += [path.read_bytes() for path in sorted(HEADERS.glob("*.h"))]
+def _parts(source: Path | str, flags: list[str]) -> list[str | bytes]:
+    """All that a library depends on, but for the compiler."""
+    headers = [path.read_bytes() for path in sorted(HEADERS.glob("*.h"))]
     if isinstance(source, str):
-        made_of.append(source.encode())
-    else:
-        made_of += [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+        return [" ".join(flags), _cpu(), *headers, source]
+    own = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+    return [" ".join(flags), _cpu(), *headers, *own]
+
+
+def _hash(*parts: str | bytes) -> str:
+    made_of = [part.encode() if isinstance(part, str) else part for part in parts]
     lengths = " ".join(str(len(part)) for part in made_of).encode()  # where one part ends and the next begins
     return hashlib.sha256(lengths + b"".join(made_of)).hexdigest()[:20]
 

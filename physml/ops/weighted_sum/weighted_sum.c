@@ -13,6 +13,7 @@
 #include "threads.h"
 
 #define BLOCK 64 /* channels, whole vectors */
+#define AHEAD 12 /* edges whose rows are fetched early: a processor does not foresee where they lie */
 
 typedef struct {
     length n_nodes, n_heads, n_channels;
@@ -26,10 +27,12 @@ typedef struct {
 /* n channels from c on of head a, at node i; `rows` are what is gathered, each of whole vectors. */
 INLINE void node(const Work *w, const real *rows, length i, length a, length c, length n) {
     const length A = w->n_heads, at = (i * A + a) * w->n_channels + c;
+    const length last = w->start[w->n_nodes] - 1;
     vec total[BLOCK / VL] = {0}, own[BLOCK / VL];
     if (w->x)
         for (length k = 0; k < n; k += VL) own[k / VL] = load_end(w->x + at, k, n);
     for (long long e = w->start[i]; e < w->start[i + 1]; e++) {
+        expect(rows + w->other[least(e + AHEAD, last)] * (length)whole(n), n);
         const real *row = rows + w->other[e] * (length)whole(n);
         const length place = w->order[e] * A + a;
         const real weight = w->weight[place];

@@ -1,4 +1,4 @@
-"""A copy of every run for W&B: online, or offline for `wandb sync`. In a sweep, the copy that its agent made.
+"""A copy of a run for W&B: online, offline, or later from its record. In a sweep, the copy of its agent.
 
 An agent of W&B sets WANDB_SWEEP_ID and WANDB_RUN_ID. The run is then copied under that id, into the sweep's
 project: an id or a project of our own would take it out of its sweep.
@@ -52,6 +52,14 @@ def mode_of(wanted: str) -> Mode:
     return "online" if wanted in ("auto", "online") and logged_in() else "offline"
 
 
+def made_later(wanted: str) -> bool:
+    """True where nobody is logged in and nobody chose a mode: `physml track sync` then copies the record.
+
+    An offline copy would take as long as importing torch.
+    """
+    return wanted == "auto" and not (os.environ.get("WANDB_MODE") or in_sweep() or logged_in())
+
+
 def in_sweep() -> bool:
     """True if an agent of W&B has started this process."""
     return bool(os.environ.get("WANDB_SWEEP_ID"))
@@ -69,6 +77,8 @@ class Wandb(Service):
         if not installed():
             if run.keys["mode"] != "auto":
                 log.warning("W&B gets no copy: wandb is not installed. Get it: %s", to_install("track"))
+            return Tracker()
+        if made_later(run.keys["mode"]):
             return Tracker()
         mode = mode_of(run.keys["mode"])
         modes: tuple[Mode, ...] = ("online", "offline") if mode == "online" else (mode,)

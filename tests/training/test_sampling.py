@@ -1,0 +1,129 @@
+"""Training on clusters of one graph: what a step sees, what an epoch goes through, and what is refused."""
+
+from typing import ClassVar
+
+import pytest
+import run_harness as h
+import torch
+from torch import Tensor
+
+from physml.base.errors import ConfigError
+from physml.config.identity import identity, payload
+from physml.models.graph.graph_layers import GraphConvolution
+from physml.task.batch import Batch
+from physml.training.sampling import ClusterBatches, Clusters, neighbours_near
+
+N, E = 60, 240
+SAMPLE = "trainer.sample={_target_: physml.training.sampling.Clusters, n_parts: %d, per_batch: %d}"
+
+
+class Whole:
+    """A task with one random graph, of which every third node is of train."""
+
+    readout = "node"
+    better: ClassVar[dict[str, str]] = {"cross_entropy": "lower", "noisy_cross_entropy": "lower"}
+
+    def __init__(self) -> None:
+        g = torch.Generator().manual_seed(0)
+        self.batch = Batch(
+            input=torch.randn(N, 3, generator=g, dtype=torch.double),
+            target=torch.arange(N),
+            index=torch.arange(0, N, 3),
+            edge_index=torch.randint(0, N, (2, E), generator=g),
+            edge_weight=torch.arange(E, dtype=torch.double),
+        )
+
+    def batches(self, part: str, size: int, rng: object = None) -> list[Batch]:
+        return [self.batch]
+
+
+def over(n_parts: int, per_batch: int) -> ClusterBatches:
+    return Clusters(n_parts, per_batch).over(Whole())  # type: ignore[arg-type]
+
+
+def epoch(batches: ClusterBatches, seed: int = 0) -> list[Batch]:
+    return list(batches.batches("train", 1, torch.Generator().manual_seed(seed)))
+
+
+def test_a_step_sees_the_graph_of_its_clusters_and_nothing_else() -> None:
+    whole = Whole().batch
+    for batch in epoch(over(6, 2)):
+        nodes = batch.target.tolist()  # targets are the numbers of the nodes
+        assert torch.equal(batch.input, whole.input[nodes])
+        assert sorted(batch.target[batch.index].tolist()) == [i for i in sorted(nodes) if i % 3 == 0]
+        found = sorted(zip(*batch.target[batch.edge_index].tolist(), batch.edge_weight.tolist(), strict=True))
+        every = zip(*whole.edge_index.tolist(), whole.edge_weight.tolist(), strict=True)
+        assert found == sorted(edge for edge in every if edge[0] in nodes and edge[1] in nodes) and found
+
+
+@pytest.mark.parametrize(("n_parts", "per_batch"), [(1, 1), (6, 2), (7, 3), (20, 1)])
+def test_an_epoch_goes_through_all_nodes_once(n_parts: int, per_batch: int) -> None:
+    batches = over(n_parts, per_batch)
+    steps = epoch(batches)
+    assert len(steps) == batches.steps_per_epoch(1)
+    assert sorted(torch.cat([batch.target for batch in steps]).tolist()) == list(range(N))
+    n_train = [len(batch.index) for batch in steps]
+    assert min(n_train) >= 1 and sum(n_train) == N // 3
+    if per_batch == 1:
+        assert max(n_train) - min(n_train) <= 1  # equally many
+
+
+def test_the_generator_alone_decides() -> None:
+    def targets(seed: int) -> list[list[int]]:
+        return [batch.target.tolist() for batch in epoch(over(6, 2), seed)]
+
+    assert targets(1) == targets(1) != targets(2)
+
+
+def test_one_cluster_is_the_whole_graph() -> None:
+    whole, (part,) = Whole().batch, epoch(over(1, 1))
+    layer = GraphConvolution(3, 2).double()
+
+    def output(batch: Batch) -> Tensor:
+        return layer(batch.input, batch.edge_index, batch.edge_weight)
+
+    torch.testing.assert_close(output(part), output(whole)[part.target], rtol=1e-12, atol=1e-12)
+
+
+def test_neighbours_stand_near_each_other() -> None:
+    """A path whose nodes are numbered at random comes out as a path."""
+    number = torch.randperm(50, generator=torch.Generator().manual_seed(0))
+    path = torch.stack([number[:-1], number[1:]]).numpy()
+    place = torch.empty(50, dtype=torch.long)
+    place[torch.from_numpy(neighbours_near(path, 50))] = torch.arange(50)
+    assert torch.equal((place[number[:-1]] - place[number[1:]]).abs(), torch.ones(49, dtype=torch.long))
+
+
+def texas(*overrides: str) -> list[str]:
+    return [
+        *("model=graphcon_gcn", "task=texas", "tracker=none", "profile=smoke", "seed=0", "net.hidden=8"),
+        *("trainer.epochs=3", "trainer.max_steps=null", "optim.lr=0.05", *overrides),
+    ]
+
+
+def test_a_run_in_clusters_has_an_identity_of_its_own() -> None:
+    plain, sampled = h.spec_of(texas()), h.spec_of(texas(SAMPLE % (4, 2)))
+    assert "sample" not in payload(plain.config)["trainer"]
+    assert identity(plain.config) != identity(sampled.config)
+    record = h.make(sampled)
+    assert record["status"] == "finished"
+    rows = h.curve(sampled)
+    assert [row["step"] for row in rows] == ["2", "4", "6"]  # two steps an epoch
+    assert h.numbers(h.make(sampled, force=True)) == h.numbers(record)
+
+
+def test_clusters_refuse_what_they_cannot_cut() -> None:
+    with pytest.raises(ConfigError, match="takes parts of one graph with targets at its nodes; Adding"):
+        h.spec_of(["model=lem", "task=adding", "profile=smoke", SAMPLE % (4, 2)])
+    with pytest.raises(ConfigError, match="per_batch=5 is more than n_parts=4"):
+        h.spec_of(texas(SAMPLE % (4, 5)))
+    with pytest.raises(ConfigError, match="no metric noisy_cross_entropy"):
+        h.spec_of(texas(SAMPLE % (4, 2), "+trainer.select.metric=noisy_cross_entropy"))
+    with pytest.raises(ConfigError, match=r"10000 clusters need a training node each; .* has"):
+        h.make(h.spec_of(texas(SAMPLE % (10000, 1))))
+    with pytest.raises(ConfigError, match="batches of another kind with mask"):
+        task = Whole()
+        task.batch = Batch(
+            input=task.batch.input, target=task.batch.target, mask=torch.ones(N), index=task.batch.index
+        )
+        Clusters(2).over(task).joined([0])  # type: ignore[arg-type]
