@@ -249,6 +249,41 @@ def attention(D: int, H: int, dtype: torch.dtype) -> Cell:
     return Cell(step, [*V.parameters(), *W.parameters(), scale], [H])
 
 
+def complex_diagonal(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """No product of a state but for the output."""
+    V, C = _linear(D, 2 * H, dtype), _linear(2 * H, H + 1, dtype, False)
+    a, b = (nn.Parameter(torch.rand(H, dtype=dtype) * 0.7) for _ in range(2))
+
+    def step(u, state):
+        (re, im), (push_re, push_im) = state, V(u).chunk(2, 1)
+        re, im = a * re - b * im + push_re, b * re + a * im + push_im
+        return C(torch.cat([re, im], 1)), (re, im)
+
+    return Cell(step, [*V.parameters(), *C.parameters(), a, b], [H, H])
+
+
+def odd_diagonal(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """Two products before all steps, two behind them, and states in every other role.
+
+    One changes places with another, one comes from the input alone, one is passed on, one is wider.
+    """
+    V, A, E, R = (_linear(n, m, dtype) for n, m in ((D, H), (H, H), (2 * H, H), (H, H)))
+    w, s = (nn.Parameter(torch.rand(H, dtype=dtype)) for _ in range(2))
+    share = nn.Parameter(torch.tensor(0.4, dtype=dtype))
+
+    def step(u, state):
+        x, y, z, before, start, wide = state
+        push = A(torch.tanh(V(u)))
+        new = w * x - 0.1 * y + push * start
+        z = torch.sin(z) * share + push * 0.3
+        out = R(torch.tanh(E(torch.cat([new, y], 1)) * s) * z) + before * s
+        return out, (y, new, z, push, start, wide * 0.9 + 1)
+
+    leaves = [p for layer in (V, A, E, R) for p in layer.parameters()]
+    return Cell(step, [*leaves, w, s, share], [H, H, H, H, H, 2 * H])
+
+
+DIAGONAL = {f.__name__: f for f in (independent, complex_diagonal, odd_diagonal)}
 CELLS = {
     f.__name__: f
     for f in (
@@ -260,7 +295,7 @@ CELLS = {
 
 def made(name, D, H, dtype=torch.float64):
     torch.manual_seed(0)
-    return CELLS[name](D, H, dtype)
+    return (CELLS | DIAGONAL)[name](D, H, dtype)
 
 
 def given(cell, B, T, D, dtype=torch.float64):

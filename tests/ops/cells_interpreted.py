@@ -4,16 +4,24 @@ TRITON_INTERPRET=1 python -m pytest tests/ops/cells_interpreted.py
 """
 
 import linecache
+from copy import deepcopy
+from functools import partial
 from itertools import product
 
 import pytest
 import torch
-from cells import CELLS, FUNCTIONS, distance, given, made, of_each_function, results
+from cells import CELLS, DIAGONAL, FUNCTIONS, distance, given, made, of_each_function, results
 from torch import nn
 from torch.nn import functional as F
 from variants import variants
 
 from physml.base.errors import InputError
+from physml.models.sequence.diagonal_ssm import S5
+from physml.models.sequence.indrnn import IndRNN
+from physml.models.sequence.linoss import LinOSS
+from physml.models.sequence.lru import LRU
+from physml.models.sequence.min_gated import MinGRU, MinLSTM
+from physml.models.sequence.sru import SRU
 from physml.ops import backend as backends
 from physml.ops.cell import recurrence
 from physml.ops.cell import triton as gpu
@@ -57,6 +65,50 @@ def compare(name, B, T, D, H):
 )
 def test_outputs_and_gradients_are_those_of_the_loop(name, size):
     compare(name, *size)
+
+
+@pytest.mark.parametrize("name", DIAGONAL)
+def test_cells_without_a_product_between_steps_are_launched_once(name, monkeypatch):
+    """As many kernels and products for five steps as for three; parts of two steps of the other kernels."""
+    monkeypatch.setattr(gpu, "PART", 2)
+    launched = []
+    for module, function in ((gpu.TritonProgram, "launch"), (gpu, "_multiply")):
+        call = getattr(module, function)
+        monkeypatch.setattr(module, function, lambda *x, call=call, **k: (launched.append(1), call(*x, **k)))
+    compare(name, 3, 5, 2, 5)
+    n = len(launched)
+    compare(name, 3, 3, 2, 5)
+    assert n == len(launched) - n > 0
+
+
+LAYERS = {
+    "LRU": lambda: LRU(2, 5, d_state=3, n_layers=2),
+    "S5": lambda: S5(2, 6, d_state=4, n_layers=1),
+    **{
+        f"LinOSS {x}": partial(LinOSS, 2, 5, d_state=3, n_layers=1, scheme=x)
+        for x in ("im", "imex", "damped")
+    },
+    "minGRU": lambda: MinGRU(2, 5),
+    "minLSTM": lambda: MinLSTM(2, 5),
+    "SRU": lambda: SRU(2, 5),
+    "IndRNN": lambda: IndRNN(2, 5, n_layers=2),
+}
+
+
+@pytest.mark.parametrize("name", variants(["LRU", "LinOSS damped", "minLSTM"], LAYERS))
+def test_layers_without_a_product_between_steps(name):
+    torch.manual_seed(0)
+    layer = LAYERS[name]()
+    exact, u = deepcopy(layer).double(), torch.randn(2, 6, 2)
+    found = []
+    for model, x, backend in ((layer, u, "triton"), (exact, u.double(), "reference")):
+        with backends.running(backend):
+            output, state = model(x.requires_grad_())
+            assert backends.ran() == (backend,)
+        wrt = [x, *model.parameters()]
+        total = output.square().sum() + sum(x.sum() for x in state)
+        found.append([output, *state, *torch.autograd.grad(total, wrt, materialize_grads=True)])
+    near(*found)
 
 
 @pytest.mark.parametrize("name", ["lstm", "oscillator"])

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,7 @@ class Graph:
     widths: list[int] = field(default_factory=list)
     output: int = -1
     states: tuple[int, ...] = ()  # the new ones
+    start: int | None = None  # the level of the loop over time, where that loop is inside; see `through_time`
     _known: dict[Node, int] = field(default_factory=dict)
 
     def add(self, width: int, *node: Any) -> int:
@@ -59,11 +60,26 @@ class Graph:
 
     @cached_property
     def levels(self) -> list[int]:
-        """How many products, one after the other, must be known before a row is."""
+        """How many products in a row must be known before a row is; old states are at `start`."""
         found: list[int] = []
-        for v in range(len(self.nodes)):
+        for v, (name, *_) in enumerate(self.nodes):
             after = [found[x] + 1 for x in self.operands(v)]
-            found.append(max([0, *after, *(found[x] for x in self.arguments(v))]))
+            first = (self.start or 0) if name == "state" else 0
+            found.append(max([first, *after, *(found[x] for x in self.arguments(v))]))
+        return found
+
+    @property
+    def inside(self) -> set[int]:
+        """The states that a loop over time keeps in registers: those that a step computes at its level."""
+        return {k for k, v in enumerate(self.states) if self.levels[v] == self.start}
+
+    @cached_property
+    def moving(self) -> list[bool]:
+        """For each node, whether it depends on an old state."""
+        found: list[bool] = []
+        for v, (name, *_) in enumerate(self.nodes):
+            reads = (*self.arguments(v), *self.operands(v))
+            found.append(name == "state" or any(found[x] for x in reads))
         return found
 
 
@@ -84,6 +100,22 @@ def graph(
     made.output = lowered.row(outputs[0])
     made.states = tuple(lowered.row(x) for x in outputs[1:])
     return _merged(made)
+
+
+def through_time(graph: Graph) -> Graph:
+    """The graph with one level at which all steps are taken, if no product comes between two of them.
+
+    Products of inputs then come before that level, products of states, which only the output reads, behind
+    it, each for all steps at once. Else the graph as it is.
+    """
+    multiplied: list[bool] = []  # by node, whether a product of something that depends on a state is in it
+    for v in range(len(graph.nodes)):
+        reads = any(multiplied[x] for x in (*graph.arguments(v), *graph.operands(v)))
+        multiplied.append(reads or any(graph.moving[x] for x in graph.operands(v)))
+    if any(multiplied[v] for v in graph.states):
+        return graph
+    still = [v for v, node in enumerate(graph.nodes) if node[0] == "affine" and not graph.moving[v]]
+    return replace(graph, start=max((graph.levels[v] for v in still), default=0))
 
 
 class _Lowered:

@@ -1,4 +1,9 @@
-"""The elementwise loops of a step as Triton kernels: one per level and width, a thread per row and unit."""
+"""The elementwise loops of a step as Triton kernels: one per level and width, a thread per row and unit.
+
+If no product comes between two steps (`graph.through_time`), each kernel has a loop over time: at the level
+of the states over all steps, states in registers, at others over a part of them. What it reads next is
+fetched meanwhile; nothing is read that an earlier step of the same loop wrote.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
@@ -12,11 +17,14 @@ ROWS = {
     **dict.fromkeys(("pre", "d_pre"), "ld_pre"),
     **dict.fromkeys(("d_new", "d_old"), "ld_state"),
     **dict.fromkeys(("fixed", "d_fixed"), "ld_fixed"),
+    "d_state": "ld_state",
     "d_op": "ld_op",
     "d_in": "ld_in",
     "d_vec": "ld_vec",  # a sum per row of the batch
     "vecs": "",  # one row for the whole batch
 }
+# Rows that are the same at all steps, and which one of them a thread of a loop over time has.
+STILL = {"vecs": "0", "fixed": "r", "d_state": "r", "d_vec": "sums", "d_fixed": "sums"}
 HEAD = """\
 import triton
 import triton.language as tl
@@ -54,7 +62,7 @@ class Triton:
     def text(self, code: Code) -> str:
         ways = {"forward": code.forward, "backward": code.backward}
         kernels = [
-            _kernel(code, name_of(way, level, k), loop)
+            _kernel(code, name_of(way, level, k), loop, way)
             for way, levels in ways.items()
             for level, loops in enumerate(levels)
             for k, loop in enumerate(loops)
@@ -72,16 +80,20 @@ def rows(loop: Loop) -> list[str]:
     return [name for name in ROWS if loop.uses(name)]
 
 
-def _kernel(code: Code, name: str, loop: Loop) -> str:
+def _kernel(code: Code, name: str, loop: Loop, way: str) -> str:
     constants = [*distances(loop), *offsets(code, loop), "WIDTH", "KEEP", "BLOCK"]
+    sizes, how = ["n"], ""
+    if code.through_time:
+        sizes, how = ["n", "n_steps", "part"], '(do_not_specialize=["n_steps", "part"])'
+        constants.append("AHEAD")
     return "\n".join(
         [
-            "@triton.jit",
+            f"@triton.jit{how}",
             f"def {name}(",
-            f"    {', '.join([*rows(loop), *(f'c{k}' for k in sorted(loop.numbers)), 'n'])},",
+            f"    {', '.join([*rows(loop), *(f'c{k}' for k in sorted(loop.numbers)), *sizes])},",
             *(f"    {name}: tl.constexpr," for name in constants),
             "):",
-            *(f"    {line}" for line in _body(loop)),
+            *(f"    {line}" for line in (_steps(loop, way) if code.through_time else _body(loop))),
             "",
         ]
     )
@@ -97,12 +109,51 @@ def offsets(code: Code, loop: Loop) -> dict[str, Key]:
     return {f"o{code.place(*key)}": key for key in loop.offsets}
 
 
+PLACES = (
+    "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
+    "live = i < n",
+    "r = i // WIDTH",
+    "j = i % WIDTH",
+)
+
+
 def _body(loop: Loop) -> Iterator[str]:
-    yield "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)"
-    yield "live = i < n"
-    yield "r = i // WIDTH"
-    yield "j = i % WIDTH"
+    yield from PLACES
     for name in rows(loop):
         if ROWS[name]:
             yield f"{name} += r * {ROWS[name]}"
     yield from loop.lines
+
+
+def _steps(loop: Loop, way: str) -> Iterator[str]:
+    """The body of a kernel with a loop over time: `part` steps of `n_steps`, backward the last one first."""
+    yield from PLACES
+    yield "n_rows = n // WIDTH"
+    yield "begin = tl.program_id(1) * part"
+    yield "end = tl.minimum(begin + part, n_steps)"
+    yield f"first = ({'begin' if way == 'forward' else 'end - 1'}).to(tl.int64) * n_rows + r"
+    yield "sums = tl.program_id(1) * n_rows + r"
+    moving = [name for name in rows(loop) if name not in STILL]
+    for name in rows(loop):
+        if ROWS[name]:
+            yield f"{name} += {STILL.get(name, 'first')} * {ROWS[name]}"
+    once = [line for line in loop.lines if "tl.load(vecs + " in line or "tl.load(fixed + " in line]
+    yield from once
+    register = "s" if way == "forward" else "g"
+    for k, place in loop.states.items():
+        yield f"{register}{k} = tl.load({place}, mask=live)"
+    for total in loop.sums:
+        yield f"{total} = tl.zeros((BLOCK,), tl.float32)"
+    yield "for _ in tl.range(begin, end, num_stages=AHEAD):"
+    yield from (f"    {line}" for line in loop.lines if line not in once)
+    ends = {name: value for name, value in loop.ends.items() if int(name[1:]) in loop.states}
+    if ends:  # all at once, for states may change places; numbers become rows
+        row = " + tl.zeros((BLOCK,), tl.float32)"
+        yield f"    {', '.join(ends)} = {', '.join(x + row * (x[0] == 'c') for x in ends.values())}"
+    for name in moving:
+        yield f"    {name} {'+' if way == 'forward' else '-'}= n_rows * {ROWS[name]}"
+    for total, place in loop.sums.items():
+        yield f"tl.store({place}, tl.load({place}, mask=live) + {total}, mask=live)"
+    if way == "backward":
+        for k, place in loop.states.items():
+            yield f"tl.store({place}, g{k}, mask=live)"

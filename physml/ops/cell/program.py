@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from physml.base.errors import InputError
-from physml.ops.cell.graph import graph
+from physml.ops.cell.graph import Graph, graph
 from physml.ops.cell.layout import Layout, Part
 from physml.ops.cell.outline import Outline
 from physml.ops.cell.plan import Plan, plan
@@ -41,6 +41,11 @@ class Program(ABC):
 
     def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
         self.plan, self.graph, self.dtype = plan, plan.graph, dtype
+
+    @staticmethod
+    def arranged(graph: Graph) -> Graph:
+        """The graph with the levels that this language computes one after the other."""
+        return graph
 
     @abstractmethod
     def forward(self, work: "Forward", keep: bool) -> Results:
@@ -83,7 +88,7 @@ def program(
     Errors: NotExpressible, Unavailable.
     """
     made = graph(outline.nodes, outline.widths, outline.outputs, outline.single)
-    return language(plan(made, wanted), dtype)
+    return language(plan(language.arranged(made), wanted), dtype)
 
 
 def unfit(inputs: Sequence[Tensor], states: Sequence[Tensor]) -> str | None:

@@ -1,5 +1,7 @@
 """Compiled cells on a GPU: products in cuBLAS, generated kernels between them, steps as CUDA graphs.
 
+If no product comes between two steps (`graph.through_time`), products and kernels take all steps at once.
+
 The backward pass collects the gradients of the results of products at all steps. After the loop the gradients
 of weights and inputs are one product each. Sums over the batch come last too, so that no two threads write
 to one place. Axes: B batch, T time, N steps of a block.
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor
 
 from physml.ops.cell import program as programs
+from physml.ops.cell.graph import through_time
 from physml.ops.cell.kernels import Triton, distances, name_of, offsets, rows
 from physml.ops.cell.layout import Layout
 from physml.ops.cell.plan import Plan
@@ -23,9 +26,12 @@ from physml.ops.cell.reference import Step
 from physml.ops.cell.writer import Loop, code
 from physml.ops.triton import graph
 from physml.ops.triton.available import refusal as unavailable
-from physml.ops.triton.launch import FLAT, blocks, on_device
+from physml.ops.triton.launch import FLAT, SHARED, blocks, on_device, scan_block
 
 Numbers = tuple[float, ...]
+
+PART = 64  # steps of a program where the state is not needed
+AHEAD = 8  # steps whose numbers are on their way, if there is room for them
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Kernel:
         numbers: places of the numbers that it takes.
         width: units in a row.
         constants: offsets and lengths by name.
+        n_loads: how many numbers a thread reads at a step.
     """
 
     function: Any
@@ -45,10 +52,13 @@ class Kernel:
     numbers: tuple[int, ...]
     width: int
     constants: dict[str, int]
+    n_loads: int
 
 
 class TritonProgram(Program):
     """A step as Triton kernels; `stages`: forward and backward, per level its kernels."""
+
+    arranged = staticmethod(through_time)
 
     def __init__(self, plan: Plan, dtype: torch.dtype) -> None:
         super().__init__(plan, dtype)
@@ -64,24 +74,72 @@ class TritonProgram(Program):
         }
 
     def _kernel(self, function: Any, loop: Loop) -> Kernel:
-        known = {"WIDTH": loop.width, "BLOCK": FLAT}
+        known = {"WIDTH": loop.width}
         known |= {name: getattr(self.layout, name) for name in distances(loop)}
         known |= {name: self.layout.offset(key) for name, key in offsets(self.code, loop).items()}
-        return Kernel(function, tuple(rows(loop)), tuple(sorted(loop.numbers)), loop.width, known)
+        n_loads = sum("tl.load(" in line for line in loop.lines)
+        return Kernel(function, tuple(rows(loop)), tuple(sorted(loop.numbers)), loop.width, known, n_loads)
 
     def launch(
-        self, way: str, level: int, tensors: Mapping[str, Tensor], numbers: Numbers, n_batch: int, keep: bool
+        self,
+        way: str,
+        level: int,
+        tensors: Mapping[str, Tensor],
+        numbers: Numbers,
+        sizes: tuple[int, int],
+        keep: bool,
     ) -> None:
-        """The kernels of a level."""
+        """The kernels of a level; `sizes`: of the batch, and how many steps."""
+        n_batch, n_steps = sizes
         for kernel in self.stages[way][level]:
             n = n_batch * kernel.width
-            kernel.function[(-(-n // FLAT),)](
+            grid: tuple[int, ...] = (-(-n // FLAT),)
+            counts: tuple[int, ...] = (n,)
+            options = {"BLOCK": FLAT, **kernel.constants}
+            if self.code.through_time:
+                block, warps = scan_block(n_batch, kernel.width)
+                part = n_steps if level == self.graph.start else PART
+                ahead = SHARED // 4 // (4 * block * max(1, kernel.n_loads))
+                grid, counts = (-(-n // block), -(-n_steps // part)), (n, n_steps, part)
+                options |= {"BLOCK": block, "num_warps": warps, "AHEAD": max(1, min(AHEAD, ahead))}
+            kernel.function[grid](
                 *(tensors[row] for row in kernel.rows),
                 *(numbers[c] for c in kernel.numbers),
-                n,
+                *counts,
                 KEEP=keep,
-                **kernel.constants,
+                **options,
             )
+
+    def spans(self, n_steps: int) -> list[tuple[int, int]]:
+        """(begin, end) of the steps that kernels and products take at once."""
+        size = n_steps if self.code.through_time else 1
+        return [(n, n + size) for n in range(0, n_steps, size)]
+
+    @property
+    def keeps_state_gradients(self) -> bool:
+        """Whether the gradients of states at all steps are needed, not those of the step after alone."""
+        loops = [loop for level in self.code.backward for loop in level]
+        return any(to > 0 for *_, to, _, _ in self.layout.backs) or any(
+            loop.uses(name) for loop in loops for name in ("d_old", "d_new")
+        )
+
+    def blocks(self, n_steps: int) -> list[tuple[int, int]]:
+        """(begin, end) of the steps that are launched together."""
+        return [(0, n_steps)] if self.code.through_time else list(blocks(n_steps))
+
+    def run(
+        self,
+        launch: graph.Launch,
+        given: list[Tensor],
+        changed: list[Tensor],
+        made: list[Tensor],
+        constants: tuple[Any, ...],
+    ) -> None:
+        """`launch(given, changed, made, *constants)`, as a graph if it is many launches."""
+        if self.code.through_time:
+            launch(given, changed, made, *constants)
+        else:
+            graph.run(launch, given, changed, made, constants)
 
     def forward(self, work: Forward, keep: bool) -> Results:
         with on_device(work.weights):
@@ -142,7 +200,7 @@ def _forward(made: TritonProgram, work: Forward, keep: bool) -> Results:
     carried = like.new_empty(2, n_batch, layout.ld_row)  # the rows of the step before and the next one
     for k, x in enumerate(work.states):
         _state_place(layout, carried, k).copy_(x)
-    for begin, end in blocks(n_steps):
+    for begin, end in made.blocks(n_steps):
         path = work.path[begin : end + 2] if keep else like.new_empty(end - begin + 2, *carried.shape[1:])
         path[:2] = carried
         inside = path[1:-1]
@@ -151,7 +209,7 @@ def _forward(made: TritonProgram, work: Forward, keep: bool) -> Results:
         if ("row", "one") in layout.at:
             inside[..., layout.at["row", "one"]] = 1
         given, constants = [work.weights, work.vec, work.fixed], (made, work.numbers, keep)
-        graph.run(_steps, given, [path], [out[begin:end]], constants)
+        made.run(_steps, given, [path], [out[begin:end]], constants)
         carried = path[-2:]
     last = [_state_place(layout, carried, k).clone() for k in range(len(work.states))]
     return out.transpose(0, 1), last
@@ -169,13 +227,14 @@ def _steps(
     weights, vec, fixed = given
     (path,), (out,), layout = changed, made, program.layout
     joined = [_weights(layout, weights, g) for g in range(len(layout.groups))]
-    pre = path.new_empty(path.shape[1], layout.ld_pre)
-    for n in range(len(out)):
-        prev, cur, following = path[n : n + 3]
-        tensors = {"prev": prev, "cur": cur, "next": following, "pre": pre, "out": out[n]}
+    spans = program.spans(len(out))
+    pre = path.new_empty(spans[0][1] * path.shape[1], layout.ld_pre)
+    for n, m in spans:
+        prev, cur, following = (path[n + k : m + k].flatten(0, 1) for k in range(3))
+        tensors = {"prev": prev, "cur": cur, "next": following, "pre": pre, "out": out[n:m]}
         tensors |= {"vecs": vec, "fixed": fixed}
         for level in range(len(program.code.forward)):
-            program.launch("forward", level, tensors, numbers, len(pre), keep)
+            program.launch("forward", level, tensors, numbers, (path.shape[1], m - n), keep)
             for g, (after, width, at, first, n_pieces, _, _) in enumerate(layout.groups):
                 for p, (begin, k, column) in enumerate(layout.pieces[first : first + n_pieces]):
                     if after == level + 1:
@@ -193,20 +252,23 @@ def _backward(
     n_batch, n_steps = work.n_batch, work.n_steps
     d_pre = like.new_empty(n_steps, n_batch, layout.ld_pre)
     d_in = like.new_empty(n_steps, n_batch, layout.ld_in)
-    d_state, d_vec = like.new_zeros(n_batch, layout.ld_state), like.new_zeros(n_batch, layout.ld_vec)
+    n_parts = -(-n_steps // PART) if made.code.through_time else 1
+    d_state, d_vec = like.new_zeros(n_batch, layout.ld_state), like.new_zeros(n_parts, n_batch, layout.ld_vec)
+    d_fixed = like.new_zeros(n_parts, n_batch, layout.ld_fixed)
     for (width, _, _, at, _), x in zip(layout.states, d_last, strict=True):
         if x is not None:
             _place(d_state, at, width).copy_(x)
-    for begin, end in reversed(list(blocks(n_steps))):
+    for begin, end in reversed(made.blocks(n_steps)):
         d_block = like.new_zeros(end - begin, n_batch, layout.out_width)
         if d_out is not None:
             d_block.copy_(d_out[:, begin:end].transpose(0, 1))
         given = [work.weights, work.vec, work.fixed, work.path[begin : end + 2], d_block]
-        changed = [d_state, d_vec, work.d_fixed]
-        graph.run(_steps_back, given, changed, [d_pre[begin:end], d_in[begin:end]], (made, work.numbers))
+        changed = [d_state, d_vec, d_fixed]
+        made.run(_steps_back, given, changed, [d_pre[begin:end], d_in[begin:end]], (made, work.numbers))
     for (width, _, _, at, _), x in zip(layout.states, work.d_first, strict=True):
         x.copy_(_place(d_state, at, width))
-    torch.sum(d_vec, 0, out=work.d_vec)
+    torch.sum(d_vec, (0, 1), out=work.d_vec)
+    torch.sum(d_fixed, 0, out=work.d_fixed)
     _after_all(made, work, d_pre.flatten(0, 1), d_in)
 
 
@@ -234,23 +296,35 @@ def _steps_back(
     weights, vec, fixed, path, d_out = given
     (d_state, d_vec, d_fixed), (d_pre, d_in), layout = changed, made, program.layout
     joined = [_weights(layout, weights, g) for g in range(len(layout.groups))]
-    d_states = d_state.new_zeros(len(d_out) + 1, *d_state.shape)  # a state that nothing reads keeps zero
+    spans, kept = program.spans(len(d_out)), program.keeps_state_gradients
+    # A state that nothing reads keeps zero.
+    d_states = d_state.new_zeros(len(d_out) + 1 if kept else 1, *d_state.shape)
     d_states[-1] = d_state
-    d_op = d_state.new_empty(len(d_state), layout.ld_op)
-    tensors = {"vecs": vec, "fixed": fixed, "d_op": d_op, "d_vec": d_vec, "d_fixed": d_fixed}
-    for n in reversed(range(len(d_out))):
-        prev, cur, following = path[n : n + 3]
-        d_old, d_new = d_states[n : n + 2]
+    d_op = d_state.new_empty(spans[0][1] * len(d_state), layout.ld_op)
+    tensors = {
+        "vecs": vec,
+        "fixed": fixed,
+        "d_vec": d_vec,
+        "d_fixed": d_fixed,
+        "d_state": d_state,
+        "d_op": d_op,
+    }
+    for n, m in reversed(spans):
+        prev, cur, following = (path[n + k : m + k].flatten(0, 1) for k in range(3))
+        d_old, d_new = (d_states[n + k : m + k].flatten(0, 1) for k in range(2))
+        d_now = d_pre[n:m].flatten(0, 1)
         tensors |= {"prev": prev, "cur": cur, "next": following, "d_old": d_old, "d_new": d_new}
-        tensors |= {"d_out": d_out[n], "d_pre": d_pre[n], "d_in": d_in[n]}
+        tensors |= {"d_out": d_out[n:m], "d_pre": d_now, "d_in": d_in[n:m]}
         for level in reversed(range(len(program.code.backward))):
-            program.launch("backward", level, tensors, numbers, len(d_state), keep=True)
+            program.launch("backward", level, tensors, numbers, (len(d_state), m - n), keep=True)
             for g, column, k, to, at, add in layout.backs:
                 after, width, pre, *_ = layout.groups[g]
                 if after == level and to >= 0:
                     target = _place(d_old if to else d_op, at, k)
-                    _multiply(_place(d_pre[n], pre, width), _place(joined[g], column, k), target, bool(add))
-    d_state.copy_(d_states[0])
+                    _multiply(_place(d_now, pre, width), _place(joined[g], column, k), target, bool(add))
+    for k, (width, _, _, at, _) in enumerate(layout.states):
+        if k not in program.graph.inside:
+            _place(d_state, at, width).copy_(_place(d_states[0], at, width))
 
 
 # ---- the backend ----

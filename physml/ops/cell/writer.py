@@ -54,6 +54,7 @@ class Code:
         spilled: nodes whose gradient is kept between levels.
         inputs_written: input nodes that get a gradient.
         states_written: old states that get a gradient.
+        through_time: whether loops over time are inside, see `graph.through_time`.
     """
 
     forward: list[list["Loop"]]
@@ -65,6 +66,7 @@ class Code:
     inputs_written: list[int]
     states_written: set[int]
     n_numbers: int
+    through_time: bool
     text: str = ""
 
     def place(self, *key: object) -> int:
@@ -76,10 +78,19 @@ class Code:
 
 @dataclass
 class Loop:
-    """One loop over rows and units, all rows of one width."""
+    """One loop over rows and units, all rows of one width.
+
+    Args:
+        states: old states that stay in registers, and where the first one is; they are named s0, s1, ...
+        ends: what a state, or its gradient g0, g1, ..., is after a step.
+        sums: gradients that are summed over all steps, and where they go; they are named a0, a1, ...
+    """
 
     language: Language
     width: int
+    states: dict[int, str] = field(default_factory=dict)
+    ends: dict[str, str] = field(default_factory=dict)
+    sums: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     names: dict[Key, str] = field(default_factory=dict)
     offsets: list[Key] = field(default_factory=list)
@@ -98,7 +109,8 @@ class Loop:
 
     def uses(self, name: str) -> bool:
         """True if the row with this name is read or written."""
-        return any(f"({name} + " in line for line in self.lines)
+        places = (*self.lines, *(f"({place}" for place in (*self.states.values(), *self.sums.values())))
+        return any(f"({name} + " in line for line in places)
 
 
 class Writer:
@@ -114,6 +126,7 @@ class Writer:
         self.n_levels = max(self.levels) + 1
         self.home = self._homes()
         self.wanted = self._wanted()
+        self.inside = plan.graph.inside
 
     def _homes(self) -> dict[int, tuple[str, Key]]:
         """Row, and place in it, of each node after the forward pass, if it is not among the saved."""
@@ -175,6 +188,9 @@ class Writer:
             return loop.load(f"pre + {self.at(loop, 'pre', v)}")
         if v in self.home and (name in ("state", "input") or not here):
             row, place = self.home[v]
+            if here and name == "state" and rest[0] in self.inside:
+                loop.states[rest[0]] = f"{row} + {self.at(loop, *place)}"
+                return f"s{rest[0]}"
             return loop.load(f"{row} + {self.at(loop, *place)}")
         if not here and (name in KEPT or name == "affine" or v in self.saved):
             self.save(v, back)
@@ -232,15 +248,8 @@ class Writer:
 
     def _back_loop(self, level: int, width: int) -> Loop:
         graph, loop = self.graph, Loop(self.language, width)
-        gradient: dict[int, list[str]] = {}
         here = [v for v in range(len(graph.nodes)) if self.levels[v] == level and graph.widths[v] == width]
-        for v in here:
-            if graph.output == v:
-                gradient.setdefault(v, []).append(loop.load("d_out + j"))
-            for k, new in enumerate(graph.states):
-                if new == v:
-                    place = f"d_new + {self.at(loop, 'd_state', k)}"
-                    gradient.setdefault(v, []).append(loop.load(place))
+        gradient = self._incoming(loop, here)
         for v in reversed(here):
             name, *_ = graph.nodes[v]
             if not self.wanted[v]:
@@ -259,11 +268,30 @@ class Writer:
             elif inner:
                 self._through(loop, v, d, level, gradient)
             else:
-                self._to_leaf(loop, v, d)
+                self._to_leaf(loop, v, d, level)
         for v, parts in gradient.items():
             if self.levels[v] < level and self.wanted[v]:
-                self._to_leaf(loop, v, " + ".join(parts))
+                self._to_leaf(loop, v, " + ".join(parts), level)
+        for k in loop.states:  # a state that this loop does not read may still enter a product
+            if f"g{k}" not in loop.ends:
+                key, zero = ("d_state", k), self.language.number(0.0)
+                place = f"d_old + {self.at(loop, *key)}"
+                loop.ends[f"g{k}"] = loop.load(place) if key in self.written else zero
         return loop
+
+    def _incoming(self, loop: Loop, here: list[int]) -> dict[int, list[str]]:
+        """Gradients of the output and of new states, by node, as lists of parts."""
+        gradient: dict[int, list[str]] = {}
+        for v in here:
+            if self.graph.output == v:
+                gradient.setdefault(v, []).append(loop.load("d_out + j"))
+            for k in (k for k, new in enumerate(self.graph.states) if new == v):
+                place = self.at(loop, "d_state", k)
+                if k in self.inside:
+                    loop.states[k] = f"d_state + {place}"
+                part = f"g{k}" if k in self.inside else loop.load(f"d_new + {place}")
+                gradient.setdefault(v, []).append(part)
+        return gradient
 
     def _through(self, loop: Loop, v: int, d: str, level: int, gradient: dict[int, list[str]]) -> None:
         name, *_ = self.graph.nodes[v]
@@ -281,7 +309,7 @@ class Writer:
             part = d if way == "{d}" else loop.new(way.format(*values, **names, **self.language.words))
             gradient.setdefault(x, []).append(part)
 
-    def _to_leaf(self, loop: Loop, v: int, d: str) -> None:
+    def _to_leaf(self, loop: Loop, v: int, d: str, level: int) -> None:
         """Add to the gradient of something that is not computed in this loop."""
         name, *rest = self.graph.nodes[v]
         if name in ("vector", "fixed"):
@@ -289,12 +317,21 @@ class Writer:
                 to = f"d_vec + {self.at(loop, 'vec', *rest, self.graph.widths[v])}"
             else:
                 to = f"d_fixed + {self.at(loop, 'fixed', *rest)}"
-            loop.store(to, f"{self.language.load(to)} + ({d})")
+            if self.graph.start is None:
+                loop.store(to, f"{self.language.load(to)} + ({d})")
+            else:
+                total = f"a{len(loop.sums)}"
+                loop.sums[total] = to
+                loop.lines.append(f"{total} += {d}")
             return
         key = self._gradient(v)
         array = {"d_state": "d_old", "d_in": "d_in", "d_op": "d_op"}[str(key[0])]
         to = f"{array} + {self.at(loop, *key)}"
-        loop.store(to, f"{self.language.load(to)} + ({d})" if self._added(key) else d)
+        whole = f"{self.language.load(to)} + ({d})" if self._added(key) else d
+        if name == "state" and level == self.graph.start and rest[0] in self.inside:
+            loop.ends[f"g{rest[0]}"] = loop.new(whole)
+        else:
+            loop.store(to, whole)
 
     # ---- forward ----
 
@@ -319,8 +356,12 @@ class Writer:
                 value = self.value(loop, v, level, back=False)
                 loop.store(f"cur + {self.at(loop, 'row', v)}", self.language.cleared(value))
             for k, new in enumerate(graph.states):
-                if new == v and k not in self.plan.carried:
-                    value = self.value(loop, v, level, back=False)
+                if new != v or (k in self.plan.carried and k not in self.inside):
+                    continue
+                value = self.value(loop, v, level, back=False)
+                if k in self.inside:
+                    loop.ends[f"s{k}"] = value
+                if k not in self.plan.carried:
                     loop.store(f"next + {self.at(loop, 'state', k)}", self.language.cleared(value))
             if graph.output == v:
                 value = self.value(loop, v, level, back=False)
@@ -342,6 +383,9 @@ def code(plan: Plan, language: Language) -> Code:
         sorted(v for kind, v in writer.written if kind == name) for name in ("d_op", "d_in", "d_state")
     )
     n_numbers = 1 + max((n[1] for n in plan.graph.nodes if n[0] == "number"), default=-1)
-    made = Code(ahead, back, writer.offsets, writer.saved, backs, spilled, inputs, set(states), n_numbers)
+    made = Code(
+        *(ahead, back, writer.offsets, writer.saved, backs, spilled, inputs, set(states), n_numbers),
+        through_time=plan.graph.start is not None,
+    )
     made.text = language.text(made)
     return made
