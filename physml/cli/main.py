@@ -13,7 +13,7 @@ from typing import NoReturn
 from physml import __version__
 from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.cli.console import Line, aligned, write_what_the_terminal_can
-from physml.cli.distribution import distributed, pilot_command
+from physml.cli.distribution import distributed
 from physml.cli.hydra_options import translated
 from physml.cli.options import CONFIGS, add_options, own_configs
 from physml.training.interrupt import SIGNALS, handled
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         try:
             if arguments[:1] == ["pilot"] and len(arguments) > 1 and not arguments[1].startswith("-"):
-                arguments = pilot_command(arguments[1:])
+                arguments = [*arguments[1:], "--on", "pilot"]
             if not arguments:
                 print(parser().format_help(), end="")
                 return 0

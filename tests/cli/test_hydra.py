@@ -51,8 +51,8 @@ def files(tmp_path: Path) -> Path:
     """The files that the page names."""
     (tmp_path / "conf2" / "model").mkdir(parents=True)
     shutil.copy(ROOT / "conf" / "model" / "lem.yaml", tmp_path / "conf2" / "model" / "mine.yaml")
-    head = "# @package _global_\ndefaults:\n  - override /model: lem\n  - override /task: adding\n"
-    (tmp_path / "mine.yaml").write_text(head)
+    study = "task: adding\nprovenance: {kind: own, source: me}\nrows: {lem: {model: lem}}\n"
+    (tmp_path / "mine.yaml").write_text(study)
     (tmp_path / "my_net.py").write_text(
         "from torch import nn\n\nclass MyNet(nn.Module):\n"
         "    def __init__(self, layer: nn.Module, d_out: int):\n"

@@ -94,7 +94,7 @@ def test_classes_for_other_ends_are_refused_in_packages_that_are_allowed(target:
     [
         ("model.dt", r"model\.dt must be a number; got \{_target_: torch\.nn\."),
         ("model.multiscale", r"model\.multiscale must be true or false"),
-        ("model.init", r"model\.init must be text"),
+        ("model.init", r"model\.init must be one of"),
         ("model.clip", r"model\.clip must be a list"),
         ("model.chrono", r"model\.chrono must be a number"),
         ("net.dropout_kind", r"net\.dropout_kind must be one of"),

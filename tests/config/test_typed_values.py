@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from physml.base.errors import ConfigError
-from physml.config.compose import HEADER, compose, names
+from physml.config.compose import compose, names
 from physml.config.load import read_yaml
 from physml.config.overrides import expand
 
@@ -29,17 +29,20 @@ def test_a_mapping_of_no_class_is_replaced_and_its_keys_can_be_deleted() -> None
 def test_a_file_of_ones_own_replaces_it_too(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
-        f"{HEADER}\ndefaults:\n  - override /model: gcn\n  - override /task: pyg\n"
-        "task: {dataset: KarateClub, options: {}, split_of: random}\n"
+        "task: pyg\nprovenance: {kind: own, source: me}\n"
+        "rows: {gcn: {model: gcn, set: {task: {dataset: KarateClub, options: {}, split_of: random}}}}\n"
     )
-    task = compose([f"experiment={path}"]).config["task"]
+    task = compose([f"experiment={path}:gcn"]).config["task"]
     assert task["options"] == {} and task["protocol"] == "clean"
 
 
 def test_a_part_keeps_the_keys_that_a_file_leaves_out(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(f"{HEADER}\noptim: {{lr: 0.5}}\n")
-    config = compose(["model=lem", "task=adding", f"experiment={path}"]).config
+    path.write_text(
+        "task: adding\nprovenance: {kind: own, source: me}\n"
+        "rows: {lem: {model: lem, set: {optim: {lr: 0.5}}}}\n"
+    )
+    config = compose([f"experiment={path}:lem"]).config
     assert config["optim"]["lr"] == 0.5 and len(config["optim"]) > 1
 
 
