@@ -6,20 +6,19 @@ from typing import Any
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import display_path, results_root, work_root
 
-DESCRIPTION = """convert: rewrite records of an older schema, and their curves, in the present one
-pack: join the runs of each folder in runs.jsonl, and the curves of each setting in one file
+DESCRIPTION = """pack: join the runs of each folder in runs.jsonl, and the curves of each setting in one file
 export: write runs.csv, a row per run, from the records of tables
 costs: add what --plan --probe has measured here to costs.jsonl, for other machines
 Several are done in this order. Each can be stopped and started again."""
 
 
-ACTIONS = ("convert", "pack", "export", "costs")
+ACTIONS = ("pack", "export", "costs")
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "records",
-        help="convert, pack or export the records of results/runs",
+        help="pack or export the records of results/runs",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -37,10 +36,6 @@ def _run(options: argparse.Namespace) -> int:
     for action in options.actions:
         if action not in ACTIONS:
             raise ConfigError(f"there is no action {action}. {suggest(action, ACTIONS)}")
-    if "convert" in options.actions:
-        paths = list(export.run_paths(root, adhoc=True))
-        changed = sum(curves.convert(path) for path in tracked(paths, "converting records"))
-        print(f"converted {changed} of {len(paths)} records below {display_path(runs)}")
     if "pack" in options.actions:
         with held(work_root() / "pack"):
             done = 0

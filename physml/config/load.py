@@ -308,7 +308,7 @@ def _coerce_simple(value: Any, kind: type, where: str) -> Any:
     message = f"{where} must be {WORDS[kind]}; got {value!r}."
     if kind is float or kind is int:
         if not is_number:
-            raise ConfigError(message + _said_otherwise(value))
+            raise ConfigError(message + _hint(value))
         if not abs(value) < LARGEST[kind]:
             raise ConfigError(f"{where} must be finite and below {LARGEST[kind]:g}; got {str(value)[:40]}.")
         if kind is int and not float(value).is_integer():
@@ -319,7 +319,7 @@ def _coerce_simple(value: Any, kind: type, where: str) -> Any:
     return kind(value)
 
 
-def _said_otherwise(value: Any) -> str:
+def _hint(value: Any) -> str:
     if value is None:
         return " It must have a value."
     return " Write null for none." if str(value).lower() in ("none", "nil", "false") else ""

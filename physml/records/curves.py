@@ -26,8 +26,8 @@ import numpy as np
 from physml.base import files, opened
 from physml.base.errors import RecordError, suggest
 from physml.base.paths import display_path
-from physml.records.record import finite, read, schema_of, write
-from physml.records.schema import SCHEMA, Record
+from physml.records.record import finite
+from physml.records.schema import Record
 from physml.records.shipped import is_shipped
 
 MOST = 150  # rows of a curve, of each kind of row
@@ -262,24 +262,6 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
         if path != packed_path:
             path.unlink()
     return len(own)
-
-
-def convert(path: Path) -> bool:
-    """Write a record of an older schema anew, and its curve; whether it was one.
-
-    The curve comes first, and the run's file last and whole: after a kill the same call goes on.
-    """
-    if schema_of(path) == SCHEMA:
-        return False
-    record = read(path)
-    if (name := record.get("curve")) and (curve := path.parent / Path(name).name).exists():
-        heads, rows = _rounded(curve)  # to the digits and rows of today
-        kept = thinned(rows, selected["step"] if (selected := record.get("selected")) else None)
-        content = gzip.compress(_csv(heads, kept), mtime=0)
-        if content != opened.read_bytes(curve):
-            files.write(curve, lambda file: file.write(content))
-    write(path, record)
-    return True
 
 
 def own_path(record_path: Path) -> Path:

@@ -31,10 +31,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
-def run_paths(root: Path, *, adhoc: bool = False) -> Iterator[Path]:
-    """The paths of all runs below a results root, in a fixed order."""
+def run_paths(root: Path) -> Iterator[Path]:
+    """The paths of all runs of tables below a results root, in a fixed order."""
     own = root / "runs" / ADHOC
-    return (path for path in record.runs_below(root / "runs") if adhoc or own not in path.parents)
+    return (path for path in record.runs_below(root / "runs") if own not in path.parents)
 
 
 def adhoc_folders() -> list[str]:

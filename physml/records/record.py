@@ -96,12 +96,6 @@ def _found(path: Path) -> "tuple[Any, Pack | None]":
         return (pack.runs[path.stem], pack) if path.stem in pack.runs else (json_of(path), None)
 
 
-def schema_of(path: Path) -> int:
-    """The schema that a record is written in; 0: none that is known."""
-    content = content_of(path)
-    return int(content.get("schema") or 0) if isinstance(content, dict) else 0
-
-
 def place_of(path: Path) -> str:
     """Place of the content of a run, for people."""
     if path.exists() or path.stem not in pack_of(path.parent).runs:

@@ -10,7 +10,7 @@ import pytest
 from physml.base.errors import RecordError
 from physml.cli import main
 from physml.records import record
-from physml.records.curves import convert
+from physml.records.pack import pack
 from physml.records.schema import SCHEMA
 
 IDENTITY = "0123abcd"
@@ -119,15 +119,12 @@ def test_schema_1_reads_as_that_of_today(tmp_path: Path) -> None:
     assert record.read(path_of(tmp_path)) == made()
 
 
-def test_converting_changes_the_files_and_not_the_record(tmp_path: Path) -> None:
+def test_packing_writes_an_older_record_anew(tmp_path: Path) -> None:
     path = path_of(tmp_path)
     path.write_text(json.dumps(first_schema()))
     before = record.read(path)
-    assert convert(path)
-    assert record.schema_of(path) == SCHEMA and record.read(path) == before
-    files = {file: file.read_bytes() for file in tmp_path.iterdir()}
-    assert not convert(path)
-    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == files
+    assert pack(tmp_path, tmp_path / "work") == 1
+    assert record.content_of(path)["schema"] == SCHEMA and record.read(path) == before
 
 
 # ---------------------------------------------------------------------------- what cannot be used

@@ -89,7 +89,7 @@ def test_a_record_that_cannot_be_read_stops_the_export_and_is_named(
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     path = write(tmp_path, "t/a", 0, 0.1)
     path.write_text("{")
-    assert main.main(["records", "convert", "export"]) == 2
+    assert main.main(["records", "export"]) == 2
     error = capsys.readouterr().err
     assert str(path) in error and "is damaged" in error and error.count("\n") == 1
     assert not (tmp_path / "runs.csv").exists()

@@ -109,7 +109,7 @@ def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
                         f"{target}: the disk is full ({error.strerror}). Free space, or set PHYSML_CACHE "
                         f"to another disk, and run `physml data get {dataset.name}` again: it goes on there."
                     ) from error
-                failures.append(f"{url}: {_said(error)}")
+                failures.append(f"{url}: {_reason(error)}")
                 continue
             if not file.checksum:
                 pin(dataset, {file.name: digest(target)}, store)
@@ -129,7 +129,7 @@ def _from(url: str, file: DataFile, target: Path) -> None:
         except OSError as error:  # every error of requests is one
             if error.errno == errno.ENOSPC or attempt == TRIES - 1 or part.size <= before:
                 raise
-            log.info("%s: %s; going on at %d bytes.", url, _said(error), part.size)
+            log.info("%s: %s; going on at %d bytes.", url, _reason(error), part.size)
             resumed = True
     try:
         _compare(file, part)
@@ -270,7 +270,7 @@ def _difference(file: DataFile, path: Path) -> str | None:
     return None if size else "it sent an empty file"
 
 
-SAID = {
+REASONS = {
     **dict.fromkeys(
         ("Name or service not known", "Temporary failure in name resolution", "nodename nor servname"),
         "the name of the server cannot be looked up",
@@ -282,7 +282,7 @@ SAID = {
 }
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """One short line; what requests says is a tower of causes."""
     import requests
 
@@ -295,8 +295,8 @@ def _said(error: Exception) -> str:
         return "no connection in time"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the connection ended too early"
-    known = SAID if isinstance(error, requests.ConnectionError) else {}
-    return next((say for sign, say in known.items() if sign in text), text.partition("\n")[0][:200])
+    known = REASONS if isinstance(error, requests.ConnectionError) else {}
+    return next((reason for sign, reason in known.items() if sign in text), text.partition("\n")[0][:200])
 
 
 # ---------------------------------------------------------------------------- progress

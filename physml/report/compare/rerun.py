@@ -86,7 +86,7 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
     if max((shift.share for shift in shifts), default=0.0) > 1 and other_rounding:
         shifts, start = _shifts(old, new, seeds), start_of(old, new)
     worst = max(shifts, key=lambda shift: shift.share, default=None)
-    explanation = _told(worst, old, new, seeds) + _start_text(start) + (between or _unexplained(old))
+    explanation = _explained(worst, old, new, seeds) + _start_text(start) + (between or _unexplained(old))
     apart = start is not None and start[1] > MOST_ROUNDING
     other_names = _numbers(old).keys() != _numbers(new).keys()
     if _substance(old, new) or other_names or apart or (worst and worst.share > 1):
@@ -242,7 +242,7 @@ def _unexplained(old: Record) -> str:
     )
 
 
-def _told(worst: Shift | None, old: Record, new: Record, seeds: Sequence[Record]) -> str:
+def _explained(worst: Shift | None, old: Record, new: Record, seeds: Sequence[Record]) -> str:
     """The number that is furthest from its recorded value, or else what differs beside the numbers."""
     if worst is None or worst.size == 0.0:
         pairs = differences({key: old.get(key) for key in SAME}, {key: new.get(key) for key in SAME})
