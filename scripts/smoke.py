@@ -1,7 +1,7 @@
 """`make smoke`: every model of conf/model on a task of its kind, every task of conf/task with one model.
 
 Each run is a process, at tiny sizes, in a temporary folder, on fixtures in place of real data. The whole grid
-of models and tasks is a test (tests/conf/test_conf.py), in one process.
+of models and tasks is a test (tests/contracts/test_conf.py), in one process.
 """
 
 import os

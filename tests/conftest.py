@@ -19,7 +19,7 @@ import variants  # noqa: E402
 
 # Slow families, by where a test stands.
 FAMILIES = {
-    "matrix": ("conf/", "tasks/", "data/", "task/", "models/sequence/test_rnn.py"),
+    "matrix": ("contracts/", "conf/", "tasks/", "data/", "task/", "models/sequence/test_rnn.py"),
     "process": (
         "run/",
         "queue/",

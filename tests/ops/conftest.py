@@ -1,4 +1,4 @@
-"""Tests of sums over edges share edge_lists.py of this folder; pytest imports test modules by path."""
+"""Tests of ops share modules of this folder; pytest imports test modules by path."""
 
 import sys
 from pathlib import Path

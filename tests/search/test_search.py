@@ -746,7 +746,7 @@ def test_rows_tasks_and_repeats_have_points_of_their_own():
 def test_all_searches_of_the_repository_are_sound():
     """One of each study composes, names a metric of its task, and writes values that its experiment takes.
 
-    That all vary keys that are there is in tests/conf/test_conf.py.
+    That all vary keys that are there is in tests/contracts/test_conf.py.
     """
     for name in {name.partition("-")[0]: name for name in studies.searches()}.values():
         spec = search.load_search(name)

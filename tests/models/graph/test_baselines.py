@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from graph_laws import OF_NODES, laws_of
 from small_graphs import ODD, N, adjacency, far_from_start, received, weights
 from torch import Tensor, nn
 
@@ -550,28 +551,5 @@ def test_a_transformer_block_with_batch_norms_against_a_loop():
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_gradients(name: str):
-    layer, x = make(name), draw(N, H).requires_grad_()
-    if name == "mpnn":
-        layer.eval()  # a batch norm in training has second moments of few nodes, ill-conditioned
-    assert torch.autograd.gradcheck(lambda x, *_: layer(x, ODD), (x, *layer.parameters()))
-
-
-@pytest.mark.parametrize("name", [name for name in MADE if name not in KNOW_NODES])
-def test_renaming_the_nodes_renames_the_outputs(name: str):
-    layer, x = make(name), draw(N, H)
-    order = torch.tensor([3, 5, 0, 4, 1, 2])
-    renamed = torch.empty_like(x)
-    renamed[order] = x
-    torch.testing.assert_close(layer(renamed, order[ODD])[order], layer(x, ODD), rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_a_graph_without_edges_has_an_answer_and_an_impossible_one_is_refused(name: str):
-    layer, x = make(name), draw(N, H)
-    out = layer(x, torch.zeros(2, 0, dtype=torch.long))
-    assert torch.isfinite(out).all() and out.shape == (N, layer.d_out)
-    with pytest.raises(InputError, match=r"\[0, 6\); got 0 to 6"):
-        layer(x, torch.tensor([[0], [6]]))
-    with pytest.raises(InputError, match=r"x must have shape \(N, 4\)"):
-        layer(draw(N, 3), ODD)
+def test_the_laws_of_layers_on_graphs(name: str):
+    laws_of(lambda: make(name), H, OF_NODES if name in KNOW_NODES else ())

@@ -1,0 +1,100 @@
+"""Laws of every layer on graphs, called as layer(x, edge_index). Axes: N nodes, D features."""
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+from each import run_all
+from small_graphs import ODD, N
+from torch import Tensor, nn
+
+from physml.base.errors import InputError
+
+NONE = torch.zeros(2, 0, dtype=torch.long)
+BOTH = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 2, 5], [1, 0, 2, 1, 3, 2, 4, 3, 5, 2]])  # a tree, both ways
+LAWS: list[Callable[[nn.Module, int], None]] = []
+# What a layer cannot keep that has a place for all nodes, and one that has weights for each of them.
+OF_PLACES = ("graphs_side_by_side_are_as_each_alone",)
+OF_NODES = (*OF_PLACES, "renaming_the_nodes_renames_the_outputs")
+
+
+def law(check: Callable[[nn.Module, int], None]) -> Callable[[nn.Module, int], None]:
+    LAWS.append(check)
+    return check
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+@law
+def gradients_are_those_of_differences(layer: nn.Module, d_in: int) -> None:
+    """In evaluation: moments of few nodes are ill-conditioned."""
+    x = draw(N, d_in).requires_grad_()
+    weights = [p for p in layer.parameters() if p.requires_grad]
+    assert torch.autograd.gradcheck(lambda x, *_: layer(x, ODD), (x, *weights), fast_mode=True)
+
+
+@law
+def renaming_the_nodes_renames_the_outputs(layer: nn.Module, d_in: int) -> None:
+    x, order = draw(N, d_in), torch.tensor([3, 5, 0, 4, 1, 2])
+    renamed = torch.empty_like(x)
+    renamed[order] = x
+    found = layer(renamed, order[BOTH])[order]
+    torch.testing.assert_close(found, layer(x, BOTH), rtol=1e-6, atol=1e-6)  # eigenvectors are less exact
+    shuffled = BOTH[:, torch.tensor([7, 2, 9, 5, 0, 8, 3, 6, 1, 4])]
+    torch.testing.assert_close(layer(x, shuffled), layer(x, BOTH), rtol=1e-6, atol=1e-6)
+
+
+@law
+def graphs_side_by_side_are_as_each_alone(layer: nn.Module, d_in: int) -> None:
+    """And a NaN in one of them stays there."""
+    x, other = draw(N, d_in), draw(N, d_in, seed=2)
+    both = torch.cat([BOTH, BOTH + N], 1)
+    together = layer(torch.cat([x, other]), both)
+    torch.testing.assert_close(
+        together, torch.cat([layer(x, BOTH), layer(other, BOTH)]), rtol=1e-9, atol=1e-10
+    )
+    other[2] = torch.nan
+    spoiled = layer(torch.cat([x, other]), both)
+    torch.testing.assert_close(spoiled[:N], together[:N], rtol=1e-9, atol=1e-10)
+
+
+@law
+def without_edges_there_is_an_answer_and_the_impossible_is_refused(layer: nn.Module, d_in: int) -> None:
+    out = layer(draw(N, d_in), NONE)
+    assert torch.isfinite(out).all() and out.shape == (N, layer.d_out)
+    with pytest.raises(InputError, match=r"\[0, 6\); got 0 to 6"):
+        layer(draw(N, d_in), torch.tensor([[0], [6]]))
+    with pytest.raises(InputError, match=rf"x must have shape \(N, {d_in}\)"):
+        layer(draw(N, d_in + 1), ODD)
+
+
+@law
+def inputs_are_left_alone_and_nothing_changes_without_gradients(layer: nn.Module, d_in: int) -> None:
+    x, edge_index = draw(d_in, N).T, ODD.clone()
+    kept = x.clone()
+    with torch.no_grad():
+        plain = layer(x, edge_index)
+    assert not plain.requires_grad
+    torch.testing.assert_close(layer(x, edge_index), plain, rtol=1e-12, atol=1e-13)
+    assert torch.equal(x, kept) and torch.equal(edge_index, ODD)
+
+
+@law
+def a_saved_layer_gives_the_same_numbers(layer: nn.Module, d_in: int) -> None:
+    x = draw(N, d_in)
+    expected = layer(x, ODD)
+    kept = {name: value.clone() for name, value in layer.state_dict().items()}
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.add_(0.1)
+    layer.load_state_dict(kept)
+    assert torch.equal(layer(x, ODD), expected)
+
+
+def laws_of(make: Callable[[], nn.Module], d_in: int, but: tuple[str, ...] = ()) -> None:
+    """Try all laws but some on a layer that is made anew for each."""
+    kept = [one for one in LAWS if one.__name__ not in but]
+    run_all((one.__name__, functools.partial(lambda one: one(make().eval(), d_in), one)) for one in kept)
