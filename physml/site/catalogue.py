@@ -26,6 +26,8 @@ from physml.site.search_page import search_context
 from physml.site.table_pages import ColumnView, table_page
 
 Page = tuple[str, str | Path]
+NUMBER = r"\(?\d+(?:\.\d+)*\)?"
+EQUATION = re.compile(rf"\b[Ee]quations? {NUMBER}(?:(?:, | and | to ){NUMBER})*")
 
 
 def pages(content: Content, render: Renderer) -> Iterator[Page]:
@@ -150,6 +152,7 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
     page = f"{kind}/index.html"
     yield page, render.page("list.html.j2", page, title=f"{kind.capitalize()}s", about="", entries=listed)
     cells = _cells_by(kind, content)
+    users = Counter(entry.target for entry in entries)
     for entry in entries:
         path = conf_files.find(kind, entry.name)
         config = path.read_text(encoding="utf-8") if path else ""
@@ -163,7 +166,9 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
                 kind=kind,
                 entry=entry,
                 text=_docstring(entry),
-                facts=_facts(entry, cells.get(entry.name, [])) if kind == "model" else [],
+                facts=_facts(entry, cells.get(entry.name, []), users[entry.target] > 1)
+                if kind == "model"
+                else [],
                 config=config,
                 cells=cells.get(entry.name, []),
                 datasets=[_dataset(one) for one in sets],
@@ -173,20 +178,23 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
             yield f"task/{entry.name}/{one.name}.croissant.json", _croissant(one)
 
 
-def _facts(entry: Entry, cells: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Paper, code, equation and parameters of a model, as far as they are known."""
+def _facts(entry: Entry, cells: list[dict[str, Any]], shared: bool) -> list[tuple[str, str]]:
+    """Paper, equation, code and parameters of a model, as far as they are known.
+
+    shared: its class serves other configs too, so that its paper may be that of another model.
+    """
     if entry.target is None:
         return []
     source = class_source({"_target_": entry.target}, [])
     doc = source.doc if source and source.doc else ""
     module, _, name = entry.target.rpartition(".")
     paper = re.search(r"https?://(?:doi\.org|arxiv\.org)/\S*[\w/]", doc)
-    equation = re.search(r"\b[Ee]quations? [\d.()a-z]+(?:(?:,| and| to) \d[\d.]*)*", " ".join(doc.split()))
+    equation = EQUATION.search(" ".join(doc.split()))
     sizes = sorted({cell["parameters"] for cell in cells if cell["parameters"]})
     span = f"{sizes[0]:,}" + (f" to {sizes[-1]:,}, by task" if len(sizes) > 1 else "") if sizes else ""
     facts = {
-        "paper": paper[0] if paper else "",
-        "equation": equation[0] if equation else "",
+        "paper": paper[0] if paper and not shared else "",
+        "equation": equation[0] if equation and not shared else "",
         "code": f"{module.replace('.', '/')}.py, class {name}"
         if module.startswith("physml.")
         else entry.target,

@@ -79,14 +79,14 @@ def _relative(values: Sequence[float], middle: Sequence[float]) -> float:
 
 
 def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
-    """For each cost that differs between rows: its name, a picture, and the rows of the front in words."""
+    """Name, picture and the front in words of each cost that differs between rows by a half and more."""
     if not results.table.own:
         return
     ranked = bool(results.table.ranking and results.table.ranking.ranks)
     name = "mean rank, 1 is the best" if ranked else results.spec.columns[0].title
     for cost, value in COSTS.items():
         rows = rows_of(results, value)
-        if len(rows) < FEWEST or max(row.cost for row in rows) < 1.2 * min(row.cost for row in rows):
+        if len(rows) < FEWEST or max(row.cost for row in rows) < 1.5 * min(row.cost for row in rows):
             continue
         front = pareto(rows)
         sign = -1.0 if not ranked and results.spec.columns[0].better == "higher" else 1.0
@@ -94,9 +94,10 @@ def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
             plots.Point(
                 row.cost,
                 sign * row.quality,
-                "good" if row in front else "none",
+                "good" if row in front else "plain",
                 f"#{results.spec.columns[0].key}",
                 f"{row.label}: {name} {sign * row.quality:.3g}, {cost} {row.cost:.2g} of the median",
+                row.label if row in front else "",
             )
             for row in rows
         ]

@@ -156,19 +156,20 @@ def dots(
 
 @dataclass(frozen=True)
 class Point:
-    """A cell in a scatter. kind: its outcome. page: where a click leads."""
+    """A cell in a scatter. kind: its outcome. page: where a click leads. name: written beside it."""
 
     x: float
     y: float
     kind: str
     page: str
     label: str
+    name: str = ""
 
 
 def scatter(
     across: Axis,
     up: Axis,
-    points: Iterable[Point],
+    points: Sequence[Point],
     names: tuple[str, str],
     label: str,
     *,
@@ -189,6 +190,12 @@ def scatter(
         f'<circle class="dot {one.kind}" cx="{across.at(one.x):.2f}%" cy="{100 - up.at(one.y):.2f}%" r="4"/>'
         "</a>"
         for one in points
+    ]
+    parts += [
+        f'<text class="tick name" x="{across.at(one.x) + 1.2:.2f}%" y="{100 - up.at(one.y) - 2:.2f}%">'
+        f"{escape(one.name)}</text>"
+        for one in points
+        if one.name
     ]
     inner = f'<svg y="20" width="100%" height="{TALL}" overflow="visible">{"".join(parts)}</svg>'
     outer = [*_below(across, TALL + 20, names[0]), inner, _name(f"{LEFT}%", 10, names[1])]

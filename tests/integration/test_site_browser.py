@@ -29,6 +29,8 @@ PAGES = (
     "cell/lem-4/lstm/official/index.html",
     "paper/lem/index.html",
     "model/lem/index.html",
+    "model/unicornn/index.html",
+    "table/own-sequence/index.html",
     "task/smnist/index.html",
     "figure/index.html",
     "figure/lem-fig-4/index.html",
@@ -102,6 +104,62 @@ def test_search_over_all_cells_and_its_address(site, window):
     assert window.get_by_label("Find").input_value() == "lem-4 LSTM"
     window.locator("#found tbody a").first.click()
     assert "/cell/lem-4/" in window.url and window.locator("h1").inner_text().startswith("LSTM")
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("heterophilic graphs", "/table/g2-2/"),
+        ("fitzhugh_nagumo", "/task/fitzhugh_nagumo/"),
+        ("penn treebank", "/task/ptb_"),
+        ("unicornn", "/model/unicornn/"),
+        ("gradient gating", "/paper/g2/"),
+    ],
+)
+def test_the_search_finds_a_title_a_task_a_model_and_a_paper(site, window, words, page):
+    window.goto((site / "index.html").as_uri())
+    window.get_by_role("searchbox").fill(words)
+    window.get_by_role("button", name="Find").click()
+    window.locator("dl.found a, #found a").first.wait_for()
+    links = window.locator("main a").evaluate_all("all => all.map(one => one.href)")
+    assert any(page in link for link in links), links[:20]
+
+
+def test_the_first_screen_has_three_findings_with_numbers_and_the_scatter(site, window):
+    window.goto((site / "index.html").as_uri())
+    found = window.locator(".findings li")
+    assert found.count() == 3
+    assert all(any(letter.isdigit() for letter in found.nth(i).locator("p").inner_text()) for i in range(3))
+    height = window.viewport_size["height"]
+    for part in (found.nth(2), window.locator("svg").first):
+        box = part.bounding_box()
+        assert box["y"] + box["height"] <= height
+
+
+def test_no_text_shows_marks_or_lists_of_python(site, window):
+    for page in PAGES:
+        window.goto((site / page).as_uri())
+        window.evaluate("document.querySelectorAll('pre, code').forEach(one => one.remove())")
+        text = window.locator("main").inner_text()
+        assert "`" not in text and "['" not in text and "{{" not in text, page
+
+
+@pytest.mark.parametrize("window", [{"viewport": {"width": 360, "height": 740}}], indirect=True)
+@pytest.mark.parametrize("name", ["lem", "cornn", "unicornn", "graphcon_gcn", "slstm", "linoss"])
+def test_equations_are_whole_on_a_narrow_screen(site, window, name):
+    window.goto((site / f"model/{name}/index.html").as_uri())
+    lines = window.evaluate(
+        "[...document.querySelectorAll('.equation')].map(e => [e.scrollWidth - e.clientWidth,"
+        " e.getBoundingClientRect().height])"
+    )
+    assert lines and all(over <= 1 and height >= 20 for over, height in lines), lines
+
+
+def test_a_table_of_our_own_shows_quality_against_cost(site, window):
+    window.goto((site / "table/own-sequence/index.html").as_uri())
+    assert window.locator("#cost").is_visible()
+    picture = window.get_by_role("group", name="mean rank, 1 is the best against time of a training")
+    assert picture.locator("circle.good").count() >= 2 and picture.locator("circle").count() > 15
 
 
 def test_a_table_is_filtered_and_sorted(site, window):

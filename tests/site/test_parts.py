@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from physml.listing import inventory
 from physml.report.state import State
 from physml.report.stats.summary import Published, Summary
-from physml.site import plots, prose, words
+from physml.site import pareto, plots, prose, words
+from physml.site.catalogue import _facts
 
 NUMBERS = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8)
 
@@ -149,3 +151,35 @@ def test_labels_have_pages_of_their_own(first, second):
         same = words.slug(first) == words.slug(second)
         assert not same or first.replace(" ", "-").lower() == second.replace(" ", "-").lower()
     assert words.slug(first).strip("-") and "/" not in words.slug(first)
+
+
+def test_the_front_holds_rows_that_none_beats_in_both():
+    rows = [
+        pareto.Row("a", 1.0, 3.0),
+        pareto.Row("b", 2.0, 1.0),
+        pareto.Row("c", 2.0, 1.5),
+        pareto.Row("d", 0.5, 9),
+    ]
+    assert [row.label for row in pareto.pareto(rows)] == ["b", "a", "d"]
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.floats(0.1, 9)), min_size=1, max_size=12))
+def test_every_row_is_on_the_front_or_beaten_by_it(values):
+    rows = [pareto.Row(str(i), *value) for i, value in enumerate(values)]
+    front = pareto.pareto(rows)
+    for row in rows:
+        beaten = any(one.quality <= row.quality and one.cost <= row.cost for one in front)
+        assert beaten
+    assert all(not (one.quality < row.quality and one.cost <= row.cost) for row in front for one in rows)
+
+
+def test_facts_of_a_model_are_read_from_its_class():
+    (lem,) = (entry for entry in inventory.models() if entry.name == "lem")
+    facts = dict(_facts(lem, [{"parameters": 5}, {"parameters": 1200}, {"parameters": None}], False))
+    assert facts == {
+        "paper": "https://arxiv.org/abs/2110.04744",
+        "equation": "equation 3",
+        "code": "physml/models/sequence/lem.py, class LEM",
+        "parameters in tables": "5 to 1,200, by task",
+    }
+    assert "paper" not in dict(_facts(lem, [], True))

@@ -1,0 +1,24 @@
+"""Gaps to the first row, drawn where a critical difference tells no rows apart."""
+
+import pytest
+from matplotlib.figure import Figure as Canvas
+
+from physml.report.figure.gap_plot import covers_all, draw_gaps
+from physml.report.stats.across import Middle, Ranks
+
+ROWS = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
+
+
+@pytest.mark.parametrize(("critical", "covered"), [(3.5, True), (2.5, True), (1.5, False), (0.5, False)])
+def test_a_difference_that_tells_at_most_one_row_apart_says_nothing(critical: float, covered: bool) -> None:
+    assert covers_all(Ranks(ROWS, 5, 0.2, critical)) is covered
+
+
+def test_each_row_has_its_gap_and_those_behind_are_coloured() -> None:
+    behind = {"b": Middle(1.0, -0.5, 2.5), "c": Middle(2.0, 0.5, 3.0), "d": Middle(3.0, 2.0, 4.0)}
+    axes = Canvas().subplots()
+    draw_gaps(axes, Ranks(ROWS, 5, 0.2, 3.5), behind)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "c", "d"]
+    assert axes.get_xlabel() == "mean rank behind a (paired, 95 % interval over runs)"
+    colours = [line.get_color() for line in axes.get_lines() if line.get_marker() == "o"]
+    assert colours[0] == "0.6" and len(set(colours[1:])) == 1 and colours[1] != "0.6"
