@@ -15,7 +15,7 @@ from physml.base.check import one_of
 from physml.base.errors import DataError, InputError, needed_by, suggest
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
-from physml.data.labels import coded
+from physml.data.files.labels import coded
 from physml.data.splits import held_out
 from physml.data.store import Store
 from physml.task.nodes import NodeClasses
