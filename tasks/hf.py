@@ -14,8 +14,8 @@ from physml.base.errors import DataError, InputError, needed_by
 from physml.data.cache import Generated
 from physml.data.datasets import Arrays
 from physml.data.fetch import hub
-from physml.data.gaps import MISSING, Missing, without_gaps
-from physml.data.labels import coded
+from physml.data.files.gaps import MISSING, Missing, without_gaps
+from physml.data.files.labels import coded
 from physml.data.readers.imdb import tokens
 from physml.data.splits import held_out
 from physml.data.store import Store

@@ -15,8 +15,8 @@ from physml.base.check import one_of
 from physml.base.errors import DataError, InputError, needed_by, suggest
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
+from physml.data.files.labels import coded
 from physml.data.files.safe_pickle import no_code
-from physml.data.labels import coded
 from physml.data.splits import held_out
 from physml.data.store import Store
 from physml.task.nodes import NodeClasses

@@ -8,7 +8,7 @@ import torch
 
 from physml.base.check import one_of
 from physml.base.errors import InputError
-from physml.data.gaps import MISSING, Missing, without_gaps
+from physml.data.files.gaps import MISSING, Missing, without_gaps
 from physml.data.readers.uea import PARTS, data_set
 from physml.data.splits import held_out
 from physml.data.store import Store

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from physml.base.check import has_shape
 from physml.base.errors import DataError
 from physml.config.class_source import OWN_PACKAGES
-from physml.data.labels import refuse_beyond
+from physml.data.files.labels import refuse_beyond
 from physml.task.base import Better, Metrics, Part, Sums, Task
 from physml.task.batch import Batch
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from physml.base.check import has_shape, positive
 from physml.base.errors import DataError, InputError, suggest
-from physml.data.labels import in_both
+from physml.data.files.labels import in_both
 from physml.data.splits import Part
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Readout, Sums, Task

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from physml.base.errors import DataError
+from physml.data.files.gaps import without_gaps
+from physml.data.files.labels import coded, in_both
 from physml.data.files.tables import table
-from physml.data.gaps import without_gaps
-from physml.data.labels import coded, in_both
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 
 from physml.base.errors import DataError, InputError
 from physml.data.datasets import Arrays, DataSet, Files, ShippedFile, Upstream
-from physml.data.labels import coded
+from physml.data.files.labels import coded
 from physml.data.readers.timeseries import Cases, read_ts, write_ts
 
 PARTS = ("train", "test")

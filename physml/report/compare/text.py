@@ -14,9 +14,9 @@ from physml.report.compare.rows import (
     compare_runs,
     corrected,
 )
+from physml.report.stats.budgets import differs_in
 from physml.report.stats.claims import ALPHA
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT, Spread
-from physml.report.table.budgets import differs_in
 from physml.report.table.numbers import gain_text
 from physml.report.table.spec import Cell, Column
 from physml.report.text.document import NONE, Document, Grid, Lines, blocks

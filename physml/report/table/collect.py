@@ -8,19 +8,20 @@ import dataclasses
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from physml.records.costs import core_hours
 from physml.records.schema import Record
 from physml.records.searches import SearchSpread
 from physml.report.state import State
 from physml.report.stats import summary as stats
+from physml.report.stats.budgets import differs_in
 from physml.report.stats.claims import ClaimVerdict, Gain
 from physml.report.stats.comparison import Comparison, compare
 from physml.report.stats.summary import Bounds, Published, Summary, Values
 from physml.report.stats.verdict import Settings, settings_of, verdict
-from physml.report.table.budgets import unlike
 from physml.report.table.claims import ClaimPart, judged
 from physml.report.table.facts import Facts, facts_of
 from physml.report.table.ranks import Ranking, ranked
@@ -126,7 +127,7 @@ def collect(
     counted = [r for runs in of.values() for r in runs.finished.values()]
     claim, claim_verdict = judged(spec, of)
     ranking = ranked(spec, of) if ranks else None
-    references, facts, odd = _references(spec, of), facts_of(counted), tuple(unlike(spec, of))
+    references, facts, odd = _references(spec, of), facts_of(counted), tuple(_unlike(spec, of))
     return Table(spec, tuple(cells), references, facts, claim, claim_verdict, ranking, odd)
 
 
@@ -293,6 +294,25 @@ def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, 
     """The gain over the best trivial prediction."""
     gains = runs.gains(column, spec.spread)
     return min(gains.items(), key=lambda named: named[1].mean) if gains else None
+
+
+def _unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
+    """A line for each row of the reader's own that was trained unlike all other rows of a column."""
+    for row in spec.rows:
+        texts: dict[str, list[str]] = {}
+        for column in spec.columns if row.extra else ():
+            config = _config(of.get(spec.cell(row, column).experiment or ""))
+            cells = [spec.cell(other, column) for other in spec.rows if other is not row]
+            others = [found for cell in cells if (found := _config(of.get(cell.experiment or "")))]
+            if config and (text := differs_in(config, others)):
+                texts.setdefault(text, []).append(column.title)
+        for text, titles in texts.items():
+            where = f", {', '.join(titles)}" if len(texts) > 1 else ""
+            yield f"{row.label}{where} differs in: {text}"
+
+
+def _config(runs: Runs | None) -> Mapping[str, Any] | None:
+    return next((record.get("config") for record in runs.finished.values()), None) if runs else None
 
 
 def outcomes(table: Table) -> Counter[str]:

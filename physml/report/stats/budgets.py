@@ -1,10 +1,7 @@
-"""Where rows that stand side by side were trained in another way. No torch, no hydra."""
+"""Differences in training between rows that stand side by side. No torch, no hydra."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from physml.report.table.runs import Runs
-from physml.report.table.spec import TableSpec
 
 PARTS = ("trainer", "optim", "precision")  # of a config
 FIRST = ("trainer.epochs", "trainer.steps", "optim.lr")
@@ -29,25 +26,6 @@ def differs_in(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -
             found.append(f"{key} {_short(own.get(key))} / {' or '.join(known[:MOST])}{more}")
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
     return ", ".join(found[:MOST]) + more
-
-
-def unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
-    """A line for each row of the reader's own that was trained unlike all other rows of a column."""
-    for row in spec.rows:
-        texts: dict[str, list[str]] = {}
-        for column in spec.columns if row.extra else ():
-            config = _config(of.get(spec.cell(row, column).experiment or ""))
-            cells = [spec.cell(other, column) for other in spec.rows if other is not row]
-            others = [found for cell in cells if (found := _config(of.get(cell.experiment or "")))]
-            if config and (text := differs_in(config, others)):
-                texts.setdefault(text, []).append(column.title)
-        for text, titles in texts.items():
-            where = f", {', '.join(titles)}" if len(texts) > 1 else ""
-            yield f"{row.label}{where} differs in: {text}"
-
-
-def _config(runs: Runs | None) -> Mapping[str, Any] | None:
-    return next((record.get("config") for record in runs.finished.values()), None) if runs else None
 
 
 def _values(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
