@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from physml.base import files
 from physml.base.errors import DataError, PhysmlError
+from physml.base.text import brief
 from physml.data.cache import Cache, Generated, cache_lock
 from physml.data.datasets import Arrays, DataFile, DataSet, Upstream
 from physml.data.files import hash_cache
@@ -251,8 +252,8 @@ def parse(dataset: DataSet, found: FoundFiles) -> Arrays:
     except Exception as error:
         log.debug("%s", traceback.format_exc())
         raise DataError(
-            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {error}. Get them again: "
-            f"`physml data get {dataset.name}`."
+            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {brief(error)}. Get "
+            f"them again: `physml data get {dataset.name}`."
         ) from error
 
 
