@@ -119,14 +119,14 @@ def working(name: str) -> ModuleType | None:
 MANY = 100  # names that a message can hold
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: object, known: Iterable[str]) -> str:
     """A hint: the known names close to `name`, else all of them, or the first of very many.
 
     Example:
         >>> suggest("lme", ["lem", "lstm"])
         'Did you mean lem or lstm?'
     """
-    known = sorted(known)
+    name, known = str(name), sorted(map(str, known))  # YAML has keys that are numbers, or null
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"Did you mean {' or '.join(close)}?"

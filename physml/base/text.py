@@ -51,6 +51,17 @@ def tex(text: str) -> str:
     return "{}" + made if made.startswith(("[", "*")) else made
 
 
+def brief(error: object, most: int = 300) -> str:
+    r"""The message of another library's error on one line, which may quote a whole file.
+
+    Example:
+        >>> brief(ValueError("a\nb"))
+        'a b'
+    """
+    words = " ".join(str(error).split())
+    return words if len(words) <= most else f"{words[:most]} ..."
+
+
 def shown(text: str) -> str:
     """A text whose addresses have no passwords: of each, name, password and query are left out.
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from physml.base import doing, files
 from physml.base.errors import DataError, InputError
+from physml.base.text import brief
 from physml.data.datasets import Arrays, Places
 from physml.data.files.archives import ZipTree
 
@@ -62,7 +63,7 @@ def _opened(path: Path) -> Iterator[Mapping[str, Any]]:
     except OSError:
         raise
     except Exception as error:  # zipfile and numpy raise about a dozen kinds
-        raise DataError(f"damaged or foreign file: {type(error).__name__}: {error}") from error
+        raise DataError(f"damaged or foreign file: {type(error).__name__}: {brief(error)}") from error
 
 
 def read_arrays(path: Path, asked: str) -> Arrays:

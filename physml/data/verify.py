@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from physml.base import files
 from physml.base.errors import DataError, PhysmlError
+from physml.base.text import brief
 from physml.data.cache import Cache, Generated, cache_lock
 from physml.data.datasets import Arrays, DataFile, DataSet, Upstream
 from physml.data.files import hash_cache
@@ -253,7 +254,7 @@ def parse(dataset: DataSet, found: FoundFiles) -> Arrays:
     except Exception as error:
         log.debug("%s", traceback.format_exc())
         raise DataError(
-            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {error}. Correct them if "
+            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {brief(error)}. Correct them if "
             f"they are your own; else get them again: `physml data get {dataset.name}`."
         ) from error
 

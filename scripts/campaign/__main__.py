@@ -1,4 +1,4 @@
-"""`python -m scripts.campaign KIND --rounds N --seed S --out FILE`: one campaign, and its counts at the end.
+"""`python -m scripts.campaign KIND ... --rounds N --seed S --out FILE`: campaigns, then their counts.
 
 The same seed gives the same rounds; rounds that are in FILE already are not made again.
 """
@@ -14,14 +14,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kind", choices=driver.KINDS)
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument(
+        "kinds", choices=driver.KINDS, nargs="+", metavar="KIND", help=", ".join(driver.KINDS)
+    )
+    parser.add_argument("--rounds", type=int, default=100, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="default: KIND.jsonl")
+    parser.add_argument("--out", type=Path, default=Path("campaign.jsonl"))
     options = parser.parse_args()
-    made = driver.campaign(options.kind, options.rounds, options.seed, options.out or f"{options.kind}.jsonl")
-    print("\n".join(driver.counted(made)))
-    return int(any(one["fault"] for one in made))
+    faults = False
+    for kind in options.kinds:
+        made = driver.campaign(kind, options.rounds, options.seed, options.out)
+        print("\n  ".join([f"{kind}:", *driver.counted(made)]), flush=True)
+        faults |= any(one["fault"] for one in made)
+    return int(faults)
 
 
 if __name__ == "__main__":

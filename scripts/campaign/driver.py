@@ -7,6 +7,7 @@ imports torch once, and never calls a command itself, so that no round leaves an
 import contextlib
 import ctypes
 import errno
+import functools
 import gc
 import importlib
 import json
@@ -33,6 +34,7 @@ from physml.base.errors import MissingExtra
 from physml.base.paths import ROOT
 from physml.cli import main
 
+os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before torch: threads do not live in forks
 sys.path.insert(0, str(ROOT / "tests" / "harness"))
 import run_child
 
@@ -51,7 +53,7 @@ PARTS = ("results", "runs", "cache", "data", "conf")
 VICTIM = "kept\n"
 NEXT = "@@@ next\n"
 MARK = "was_run"  # a file that hostile code would write
-PROGRAMS = ("git", "cc", "gcc", "clang", Path(sys.executable).name)  # that physml may start
+PROGRAMS = ("git", "uname", "nvcc", "cc", "gcc", "clang", Path(sys.executable).name)  # that physml may start
 SUBREAPER = 36  # of prctl: orphans become children of this process
 
 Found = dict[str, Any]
@@ -80,7 +82,7 @@ def lab(source: Path | None = None) -> Iterator[Path]:
             os.mkfifo(folder / "here" / "fifo")
             (folder / "here" / "dir").mkdir()
         names = {f"PHYSML_{part.upper()}": str(folder / part) for part in PARTS}
-        fixed = {"PHYSML_CPUS": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        fixed = {"PHYSML_CPUS": "1", "WANDB_MODE": "disabled", "COLUMNS": "200"}
         os.environ |= names | fixed | SECRETS
         yield folder
     finally:
@@ -92,6 +94,7 @@ def lab(source: Path | None = None) -> Iterator[Path]:
 # ---------------------------------------------------------------------------- commands
 
 
+@functools.cache
 def warm() -> None:
     """Import what commands import, so that forks need not."""
     for package in (physml, tasks):
@@ -237,7 +240,7 @@ def fault_of(code: int | None, text: str, folder: Path) -> str | None:
         return "traceback"
     if code not in (0, 1, 2, 75):
         return f"ends with {code}"
-    if code == 2 and "error" not in text and "cannot" not in text:
+    if code == 2 and not any(word in text for word in ("error", "cannot", "damaged")):
         return "exit code 2 without a reason"
     if CONTROL.search(text.replace("\r", "")):
         return "control characters"
@@ -272,10 +275,10 @@ def _contents(folder: Path) -> Iterator[bytes]:
 # ---------------------------------------------------------------------------- rounds
 
 
-def campaign(kind: str, rounds: int, seed: int, out: Path | str) -> list[Found]:
+def campaign(kind: str, rounds: int, seed: int, out: Path) -> list[Found]:
     """All rounds of a campaign; those that `out` lacks are made and appended to it."""
     module = importlib.import_module(f"scripts.campaign.{kind}")
-    lines = Path(out).read_text().splitlines() if Path(out).exists() else []
+    lines = out.read_text().splitlines() if out.exists() else []
     made = {one["round"]: one for one in map(json.loads, lines) if (one["kind"], one["seed"]) == (kind, seed)}
     missing = [number for number in range(rounds) if number not in made]
     if missing:
@@ -286,7 +289,7 @@ def campaign(kind: str, rounds: int, seed: int, out: Path | str) -> list[Found]:
             material = module.prepared(base)
             for number in missing:
                 made[number] = _round(module, material, base, number, seed)
-                with Path(out).open("a") as file:
+                with out.open("a") as file:
                     file.write(json.dumps({"kind": kind, "seed": seed, **made[number]}) + "\n")
     return [made[number] for number in range(rounds)]
 

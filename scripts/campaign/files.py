@@ -30,7 +30,7 @@ from physml.data.verify import FoundFiles
 from scripts.campaign import furnished
 from scripts.campaign.driver import Found, one_command
 
-EACH = 10  # files of a round
+EACH = 5  # files of a round
 SECONDS, MEMORY_MIB = 10, 600  # of the processor; of growth
 Members = dict[str, bytes]
 

@@ -29,7 +29,6 @@ JOURNALS = (
     "mine-fitzhugh_nagumo-lem.json",
 )
 RUN = "experiment=mine/fitzhugh_nagumo-lem"
-SETS = ("texas", "ecg5000", "mnist")
 COMMANDS = (
     f"run {RUN}",
     f"run {RUN} --force",
@@ -243,7 +242,7 @@ def prepared(base: Path) -> None:
     made = _fixture(Store(None, base / "made", "off"), True)
     shutil.copytree(made, base / "data" / "hub")
     shutil.rmtree(base / "made")
-    furnished.carried_out(base, "table mine-1", "search mine/fitzhugh_nagumo-lem")
+    furnished.carried_out(base, "search mine/fitzhugh_nagumo-lem", "table mine-1")
 
 
 def places(rng: random.Random, folder: Path) -> Path:

@@ -9,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from physml.base.errors import suggest
 from physml.base.text import csv_cell, plain, shown, tex
 from physml.report.outcome import outcome_of
 from physml.report.state import State
@@ -111,3 +112,7 @@ def test_a_tracker_says_no_password(variable: str, kind: str, monkeypatch: pytes
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     assert SERVICES[kind].address() == "https://***@host/x"
+
+
+def test_a_key_that_is_no_text_has_near_names_too() -> None:
+    assert suggest(1, ["seed"]) == "Known: seed." and suggest(None, ["none"]).startswith("Did you mean")

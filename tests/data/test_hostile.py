@@ -25,7 +25,7 @@ from physml.data.files.archives import FolderTree, open_tree
 from physml.data.files.array_files import json_value, mat, npy, npz
 from physml.data.files.limits import gunzip, read_bytes
 from physml.data.files.safe_pickle import arrays, lists, sparse, tensors, unpickle
-from physml.data.readers import cifar10, zinc
+from physml.data.readers import bidmc, cifar10, zinc
 from physml.data.readers.large_graphs import GENIUS_GRAPH, PATENTS, SNAP_PATENTS
 from physml.data.store import Store
 
@@ -238,6 +238,30 @@ def test_a_zip_that_declares_too_little_unpacks_no_more(tmp_path: Path) -> None:
 def test_other_ways_to_pack_a_zip_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="method 12 of a"):
         open_tree(zipped(tmp_path / "x.zip", 1 << 20, "a", zipfile.ZIP_BZIP2))
+
+
+def test_what_a_library_says_of_a_damaged_file_is_one_short_line(tmp_path: Path) -> None:
+    """The message of zipfile for a length of a name that is wrong quotes a thousand bytes of the file."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a", b"1 2\n" * 2000)
+    content = bytearray((tmp_path / "x.zip").read_bytes())
+    content[26:28] = struct.pack("<H", 5000)
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(DataError, match="File name in directory") as caught:
+        open_tree(tmp_path / "x.zip").bytes("a")
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize("line", ["60,90\r60,90", "9" * 200_000])
+def test_a_csv_that_python_does_not_split_is_refused(line: str, tmp_path: Path) -> None:
+    bidmc.BIDMC.fixture(tmp_path)
+    with zipfile.ZipFile(tmp_path / bidmc.ARCHIVE) as archive:
+        archive.extractall(tmp_path)
+    (tmp_path / bidmc.ARCHIVE).unlink()
+    path = sorted((tmp_path / bidmc.TOP / "bidmc_csv").glob("*_Numerics.csv"))[0]
+    path.write_text(f"{path.read_text()}{line}\n")
+    with pytest.raises(DataError, match=r"Numerics\.csv"):
+        Store(tmp_path, tmp_path / "cache", "off").read(bidmc.BIDMC)
 
 
 @pytest.mark.parametrize("module", [gzip, bz2])

@@ -13,6 +13,7 @@ from typing import Any
 
 from physml.base import files
 from physml.base.errors import DataError, needed_by, suggest
+from physml.base.text import brief
 from physml.data.cache import Cache
 from physml.data.files import hash_cache
 
@@ -88,7 +89,7 @@ def rows(repository: Repository, commit: str | None, store: Cache) -> Mapping[st
     except DataError:
         raise
     except Exception as error:  # of the network, of the hub, of Parquet
-        raise DataError(f"{source} cannot be read by `datasets`: {_first_line(error)}") from error
+        raise DataError(f"{source} cannot be read by `datasets`: {_said(error)}") from error
 
 
 def _parquet(folder: Path, config: str | None) -> dict[str, list[str]]:
@@ -128,12 +129,12 @@ def _commit(repository: Repository) -> str:
     except Exception as error:
         raise DataError(
             f"there is no folder {repository.name}, and the Hugging Face hub gives no such data set: "
-            f"{_first_line(error)}. Check the name and the network, or name a folder of Parquet files."
+            f"{_said(error)}. Check the name and the network, or name a folder of Parquet files."
         ) from error
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def _said(error: Exception) -> str:
+    return brief(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
 def _pin_path(repository: Repository, store: Cache) -> Path:

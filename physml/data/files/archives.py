@@ -15,6 +15,7 @@ from typing import IO, cast
 
 from physml.base import files
 from physml.base.errors import DataError, suggest
+from physml.base.text import brief
 from physml.data.files.limits import (
     CHUNK,
     LARGEST,
@@ -250,7 +251,7 @@ def damaged(path: Path, wanted: str, error: BaseException | None) -> DataError:
     elif is_web_page(path):
         found = "it is a web page, as a server sends it in place of a file it no longer has"
     else:
-        found = f"{type(error).__name__}: {error}" if error else f"it starts with {start[:8]!r}"
+        found = f"{type(error).__name__}: {brief(error)}" if error else f"it starts with {start[:8]!r}"
     return DataError(
         f"{path} is not a valid {wanted}: {found}. Correct it if it is your own; else delete it and run "
         "`physml data get`."

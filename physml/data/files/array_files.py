@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from physml.base.errors import DataError
+from physml.base.text import brief
 from physml.data.files.archives import ZipTree
 from physml.data.files.limits import CHUNK, most, read_bytes, refuse_bomb
 
@@ -42,7 +43,7 @@ def npy(content: bytes, where: object, again: str) -> np.ndarray:
         file.seek(0)
         return np.load(file, allow_pickle=False)
     except Exception as error:  # numpy parses the header as Python, and raises what that does
-        raise DataError(f"{where} is not a valid .npy file: {error}. {again}") from error
+        raise DataError(f"{where} is not a valid .npy file: {brief(error)}. {again}") from error
 
 
 def npz(path: Path, names: Sequence[str], again: str, text: Sequence[str] = ()) -> dict[str, np.ndarray]:
@@ -64,7 +65,7 @@ def json_value(content: bytes, where: object, again: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not valid JSON: {error}. {again}") from error
+        raise DataError(f"{where} is not valid JSON: {brief(error)}. {again}") from error
 
 
 # ---------------------------------------------------------------------------- MATLAB
@@ -97,7 +98,7 @@ def mat(path: Path, names: Sequence[str], again: str) -> dict[str, Any]:
     except DataError:
         raise
     except Exception as error:  # scipy raises about a dozen kinds for damaged files
-        raise DataError(f"{path} is not a valid MATLAB file: {error}. {again}") from error
+        raise DataError(f"{path} is not a valid MATLAB file: {brief(error)}. {again}") from error
     return {name: found[name] for name in names}
 
 

@@ -13,6 +13,7 @@ from typing import IO
 
 from physml.base import opened
 from physml.base.errors import DataError
+from physml.base.text import brief
 
 # A packed file may unpack to SPARE bytes and RATIO times its own size; repetitive text packs about 50 to 1.
 SPARE, RATIO = 64 << 20, 200
@@ -70,7 +71,7 @@ def gunzip(content: bytes, where: object, again: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             found = file.read(most(len(content)) + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{where} is not a valid gzip file: {error}. {again}") from error
+        raise DataError(f"{where} is not a valid gzip file: {brief(error)}. {again}") from error
     refuse_bomb(where, len(found), len(content))
     return found
 

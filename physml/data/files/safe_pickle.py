@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from physml.base.errors import DataError
+from physml.base.text import brief
 
 SPREAD = 4  # text that becomes bytes that become an array counts three times
 
@@ -276,7 +277,7 @@ def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
     try:
         return _Unpickler(io.BytesIO(content), names).load()
     except Exception as error:  # a damaged pickle can raise nearly anything
-        raise DataError(f"{where} cannot be read: {error or 'it ends too early'}. {again}") from error
+        raise DataError(f"{where} cannot be read: {brief(error) or 'it ends too early'}. {again}") from error
 
 
 _PICKLE: Any = pickle._Unpickler

@@ -63,8 +63,12 @@ def _read(files: Files) -> Arrays:
 def _table(tree: Tree, subject: int, kind: str, columns: tuple[str, ...]) -> np.ndarray:
     """Some columns of a subject's CSV file, (rows, columns) float32; their order in the file differs."""
     name = f"{TOP}/bidmc_csv/bidmc_{subject:02d}_{kind}.csv"
-    rows = csv.reader(io.StringIO(tree.bytes(name).decode("utf-8", "replace")))
-    header = [column.strip() for column in next(rows, [])]
+    text = tree.bytes(name).decode("utf-8", "replace")
+    try:
+        header, *rows = [*csv.reader(io.StringIO(text, newline=""))] or [[]]
+    except csv.Error as error:
+        raise DataError(f"{tree.path}: {name}: {error}. {AGAIN}") from error
+    header = [column.strip() for column in header]
     absent = [column for column in columns if column not in header]
     if absent:
         raise DataError(f"{tree.path}: {name} has no column {absent[0]}; it has {header}. {AGAIN}")

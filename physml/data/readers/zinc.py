@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from physml.base.errors import DataError
+from physml.base.text import brief
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.array_files import npz
@@ -66,11 +67,13 @@ def _chosen(files: Files, part: str, n: int) -> list[int]:
     try:
         found = [int(word) for word in read_text(path, _AGAIN).strip().split(",")]
     except ValueError as error:
-        raise DataError(f"{path}: expected numbers with commas between: {error}. {_AGAIN}") from error
+        raise DataError(f"{path}: expected numbers with commas between: {brief(error)}. {_AGAIN}") from error
     if len(found) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]) or len(set(found)) != len(found):
         raise DataError(f"{path}: expected {SIZES[part]} different numbers; got {len(found)}. {_AGAIN}")
     if min(found) < 0 or max(found) >= n:
-        raise DataError(f"{path}: there are {n} molecules, 0..{n - 1}; it names {max(found)}. {_AGAIN}")
+        raise DataError(
+            f"{path}: there are {n} molecules, 0..{n - 1}; it names {brief(max(found))}. {_AGAIN}"
+        )
     return found
 
 
@@ -84,7 +87,9 @@ def _molecule(where: str, k: int, entry: Any) -> Arrays:
             raise ValueError(f"{max(len(atoms), len(bonds))} atoms")
         atoms, bonds, y = atoms.astype(np.int64), bonds.astype(np.int64), y.astype(np.float32).reshape(-1)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{where}: molecule {k} lacks atoms, bonds or target: {error!r}. {_AGAIN}") from error
+        raise DataError(
+            f"{where}: molecule {k} lacks atoms, bonds or target: {brief(repr(error))}. {_AGAIN}"
+        ) from error
     if atoms.ndim != 1 or bonds.shape != (len(atoms), len(atoms)) or len(y) != 1:
         raise DataError(
             f"{where}: molecule {k} has atoms of shape {atoms.shape}, bonds of {bonds.shape}, {len(y)} "
