@@ -153,6 +153,7 @@ lint: $(READY) ## check style, types and layers: ruff, mypy, import-linter
 
 bench: $(READY) ## time the recurrences against plain loops and nn.LSTM (ARGS=--help for more)
 	@$(PY) -m scripts.bench $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
+	$(if $(DEVICE)$(ARGS),,@$(PY) -m scripts.bench.waits)
 
 bench-graph: $(READY) ## runs per hour of small graphs against a plain loop of torch_geometric
 	@$(PY) -m scripts.bench.graph $(ARGS)

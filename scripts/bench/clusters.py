@@ -1,6 +1,6 @@
-"""Training on a whole graph of the size of ogbn-arxiv, and on its clusters: `python -m scripts.bench.clusters`.
+"""Training on a graph of the size of ogbn-arxiv, whole and in clusters: `python -m scripts.bench.clusters`.
 
-The graph is made up: 40 classes of nodes, four of five edges inside a class and between near nodes, features of
+The graph is made up: 40 classes of nodes, four of five edges between near nodes of a class, features of
 noise with a little of the class. GCN of three layers with 128 channels; each way in a process of its own.
 """
 

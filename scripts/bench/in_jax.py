@@ -125,3 +125,31 @@ def _unicornn(w: Weights, u: Any, n_layers: int, *, dt: tuple[float, ...], alpha
 
         u = _path(step, u @ V.T + b, V.shape[0])
     return u
+
+
+def fft_s4d(layer: Any, u: Tensor) -> Callable[[], Any]:
+    """Forward and backward of S4D without its block, a convolution by Fourier transforms; no last state."""
+    os.environ.setdefault("XLA_FLAGS", ONE_THREAD)
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    with needed_by("the variant jax"):
+        import jax
+    from jax import numpy as jnp
+
+    weights = {name: p.detach().numpy() for name, p in layer.named_parameters()}
+    n = u.shape[1]
+
+    def run(w: Weights, u: Any) -> Any:
+        rate = -jnp.exp(w["log_re"]) + 1j * w["im"]
+        exponent = rate * jnp.exp(w["log_dt"])[:, None]
+        share = (w["C"][0] + 1j * w["C"][1]) * (jnp.exp(exponent) - 1) / rate
+        kernel = 2 * jnp.einsum("hp,hpn->hn", share, jnp.exp(exponent[..., None] * jnp.arange(n))).real
+        spectrum = jnp.fft.rfft(kernel.T, 2 * n, 0) * jnp.fft.rfft(u, 2 * n, 1)
+        return jnp.fft.irfft(spectrum, 2 * n, 1)[:, :n] + w["D"] * u
+
+    def both(w: Weights, u: Any) -> Any:
+        outputs, back = jax.vjp(lambda w: run(w, u), w)
+        return outputs, back(jnp.ones_like(outputs))[0]
+
+    given = jax.device_put((weights, u.numpy()))
+    compiled = jax.jit(both).lower(*given).compile()
+    return lambda: jax.block_until_ready(compiled(*given))

@@ -19,7 +19,7 @@ from physml.ops.operators import Incoming, Run, Shapes
 SOURCE = Path(__file__).with_name("unicornn.c")
 EVERY = 128  # steps between two states z that are kept
 SMALL_STEP = 1 << 12  # numbers in (B, H)
-WORTH_A_THREAD = 1 << 18  # numbers in (T, B, H) below which threads cost more than they bring
+WORTH_A_THREAD = 1 << 22  # numbers in (T, B, H) below which threads cost more than they bring: some 4 ms
 
 _SERIES = (c_void_p, c_ssize_t, c_ssize_t)  # data, stride of time, stride of the batch
 _KEPT = (c_void_p, c_void_p, c_ssize_t)  # the path of y, the kept z, every how many steps
