@@ -11,7 +11,7 @@ step of y, tanh of y]; without gates the two tanh.
 import triton
 import triton.language as tl
 
-from physml.ops.triton.functions import matrix, places, product, products, sigmoid, tanh
+from physml.ops.triton.functions import again, matrix, places, product, products, sigmoid, tanh
 
 
 @triton.jit
@@ -79,8 +79,8 @@ def forward(
         ahead = gates(x + next_x, here & (n + 1 < n_steps), n_hidden, GATED)
         tanh_z = tanh(x_z + product(y, kept_z if KEPT > 1 else tl.load(w_z), DOT, PRECISION))
         if GATED:
-            step_z = dt * sigmoid(x_1 + product(y, kept_1 if KEPT > 2 else tl.load(w_1), DOT, PRECISION))
-            step_y = dt * sigmoid(x_2 + product(y, kept_2 if KEPT > 3 else tl.load(w_2), DOT, PRECISION))
+            step_z = dt * sigmoid(x_1 + product(y, kept_1 if KEPT > 2 else again(w_1), DOT, PRECISION))
+            step_y = dt * sigmoid(x_2 + product(y, kept_2 if KEPT > 3 else again(w_2), DOT, PRECISION))
             if CLIP:  # comparisons, for minimum and maximum would turn NaN into a number
                 step_z = tl.where(step_z < low, low, tl.where(step_z > high, high, step_z))
                 step_y = tl.where(step_y < low, low, tl.where(step_y > high, high, step_y))
@@ -205,8 +205,8 @@ def backward(
             if KEPT > 3:
                 grad_y += products(delta_1, kept_1, delta_2, kept_2, DOT, PRECISION)
             else:  # one after the other: there is no room for two matrices on their way
-                grad_y += product(delta_1, kept_1 if KEPT > 2 else tl.load(w_1), DOT, PRECISION)
-                grad_y += product(delta_2, tl.load(w_2), DOT, PRECISION)
+                grad_y += product(delta_1, kept_1 if KEPT > 2 else again(w_1), DOT, PRECISION)
+                grad_y += product(delta_2, again(w_2), DOT, PRECISION)
             grad_z -= step_z * grad_z
             tl.store(delta + n_hidden, delta_1, mask=here)
             tl.store(delta + 2 * n_hidden, delta_2, mask=here)
