@@ -254,8 +254,8 @@ def parse(dataset: DataSet, found: FoundFiles) -> Arrays:
     except Exception as error:
         log.debug("%s", traceback.format_exc())
         raise DataError(
-            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {brief(error)}. Correct them "
-            f"if they are your own; else get them again: `physml data get {dataset.name}`."
+            f"the files of {dataset.name} cannot be read: {type(error).__name__}: {brief(error)}. Correct "
+            f"them if they are your own; else get them again: `physml data get {dataset.name}`."
         ) from error
 
 
