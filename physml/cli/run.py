@@ -23,10 +23,10 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from physml.config.compose import compose, names
+    from physml.config.compose import compose
     from physml.config.overrides import expand
 
-    combinations = expand(options.overrides, names) if options.multirun else [options.overrides]
+    combinations = expand(options.overrides) if options.multirun else [options.overrides]
     verify = [f"data.verify={options.verify}"] if options.verify else []
     composed = [compose([*c, *verify]) for c in combinations]
     import yaml

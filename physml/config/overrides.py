@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Callable
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
@@ -14,20 +13,13 @@ GROUPS = ("experiment", *PARTS, "profile")
 SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a table: it needs no more grammar
 
 
-def expand(overrides: list[str], names: Callable[[str], list[str]]) -> list[list[str]]:
-    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations, `model=glob(*rnn)` all names that fit.
-
-    names: the config names of a group.
-    """
-    from hydra.core.override_parser.types import Glob
-
+def expand(overrides: list[str]) -> list[list[str]]:
+    """A multirun: `seed=0,1 model=lem,lstm` gives all combinations."""
     choices = []
     for text in overrides:
         override = _parsed(text)
         if not override.is_sweep_override():
             choices.append([text])
-        elif isinstance(override.value(), Glob):
-            choices.append([f"{override.key_or_group}={name}" for name in _fitting(text, override, names)])
         elif override.is_discrete_sweep():
             key = override.get_key_element()
             choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
@@ -36,18 +28,6 @@ def expand(overrides: list[str], names: Callable[[str], list[str]]) -> list[list
                 f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`."
             )
     return [list(combination) for combination in itertools.product(*choices)]
-
-
-def _fitting(text: str, override: Any, names: Callable[[str], list[str]]) -> list[str]:
-    """The names of a group that fit a pattern; ConfigError where none does."""
-    group = override.key_or_group
-    if group not in GROUPS:
-        raise ConfigError(f"{text}: a pattern is for the names of a group, such as model; {group} is none.")
-    known = names(group)
-    found: list[str] = override.value().filter(known)
-    if not found:
-        raise ConfigError(f"{text}: none of the {len(known)} names of {group} fits. {suggest('', known)}")
-    return found
 
 
 def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:

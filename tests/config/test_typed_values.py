@@ -1,13 +1,12 @@
-"""Values as people type them: mappings that replace, patterns of names, numbers that YAML reads otherwise."""
+"""Values as people type them: mappings that replace, numbers that YAML reads otherwise."""
 
 from pathlib import Path
 
 import pytest
 
 from physml.base.errors import ConfigError
-from physml.config.compose import HEADER, compose, names
+from physml.config.compose import HEADER, compose
 from physml.config.load import read_yaml
-from physml.config.overrides import expand
 
 PYG = ["model=gcn", "task=pyg", "task.dataset=KarateClub"]
 
@@ -41,23 +40,6 @@ def test_a_part_keeps_the_keys_that_a_file_leaves_out(tmp_path: Path) -> None:
     path.write_text(f"{HEADER}\noptim: {{lr: 0.5}}\n")
     config = compose(["model=lem", "task=adding", f"experiment={path}"]).config
     assert config["optim"]["lr"] == 0.5 and len(config["optim"]) > 1
-
-
-def test_a_pattern_stands_for_all_names_that_fit() -> None:
-    """facebookresearch/hydra#1942: `glob` in a multirun."""
-    found = expand(["model=glob(*cornn*)", "seed=0,1"], names)
-    assert ["model=cornn", "seed=1"] in found and ["model=unicornn", "seed=0"] in found
-    assert len(found) == 2 * sum("cornn" in name for name in names("model"))
-    some = expand(["model=glob([lem,l*m],exclude=lstm)"], names)
-    assert ["model=lem"] in some and ["model=lstm"] not in some
-    with pytest.raises(ConfigError, match=r"none of the \d+ names of model fits"):
-        expand(["model=glob(xyz*)"], names)
-    with pytest.raises(
-        ConfigError, match=r"a pattern is for the names of a group, such as model; seed is none"
-    ):
-        expand(["seed=glob(*)"], names)
-    with pytest.raises(ConfigError, match=r"a list of configs needs -m"):
-        compose(["model=glob(*cornn*)", "task=adding"])
 
 
 @pytest.mark.parametrize(
