@@ -56,8 +56,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(
-                f"y must have two classes or more; got one class alone, {self.classes_[0]!r}. Add items of "
-                "another one."
+                f"y must have two classes or more; got one class alone, {str(self.classes_[0])!r}. Add items "
+                "of another one."
             )
         index = index.astype(np.int64)
         _train(self, x, torch.from_numpy(index), len(self.classes_), F.cross_entropy, _balanced(index))

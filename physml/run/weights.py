@@ -106,10 +106,10 @@ def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
         made = run if isinstance(run, Mapping) else record_of(str(run))
         path = path_of(made)
     if not path.is_file():
-        beside = f" Looked beside {display_path(Path(made['path']))} too." if made.get("path") else ""
+        beside = f" It is not beside {display_path(Path(made['path']))} either." if made.get("path") else ""
         raise DataError(
-            f"{display_path(path)} is not there.{beside} Set PHYSML_RUNS to the folder of runs that has it, "
-            "or train the run again with runtime.save_model=true and --force."
+            f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train "
+            f"the run again with runtime.save_model=true and --force.{beside}"
         )
     return path
 

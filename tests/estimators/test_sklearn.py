@@ -222,3 +222,9 @@ def test_series_of_several_channels_and_short_ones() -> None:
         forecaster().predict(3)
     with pytest.raises(InputError, match="steps must be positive; got 0"):
         model.predict(0)
+
+
+def test_one_class_alone_is_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(8, 5))
+    with pytest.raises(InputError, match="two classes or more; got one class alone, 'a'"):
+        SequenceClassifier("gru", epochs=1).fit(X, ["a"] * 8)

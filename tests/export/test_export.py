@@ -85,7 +85,7 @@ def test_weights_are_found_beside_their_record(
         want = physml.load(path)(x)[0]
     assert torch.equal(physml.load(path)(x)[0], want)
     (tmp_path / "moved" / "runs").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"is not there. Looked beside .*seed0.json too. Set PHYSML_RUNS"):
+    with pytest.raises(DataError, match=r"is not there. Set .* It is not beside .*seed0.json either"):
         physml.load(path)
     kept = tmp_path / "elsewhere" / "adhoc" / NAME / path.stem / "model.safetensors"
     path.with_suffix("").mkdir()
