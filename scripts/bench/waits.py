@@ -1,4 +1,4 @@
-"""Where users wait beside the recurrences: `python -m scripts.bench.waits`. Axes: B batch, T time, E edges.
+"""Times that users wait beside the recurrences: `python -m scripts.bench.waits`. Axes: B, T, E edges.
 
 Times of forward and backward are processor time on one thread, all ways in turn; JAX and PyG run where
 installed. Runs and the site are whole processes with their children.
