@@ -158,7 +158,7 @@ def recorded(case: Case, n_steps: int) -> Recorded:
 
 
 def of_a_step(case: Case) -> tuple[Recorded, dict[str, Any]]:
-    """What a step adds: launches by kind, and bytes of weights that products read."""
+    """Launches of a step by kind, and bytes of weights that its products read."""
     short, long = recorded(case, STEPS), recorded(case, 2 * STEPS)
 
     def a_step(count: Callable[[Recorded], float]) -> float:
