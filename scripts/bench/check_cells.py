@@ -40,17 +40,25 @@ def midpoint(w: Weights, u: Tensor, state: State) -> tuple[Tensor, State]:
     return h, (h,)
 
 
+def diagonal(w: Weights, u: Tensor, state: State) -> tuple[Tensor, State]:
+    """A linear recurrence in complex numbers: products come before and behind all steps."""
+    (re, im), (push_re, push_im) = state, F.linear(u, w["V"]).chunk(2, 1)
+    re, im = w["a"] * re - w["b"] * im + push_re, w["b"] * re + w["a"] * im + push_im
+    return F.linear(torch.cat([re, im], 1), torch.cat([w["C"], w["E"]], 1)), (re, im)
+
+
 # The weights of each cell, (rows / H, columns), none for a vector, and how many states it has.
 SHAPES: dict[str, tuple[dict[str, tuple[int, str]], int]] = {
     "lstm": ({"V": (4, "D"), "W": (4, "H"), "b": (4, "")}, 2),
     "lem": ({"V": (4, "D"), "W": (3, "H"), "Wy": (1, "H"), "b": (4, "")}, 2),
     "midpoint": ({"V": (1, "D"), "W": (1, "H"), "b": (1, ""), "s": (1, "")}, 1),
+    "diagonal": ({"V": (2, "D"), "C": (1, "H"), "E": (1, "H"), "a": (1, ""), "b": (1, "")}, 2),
 }
 CELLS = tuple(
     Workload(
         f"cell-{step.__name__}", f"compiled {step.__name__}", "cell", 200, 60, 3, 96, settings={"step": step}
     )
-    for step in (lstm, lem, midpoint)
+    for step in (lstm, lem, midpoint, diagonal)
 )
 
 

@@ -167,7 +167,8 @@ def test_several_inputs_parts_of_an_input_and_masks():
     near(gradients("triton", *leaves), gradients("reference", *double(*leaves)))
 
 
-def test_functions_of_one_number():
+def test_functions_of_one_number(monkeypatch):
+    monkeypatch.setattr(gpu, "scan_block", lambda *_: (256, 8))  # one program instead of eight
     for positive in (False, True):
         only = ("log", "sqrt", "power", "inverse")
         names = [name for name in FUNCTIONS if (name in only) == positive]

@@ -21,7 +21,7 @@ GOLDEN = json.loads(gpu_costs.GOLDEN.read_text())
 CASES = GOLDEN["cases"]
 SHARED = {"80": 163 << 10, "90": launch.SHARED, "100": launch.SHARED}
 DIAGONAL = ("lru", "s5", "linoss", "min_gru", "min_lstm", "sru", "indrnn")  # no product between two steps
-QUICK = ("lem H32", "unicornn H32 B8", "min_lstm", "lru", "slstm", "cornn H256")
+QUICK = ("lem H16", "unicornn H32 B8", "min_lstm", "lru", "slstm", "cornn H256")
 
 
 @pytest.fixture(autouse=True)

@@ -117,7 +117,7 @@ class TritonProgram(Program):
 
     @property
     def keeps_state_gradients(self) -> bool:
-        """Whether the gradients of states at all steps are needed, not those of the step after alone."""
+        """True if the gradients of states at all steps are needed, not those of the step after alone."""
         loops = [loop for level in self.code.backward for loop in level]
         return any(to > 0 for *_, to, _, _ in self.layout.backs) or any(
             loop.uses(name) for loop in loops for name in ("d_old", "d_new")
