@@ -170,7 +170,7 @@ def carried_out(text: str, folder: Path, variables: dict[str, str]) -> int:
 
 
 def _physml(arguments: list[str], folder: Path, variables: dict[str, str]) -> None:
-    """What the program `physml` does, in a process that was forked for it."""
+    """Run `physml` with these arguments, in a process that was forked for it."""
     os.chdir(folder)
     os.environ.clear()
     os.environ |= variables

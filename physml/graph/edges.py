@@ -47,9 +47,10 @@ class Edges:
 
 
 def csr(start: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> Tensor:
-    """A sparse matrix of rows; torch calls the layout a beta in a warning, which is for us to know."""
+    """A sparse matrix of rows; torch warns of a beta and of missing checks, which is for us to know."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+        warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly disabled")  # torch 2.11
         return torch.sparse_csr_tensor(start, column, value, shape, check_invariants=False)
 
 

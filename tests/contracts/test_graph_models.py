@@ -38,7 +38,6 @@ def layer_of(name: str) -> nn.Module:
     return far_from_start(parts.model.make(d_in=D, n_nodes=N)).eval()
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_layer_keeps_the_laws(name: str) -> None:
     laws_of(lambda: layer_of(name), D, EXCEPTIONS.get(name, ()))

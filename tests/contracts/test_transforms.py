@@ -30,9 +30,6 @@ from physml.ops.gradient_sum import gradient_sum
 from physml.ops.linear import linear
 from physml.ops.unicornn import project
 
-# torch scripts its own decompositions when a dual level is entered for the first time
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
-
 B, T, D, H = 3, 4, 2, 3
 E = edges(ODD)
 

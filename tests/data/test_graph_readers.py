@@ -130,7 +130,6 @@ def test_both_forms_of_zinc_give_the_same_arrays(fixtures: Store) -> None:
     assert {(b, a, kind) for a, b, kind in bonds} == bonds, "each bond in both directions"
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")  # of torch itself, by importing PyG
 @pytest.mark.parametrize("data", [ppi.PPI, zinc.ZINC, superpixels.SUPERPIXELS], ids=lambda data: data.name)
 def test_many_graphs_are_what_pyg_makes_of_them(data: DataSet, fixtures: Store, tmp_path: Path) -> None:
     """PyG processes the fixture from its folder `raw`, so that it downloads nothing."""
@@ -270,7 +269,7 @@ def test_the_papers_that_citeseer_lacks_have_no_label(real: Store) -> None:
 
 
 # Of torch itself, when PyG is imported; and of pickles of Python 2, which PyG reads with scipy's old names.
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_planetoid_is_what_pyg_makes_of_it(real: Store) -> None:
     """Except for the labels of the papers that Citeseer lacks, which are 0 there."""
     from torch_geometric.io import read_planetoid_data
@@ -389,7 +388,6 @@ def graphs_matrix(x: np.ndarray):
     return csr_array(x)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")  # of torch itself, by importing PyG
 def test_the_official_numbering_is_that_of_networkx(fixtures: Store) -> None:
     """The published code adds the rows to a graph of networkx and lets PyG number its nodes."""
     from torch_geometric.utils import from_networkx

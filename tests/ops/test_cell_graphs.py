@@ -31,7 +31,6 @@ from physml.ops.cell import OPERATOR, recurrence
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # dynamo looks
     pytest.mark.filterwarnings("ignore:While compiling, we found certain side effects"),  # strict export
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
 ]
 
 B, T, D, H = 3, 6, 2, 5

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings(
         "ignore:The .grad attribute of a Tensor that is not a leaf"
     ),  # dynamo looks there
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning"),
 ]
 
 B, T, D, H = 3, 6, 2, 5

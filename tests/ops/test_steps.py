@@ -227,7 +227,6 @@ def test_any_gradient_that_is_wanted_keeps_the_graph(kind: str, what: str) -> No
 
 
 @every_layer
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # by torch itself
 def test_transforms_and_tangents_reach_the_plain_loop(kind: str) -> None:
     layer, u = made(kind).requires_grad_(False), inputs(B, 3)
     state = layer.step(u)[1]

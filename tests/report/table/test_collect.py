@@ -6,6 +6,7 @@
 import csv
 import dataclasses
 import io
+import re
 import subprocess
 import sys
 import zlib
@@ -436,9 +437,17 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
 # --- rendering
 
 
+NUMBER = re.compile(r"\d+\.\d{6,}")
+
+
 @pytest.mark.parametrize("name", ["table.md", "table.csv", "table.console.txt", "table.wide.txt"])
 def test_rendering_is_golden(name: str) -> None:
-    assert renderings()[name] == (GOLDEN / name).read_text(encoding="utf-8")
+    found, kept = renderings()[name], (GOLDEN / name).read_text(encoding="utf-8")
+    if name.endswith(".csv"):  # twelve digits, of which the last depends on the version of scipy
+        numbers = [[float(x) for x in NUMBER.findall(text)] for text in (found, kept)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-10)
+        found, kept = NUMBER.sub("#", found), NUMBER.sub("#", kept)
+    assert found == kept
 
 
 def test_no_cell_is_empty() -> None:
