@@ -27,7 +27,8 @@ class LEM(nn.Module):
     Source: Rusch, Mishra, Erichson and Mahoney, ICLR 2022, https://arxiv.org/abs/2110.04744, equation 3
     (thesis 5.3).
     Choices: with dt > 1 a weight 1 - step may be negative; nothing is clamped, as in the official code.
-    Init: all weights and biases uniform on [-k, k]; k = H^(-1/2) in the paper and in the official code.
+    Init: all weights and biases uniform on [-k, k]; k = H^(-1/2) in the paper and in the official code,
+    which adds two biases of this law where we have one.
 
     Args:
         d_in: D.

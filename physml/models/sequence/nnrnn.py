@@ -31,7 +31,8 @@ class NonNormalRNN(nn.Module):
     T is the optimizer's.
     Choices: the exponential is taken in double precision. No bias but that of modReLU, see `ExpRNN`.
     Init: the skew matrix as that of expRNN; theta uniform on [0, 2 pi]; gamma 1; T zero; U Glorot normal; b
-    uniform on [-0.01, 0.01].
+    uniform on [-0.01, 0.01]. The code names the law of U and does not apply it: its U is uniform on [-k, k],
+    k = D^(-1/2), and its skew matrix is what memory held.
 
     Args:
         d_in: D.

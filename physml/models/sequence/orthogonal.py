@@ -31,7 +31,8 @@ class ExpRNN(nn.Module):
     precision: torch's single one can be off by 5e-5, which 10,000 steps make a factor of 1.6.
     Init: the skew matrix has blocks [[0, s], [-s, 0]] on its diagonal: "cayley" with
     s = -((1 - cos t) / (1 + cos t))^(1/2), t uniform on [0, pi/2], or "henaff" with s uniform on [-pi, pi].
-    T Kaiming normal. b uniform on [-0.01, 0.01].
+    T Kaiming normal. b uniform on [-0.01, 0.01]. The code turns the blocks of "cayley" the other way: the
+    same layer with the two units of a block swapped.
 
     Args:
         d_in: D.

@@ -33,7 +33,8 @@ class WaveRNN(nn.Module):
     Source: Keller et al., ICLR 2024, https://arxiv.org/abs/2309.08045, equation 3, and its code.
     Choices: one bias per unit; the code has one more per channel. Up to `WIDE` units the convolution is a
     circulant matrix, built once per pass, and the recurrence is compiled; wider layers convolve at each step.
-    Init: as in the paper: k the shift; V 1 at unit 0 of each ring and 0 elsewhere; b zero.
+    Init: as in the paper: k the shift; V 1 at unit 0 of each ring and 0 elsewhere; b zero, where
+    the code's bias of a channel is drawn.
 
     Args:
         d_in: D.

@@ -1,0 +1,183 @@
+"""Graph layers against their authors' code, see `official` in tests/harness; node 5 has no edge."""
+
+import pytest
+import torch
+from official import GOLDEN, LINES, Make, N, check_law, check_numbers, filled, found, given
+from torch import Tensor, nn
+
+from physml.data.graphs import directed
+from physml.models.graph.acm_gcn import ChannelMixing
+from physml.models.graph.adgn import ADGN
+from physml.models.graph.appnp import APPNP
+from physml.models.graph.fagcn import FAGCN
+from physml.models.graph.g2 import GradientGating
+from physml.models.graph.gcnii import GCNII
+from physml.models.graph.ggcn import GGCN
+from physml.models.graph.glognn import GloGNN
+from physml.models.graph.gnn import PairNorm
+from physml.models.graph.gprgnn import GPRGNN
+from physml.models.graph.graph_convolutions import SumConvolution
+from physml.models.graph.graph_features import Features
+from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph.graphcon import GraphCON
+from physml.models.graph.linkx import LINKX
+from physml.models.graph.phdgn import PHDGN
+
+
+class WithHead(nn.Module):
+    """GGCN of five layers, the last of which gives two classes."""
+
+    def __init__(self, d_in: int, d_hidden: int, n_classes: int) -> None:
+        super().__init__()
+        self.net = GGCN(d_in, d_hidden, 4, decay=0.8, exponent=3.0)
+        self.head = self.net.head(n_classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return torch.log_softmax(self.head(self.net(x, edge_index), edge_index), 1)
+
+
+class Scores(GloGNN):
+    """GloGNN with the logarithm of its softmax."""
+
+    def forward(self, x: Features, edge_index: Tensor) -> Tensor:
+        return torch.log_softmax(super().forward(x, edge_index), 1)
+
+
+STEPS = {"dt": 0.7, "gamma": 0.9, "alpha": 0.8}
+
+# Layer -> how it is made, D, and the edges that it gets of the lines.
+LAYERS: dict[str, tuple[Make, int, str]] = {
+    "graphcon_gcn_v1": (
+        lambda k: GraphCON(GraphConvolution(3 * k, 3 * k), 3, residual="official-v1", **STEPS),
+        3,
+        "undirected",
+    ),
+    "graphcon_gcn_v2": (
+        lambda k: GraphCON(GraphConvolution(3 * k, 3 * k), 3, residual="official-v2", **STEPS),
+        3,
+        "undirected",
+    ),
+    "graphcon_gat": (
+        lambda k: GraphCON(
+            GraphAttention(4 * k, 4 * k, n_heads=4),
+            3,
+            activation="elu",
+            residual="plus",
+            heads="official",
+            **STEPS,
+        ),
+        4,
+        "undirected",
+    ),
+    "g2_gcn": (
+        lambda k: GradientGating(
+            GraphConvolution(3 * k, 3 * k),
+            3,
+            p=2.5,
+            aggregate="mean",
+            gate_coupling=GraphConvolution(3 * k, 3 * k),
+        ),
+        3,
+        "stored",
+    ),
+    "g2_sage": (
+        lambda k: GradientGating(
+            MeanConvolution(3 * k, 3 * k),
+            3,
+            p=2.5,
+            aggregate="mean",
+            gate_coupling=MeanConvolution(3 * k, 3 * k),
+        ),
+        3,
+        "stored",
+    ),
+    "g2_gat": (
+        lambda k: GradientGating(
+            GraphAttention(4 * k, 4 * k, n_heads=4),
+            2,
+            p=2.0,
+            activation="elu",
+            aggregate="mean",
+            heads="official",
+        ),
+        4,
+        "stored",
+    ),
+    "adgn_sum": (lambda k: ADGN(SumConvolution(3 * k, 3 * k), 3, epsilon=0.3, gamma=0.2), 3, "stored"),
+    "adgn_gcn": (
+        lambda k: ADGN(GraphConvolution(3 * k, 3 * k, bias=False), 3, epsilon=0.3, gamma=0.2),
+        3,
+        "stored",
+    ),
+    "phdgn": (
+        lambda k: PHDGN(3 * k, 3, epsilon=0.3, damping="channels", alpha=0.5, init="official"),
+        3,
+        "undirected",
+    ),
+    "phdgn_driven": (
+        lambda k: PHDGN(
+            3 * k,
+            3,
+            epsilon=0.3,
+            aggregate_p="gcn",
+            aggregate_q="gcn",
+            damping="graph",
+            alpha=0.5,
+            force="graph",
+            beta=0.7,
+            init="official",
+        ),
+        3,
+        "undirected",
+    ),
+    "gprgnn": (lambda k: GPRGNN(3 * k, K=4, alpha=0.2), 3, "stored"),
+    "appnp": (lambda k: APPNP(3 * k, K=5, alpha=0.2), 3, "undirected"),
+    "pairnorm": (lambda k: PairNorm(scale=2.0), 3, "undirected"),
+    "gcnii": (lambda k: GCNII(3 * k, 3, alpha=0.2, lam=0.7), 3, "undirected"),
+    "gcnii_star": (
+        lambda k: GCNII(3 * k, 3, alpha=0.2, lam=0.7, variant="star-official"),
+        3,
+        "undirected",
+    ),
+    "fagcn": (lambda k: FAGCN(3 * k, 2 * k, epsilon=0.3, bias="official"), 3, "undirected"),
+    "ggcn": (lambda k: WithHead(4 * k, 3 * k, 2 * k), 4, "reversed"),
+    "glognn": (
+        lambda k: Scores(
+            4 * k,
+            N,
+            d_hidden=3 * k,
+            n_layers=2,
+            alpha=0.3,
+            beta=0.7,
+            gamma=0.4,
+            delta=0.2,
+            matrix="official",
+            n_classes=2 * k,
+        ),
+        4,
+        "undirected",
+    ),
+    "linkx": (lambda k: LINKX(3 * k, N, d_hidden=4 * k), 3, "reversed"),
+    "acm_gcn": (lambda k: ChannelMixing(3 * k, 2 * k), 3, "reversed"),
+    "acm_gcn_variant": (lambda k: ChannelMixing(3 * k, 2 * k, variant=True), 3, "reversed"),
+}
+
+
+def edges(direction: str) -> Tensor:
+    return torch.from_numpy(directed(LINES.numpy(), direction))
+
+
+def output(name: str, layer: nn.Module, x: Tensor) -> Tensor:
+    return layer(x) if name == "pairnorm" else layer(x, edges(LAYERS[name][2]))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_computes_what_its_authors_code_computes(name: str) -> None:
+    make, d, _ = LAYERS[name]
+    layer, x = filled(make), given(N, d)
+    check_numbers(name, found(layer, x, output(name, layer, x)))
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if "law" in GOLDEN[name]])
+def test_weights_start_by_the_law_of_the_authors_code(name: str) -> None:
+    check_law(name, LAYERS[name][0])
