@@ -4,21 +4,12 @@
 the run, its scores, and the checksum of the file.
 """
 
-import hashlib
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from physml.base import files
-from physml.base.errors import DataError
-from physml.base.paths import OWN_RESULTS, PACKAGE, display_path, results_root
+from physml.base.paths import OWN_RESULTS, PACKAGE, results_root
 from physml.config import conf_files
 
 SUFFIX = ".safetensors"
-MOST = 25 * 2**20  # bytes of all weights in the repository
-AGREE = 1e-3  # relative; machines round differently
-CARD = ("experiment", "identity", "split", "seed", "metrics", "selected", "n_parameters", "code", "packages")
 
 
 def find(name: str) -> Path | None:
@@ -27,49 +18,3 @@ def find(name: str) -> Path | None:
         return None
     folders = (results_root() / "weights", OWN_RESULTS / "weights", PACKAGE / "_weights")
     return next((path for one in folders if (path := one / f"{name}{SUFFIX}").is_file()), None)
-
-
-def keep(made: Mapping[str, Any], weights: Path) -> Path:
-    """Copy the weights of a recorded run to results/weights, with a card; the path of the copy.
-
-    Errors: DataError where their score on test data is not that of the record, or all take more than `MOST`.
-    """
-    recorded = made["metrics"]["best"]["test"]
-    found = scores(weights, made["selected"]["epoch"])
-    for name, value in recorded.items():
-        if name in found and abs(found[name] - value) > AGREE * max(abs(value), 1e-12):
-            raise DataError(
-                f"{display_path(weights)} gives test {name} {found[name]:.6g}, the record {value:.6g}: these "
-                "are not the weights that it describes."
-            )
-    root = results_root() / "weights"
-    target = root / f"{made['experiment']}{SUFFIX}"
-    others = sum(path.stat().st_size for path in root.rglob(f"*{SUFFIX}") if path != target)
-    if (total := others + weights.stat().st_size) > MOST:
-        raise DataError(f"all kept weights would take {total / 2**20:.1f} MiB, more than {MOST / 2**20:.0f}.")
-    with files.writing(target) as temporary:
-        shutil.copyfile(weights, temporary)
-    digest = hashlib.sha256(target.read_bytes()).hexdigest()
-    card = {key: made.get(key) for key in CARD} | {"sha256": digest, "evaluated": found}
-    files.write_text(target.with_suffix(".json"), files.json_text(card))
-    return target
-
-
-def scores(weights: Path, epoch: int) -> dict[str, float]:
-    """Metrics on test data of the network in a file of weights, on this machine."""
-    from safetensors.torch import load_model
-
-    from physml.ops import backend
-    from physml.run.attempt import loaded
-    from physml.run.progress import LineReporter
-    from physml.run.weights import read_about
-    from physml.training.interrupt import Interrupt
-
-    config = {"plugins": [], **read_about(weights).config}
-    with backend.running(config["runtime"]["backend"], config["precision"]):
-        trainer = loaded(config, None, report=LineReporter(), save=None, stop=Interrupt(), on_row=None)
-        load_model(trainer.net, weights)
-        trainer.net.eval()
-        trainer.calibrate()
-        found: dict[str, float] = trainer.metrics("test", epoch)
-    return found
