@@ -9,9 +9,9 @@ import torch
 
 from physml.base.errors import DataError
 from physml.base.paths import OWN_RESULTS, results_root
+from physml.export import keeping
 from physml.records import record
-from physml.run import keeping, kept
-from physml.run.weights import load, path_of, read_about
+from physml.run.weights import kept, load, path_of, read_about
 
 NETWORKS = sorted((OWN_RESULTS / "weights").rglob("*.safetensors"))
 TINY = ["model=lem", "model.d_hidden=3", "task=adding", "profile=smoke", "trainer.epochs=1", "tracker=none"]
