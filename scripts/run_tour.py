@@ -32,7 +32,8 @@ def run(notebook: dict[str, Any]) -> None:
 def outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """The printed text, the open figures, and the value of a last expression."""
     tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    tree.body = tree.body[:-1] if last else tree.body
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(tree, "cell", "exec"), names)
         value = eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None

@@ -55,11 +55,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _keep(run: str) -> int:
-    from physml.run import kept
     from physml.run.named import record_of
-    from physml.run.weights import path_of
+    from physml.run.weights import keeping, path_of
 
     made = record_of(run)
-    target = kept.keep(made, path_of(made))
+    target = keeping.keep(made, path_of(made))
     print(f"written: {display_path(target)}; physml.load({made['experiment']!r}) reads it")
     return 0

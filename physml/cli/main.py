@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 from physml import __version__
 from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
@@ -138,7 +138,7 @@ class _Grouped(_Parser):
     """Shows the commands by purpose."""
 
     def format_help(self) -> str:
-        (commands,) = self._subparsers._group_actions  # type: ignore[union-attr]
+        (commands,) = cast(Any, self._subparsers)._group_actions
         helps = {action.dest: action.help or "" for action in commands._get_subactions()}
         lines = [self.format_usage(), f"{self.description}\n"]
         for title, names in GROUPS.items():

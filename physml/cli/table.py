@@ -150,8 +150,9 @@ def _smoke_end(spec: "TableSpec", finished: set[str]) -> str:
     cells = {row.label: [spec.cell(row, column).experiment for column in spec.columns] for row in spec.rows}
     trained = {label: set(filter(None, names)) for label, names in cells.items() if any(names)}
     failed = [label for label, names in trained.items() if not names <= finished]
-    names = f": {', '.join(failed)}" if failed else ""
-    return f"{'failed' if failed else 'ok'}: {len(trained)} rows, {len(failed)} failed{names}"
+    if failed:
+        return f"{len(trained)} rows, {len(failed)} without a finished run: {', '.join(failed)}"
+    return f"ok: {len(trained)} rows, 0 failed"
 
 
 def _opponents(spec: "TableSpec", options: argparse.Namespace) -> "list[tuple[Row, Row]]":

@@ -17,7 +17,7 @@ import pytest
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT, own_folders
-from physml.cli import console, main
+from physml.cli import console, main, table
 from physml.config.compose import names
 from physml.data.datasets import dataset_names
 from physml.data.store import Store
@@ -562,3 +562,12 @@ def test_a_run_that_fails_ends_with_one(
     assert code == 1
     assert out.startswith("failed: ")
     assert "reason: RuntimeError: no idea" in out
+
+
+def test_a_smoke_table_ends_with_its_rows_and_failures() -> None:
+    spec = load_table(find_table("lem-4"))
+    every = set(experiments_of(spec))
+    rows = len(spec.rows)
+    assert table._smoke_end(spec, every) == f"ok: {rows} rows, 0 failed"
+    lacking = table._smoke_end(spec, every - {"lem/fitzhugh_nagumo-lem"})
+    assert lacking == f"{rows} rows, 1 without a finished run: LEM"

@@ -111,8 +111,8 @@ def test_search_over_all_cells_and_its_address(site, window):
     [
         ("heterophilic graphs", "/table/g2-2/"),
         ("fitzhugh_nagumo", "/task/fitzhugh_nagumo/"),
-        ("penn treebank", "/task/ptb_"),
-        ("unicornn", "/model/unicornn/"),
+        ("penn treebank", "/table/lem-6/"),
+        ("slstm", "/model/slstm/"),
         ("gradient gating", "/paper/g2/"),
     ],
 )

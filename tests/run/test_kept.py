@@ -9,16 +9,16 @@ import torch
 
 from physml.base.errors import DataError
 from physml.base.paths import OWN_RESULTS, results_root
+from physml.export import keeping
 from physml.records import record
-from physml.run import kept
-from physml.run.weights import load, path_of, read_about
+from physml.run.weights import kept, load, path_of, read_about
 
 NETWORKS = sorted((OWN_RESULTS / "weights").rglob("*.safetensors"))
 TINY = ["model=lem", "model.d_hidden=3", "task=adding", "profile=smoke", "trainer.epochs=1", "tracker=none"]
 
 
 def test_weights_in_the_repository_are_small_and_those_of_recorded_runs():
-    assert NETWORKS and sum(path.stat().st_size for path in NETWORKS) < kept.MOST
+    assert NETWORKS and sum(path.stat().st_size for path in NETWORKS) < keeping.MOST
     for path in NETWORKS:
         card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         assert hashlib.sha256(path.read_bytes()).hexdigest() == card["sha256"]
@@ -27,7 +27,7 @@ def test_weights_in_the_repository_are_small_and_those_of_recorded_runs():
         (made,) = [r for r in of if r["identity"] == card["identity"] == read_about(path).identity]
         assert card["metrics"] == made["metrics"] and made["status"] == "finished"
         for metric, value in made["metrics"]["best"]["test"].items():
-            assert card["evaluated"][metric] == pytest.approx(value, rel=kept.AGREE)
+            assert card["evaluated"][metric] == pytest.approx(value, rel=keeping.AGREE)
 
 
 def test_a_network_is_loaded_by_the_name_of_its_experiment():
@@ -39,7 +39,7 @@ def test_a_network_is_loaded_by_the_name_of_its_experiment():
 def test_weights_are_kept_once_their_score_is_that_of_the_record():
     spec = h.spec_of([*TINY, "runtime.save_model=true"])
     made = {**h.make(spec), "experiment": "lem/adding-500-lem"}
-    target = kept.keep(made, path_of(made))
+    target = keeping.keep(made, path_of(made))
     assert (
         target
         == results_root() / "weights" / "lem" / "adding-500-lem.safetensors"
@@ -48,11 +48,11 @@ def test_weights_are_kept_once_their_score_is_that_of_the_record():
     assert target.with_suffix(".json").exists()
     wrong = {**made, "metrics": {"best": {"test": {"mse": made["metrics"]["best"]["test"]["mse"] * 1.01}}}}
     with pytest.raises(DataError, match=r"gives test mse .*, the record .*: these are not the weights"):
-        kept.keep(wrong, path_of(made))
+        keeping.keep(wrong, path_of(made))
 
 
 def test_too_many_weights_are_refused(monkeypatch):
     made = h.make(h.spec_of([*TINY, "runtime.save_model=true", "seed=3"]))
-    monkeypatch.setattr(kept, "MOST", 100)
+    monkeypatch.setattr(keeping, "MOST", 100)
     with pytest.raises(DataError, match="all kept weights would take"):
-        kept.keep({**made, "experiment": "lem/adding-500-lem"}, path_of(made))
+        keeping.keep({**made, "experiment": "lem/adding-500-lem"}, path_of(made))

@@ -1,8 +1,4 @@
-"""Weights of recorded runs under the names of their experiments: results/weights, and the same in a wheel.
-
-`lem/adding-5000-lem-short` is results/weights/lem/adding-5000-lem-short.safetensors, with a card beside it:
-the run, its scores, and the checksum of the file.
-"""
+"""The way of weights into results/weights: evaluated first, then copied, with a card."""
 
 import hashlib
 import shutil
@@ -12,21 +8,12 @@ from typing import Any
 
 from physml.base import files
 from physml.base.errors import DataError
-from physml.base.paths import OWN_RESULTS, PACKAGE, display_path, results_root
-from physml.config import conf_files
+from physml.base.paths import display_path, results_root
+from physml.run.weights.kept import SUFFIX
 
-SUFFIX = ".safetensors"
 MOST = 25 * 2**20  # bytes of all weights in the repository
 AGREE = 1e-3  # relative; machines round differently
 CARD = ("experiment", "identity", "split", "seed", "metrics", "selected", "n_parameters", "code", "packages")
-
-
-def find(name: str) -> Path | None:
-    """The kept weights of an experiment, of this checkout or working folder before those of the wheel."""
-    if not conf_files.is_id(name):
-        return None
-    folders = (results_root() / "weights", OWN_RESULTS / "weights", PACKAGE / "_weights")
-    return next((path for one in folders if (path := one / f"{name}{SUFFIX}").is_file()), None)
 
 
 def keep(made: Mapping[str, Any], weights: Path) -> Path:

@@ -17,9 +17,9 @@ from physml.base.errors import DataError, PhysmlError, RecordError
 from physml.base.paths import display_path, work_root
 from physml.config import conf_files
 from physml.config.load import walk
-from physml.run import kept
 from physml.run.named import record_of
 from physml.run.spec import RunSpec
+from physml.run.weights import kept
 
 if TYPE_CHECKING:
     from torch import nn
