@@ -32,7 +32,7 @@ NUMBERS = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters
 
 
 def prepared(base: Path) -> dict[str, dict[str, Any]]:
-    """What each kind of work leaves if nothing disturbs it, with the seconds that it takes."""
+    """The files that each kind of work leaves undisturbed, with the seconds that it takes."""
     furnished.lab(base, EPOCHS)
     furnished.carried_out(base, f"{ONE} seed=9")  # compiles
     for part in ("results", "runs"):
