@@ -134,7 +134,7 @@ class Command:
             time.sleep(0.005)
             if time.monotonic() > look:
                 now = sum(map(_cpu_s, [self.pid, *descendants(self.pid)]))
-                if now - used < IDLE_S or now > BUSY_S:
+                if abs(now - used) < IDLE_S or now > BUSY_S:  # less, where a process has ended
                     os.killpg(self.pid, signal.SIGKILL)
                     os.waitpid(self.pid, 0)
                     return None
