@@ -25,7 +25,10 @@ class ConfigError(InputError):
 
 
 class DataError(PhysmlError):
-    """A data file that is missing, damaged or foreign."""
+    """A data file that is missing, damaged or foreign. A word of it that is quoted may be long: it is cut."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(re.sub(r"(\S{200})\S{1000,}", r"\1...", text))
 
 
 class RecordError(PhysmlError):

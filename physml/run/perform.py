@@ -54,6 +54,8 @@ def perform(
     """
     interrupt = Interrupt()
     with interrupt.listening(), held(spec.work_folder) as lock:
+        for name in (checkpoint.NAMES[0], "curves.png"):
+            files.sweep(spec.work_folder / name)
         done = existing(spec)  # looked up under the lock: another process may have just ended it
         forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time
         if done and done["status"] in DONE and not force:
@@ -62,8 +64,7 @@ def perform(
             show_again(spec, done)
             return {**done, "skipped": True}
         writable(spec)
-        for path in (spec.record_path, spec.work_folder / checkpoint.NAMES[0]):
-            files.sweep(path)
+        files.sweep(spec.record_path)
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
             forced.touch()

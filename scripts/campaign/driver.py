@@ -134,7 +134,7 @@ class Command:
             time.sleep(0.005)
             if time.monotonic() > look:
                 now = sum(map(_cpu_s, [self.pid, *descendants(self.pid)]))
-                if now - used < IDLE_S or now > BUSY_S:
+                if abs(now - used) < IDLE_S or now > BUSY_S:  # less, where a process has ended
                     os.killpg(self.pid, signal.SIGKILL)
                     os.waitpid(self.pid, 0)
                     return None
@@ -233,7 +233,7 @@ def reap() -> None:
 
 
 def fault_of(code: int | None, text: str, folder: Path) -> str | None:
-    """What went wrong in a command that has ended, or None."""
+    """The fault of a command that has ended, or None."""
     if code is None:
         return "does not end"
     if "Traceback" in text:
@@ -248,7 +248,7 @@ def fault_of(code: int | None, text: str, folder: Path) -> str | None:
 
 
 def fault_in(folder: Path, text: str = "") -> str | None:
-    """What a lab shows of faults."""
+    """The fault that a lab shows, or None."""
     victim = folder / "victim.txt"
     if victim.read_text() != VICTIM or victim.with_name("new").exists():
         return "another file was written"
@@ -264,7 +264,7 @@ def fault_in(folder: Path, text: str = "") -> str | None:
 
 
 def _contents(folder: Path) -> Iterator[bytes]:
-    """Of the files that a command may write."""
+    """Contents of the files that a command may write."""
     for part in ("results", "runs", "here"):
         for path in (folder / part).rglob("*"):
             if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20:

@@ -71,7 +71,7 @@ def _by_name() -> Iterator[Reader]:
     from tasks.hf import HubSeries, HubText, _fixture
     from tasks.pyg import PyGNodes
 
-    common = {"config": None, "revision": None, "input": "text", "target": "label", "train": "train"}
+    common: Found = {"config": None, "revision": None, "input": "text", "target": "label", "train": "train"}
     common |= {"valid": 0.2, "test": "test", "max_length": None, "protocol": "clean"}
     for cls, more in ((HubText, {"units": "words", "n_words": 50}), (HubSeries, {})):
 
@@ -81,7 +81,7 @@ def _by_name() -> Iterator[Reader]:
                 (folder / path.name).write_bytes(path.read_bytes())
                 path.unlink()
 
-        def read(folder: Path, cache: Path, cls: type = cls, more: dict = more) -> None:  # type: ignore[type-arg]
+        def read(folder: Path, cache: Path, cls: type = cls, more: Found = more) -> None:
             cls(name=str(folder), **common, **more).load(Store(None, cache, "off"), 0)
 
         yield Reader(cls.__name__, fixture, read)
@@ -121,7 +121,7 @@ def _weights(path: Path) -> Reader:
 def prepared(base: Path) -> list[Reader]:
     furnished.lab(base)
     furnished.carried_out(base, "run experiment=mine/fitzhugh_nagumo-lem")
-    found = every_reader(next((base / "results").rglob("*.safetensors"), None))
+    found = every_reader(next((base / "runs").rglob("*.safetensors"), None))
     for reader in found:
         folder = base / "sound" / reader.name
         folder.mkdir(parents=True)

@@ -28,13 +28,14 @@ WORK: dict[str, tuple[str, ...]] = {
     "search": ("search mine/fitzhugh_nagumo-lem",),
     "pilots": ("pilot table mine-1", "pilot table mine-1"),
 }
+TIMES = ("seconds", "train_s", "ms_per_step")
 NUMBERS = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
 
 
 def prepared(base: Path) -> dict[str, dict[str, Any]]:
-    """What each kind of work leaves if nothing disturbs it, with the seconds that it takes."""
+    """The files that each kind of work leaves undisturbed, with the seconds that it takes."""
     furnished.lab(base, EPOCHS)
-    furnished.carried_out(base, f"{ONE} seed=9")  # compiles
+    furnished.carried_out(base, f"{ONE} seed=9", f"{ONE[:-3]}lstm seed=9")  # compiles
     for part in ("results", "runs"):
         for path in sorted((base / part).rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
@@ -77,7 +78,8 @@ def round_of(rng: random.Random, number: int, folder: Path, material: dict[str, 
     wanted, got = material[kind]["left"], left(folder)
     if not found["fault"] and got != wanted:
         names = sorted(name for name in {*wanted, *got} if wanted.get(name, 0) != got.get(name, 0))
-        found |= {"fault": "other results than without kills", "said": ", ".join(names)}
+        said = {name: [str(one.get(name, "none"))[:400] for one in (wanted, got)] for name in names}
+        found |= {"fault": "other results than without kills", "said": json.dumps(said)}
     found["counts"] = {f"kills of {kind}": kills, "records": len(records)}
     return found
 
@@ -146,9 +148,9 @@ def _content(path: Path, folder: Path) -> Any:
     if "-seed" in path.name and path.suffix == ".json":
         record = json.loads(path.read_text())
         return {key: record.get(key) for key in NUMBERS}
-    if path.name.endswith(".csv.gz"):
-        with gzip.open(path, "rt") as file:
-            return [[v for k, v in row.items() if k != "seconds"] for row in csv.DictReader(file)]
+    if path.name.endswith((".csv", ".csv.gz")):
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            return [[v for k, v in row.items() if k not in TIMES] for row in csv.DictReader(file)]
     if path.suffix == ".safetensors":
         from safetensors.numpy import load_file
 
@@ -156,6 +158,6 @@ def _content(path: Path, folder: Path) -> Any:
     if path.parent.name == "search" and path.suffix == ".json":
         content = json.loads(path.read_text())
         return [[row[key] for key in ("point", "value", "status", "means")] for row in content["trials"]]
-    if path.suffix in (".yaml", ".csv"):
+    if path.suffix == ".yaml":
         return path.read_text()
     return None

@@ -21,8 +21,10 @@ from scripts.campaign.driver import MARK, Found, one_command
 
 ESCAPE = "\x1b]0;x\x07\x1b[2J"
 # Names of files that a run has now and then, beside those that it has left.
-WORK = ("lock", "lease/1", "lease/2", "log.txt", "output.txt", "metrics.jsonl", "progress.json", "last.pt")
-WORK += ("attempts.json", "forced", "spec.json")
+WORK = (
+    *("lock", "lease/1", "lease/2", "log.txt", "output.txt", "metrics.jsonl", "progress.json", "last.pt"),
+    *("attempts.json", "forced", "spec.json"),
+)
 JOURNALS = (
     "mine-fitzhugh_nagumo-lem-tpe-0a1b2c3d.journal",
     "trials.journal",
@@ -196,7 +198,7 @@ KINDS: dict[str, Callable[[Path, random.Random], object]] = {
     "FIFO": lambda path, _: os.mkfifo(path),
     "folder": lambda path, _: path.mkdir(),
     "nothing": lambda path, _: path.write_bytes(b""),
-    "not readable": lambda path, _: (path.write_bytes(b"{}"), path.chmod(0)),
+    "not readable": lambda path, _: path.touch(0),
     "a terabyte": _sparse,
     "a bomb": lambda path, _: path.write_bytes(gzip.compress(bytes(64 << 20), 1)),
     "pickle": lambda path, rng: path.write_bytes(pickle.dumps(Call(), rng.choice((0, 2, 4)))),

@@ -1,7 +1,6 @@
 """Configs: real ones with a value, a key or letters changed, and the command that reads each."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -193,12 +192,12 @@ def of_nodes(rng: random.Random, text: str) -> str:
         content = yaml_module.safe_load(text)
     except (yaml_module.YAMLError, ValueError, RecursionError):
         return of_letters(rng, text)
-    places: list[Callable[[Any], None]] = []
+    places: list[tuple[Any, Any]] = []
     keys: list[tuple[dict[Any, Any], Any]] = []
 
     def walk(node: Any) -> None:
         for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
-            places.append(lambda new, node=node, key=key: node.__setitem__(key, new))
+            places.append((node, key))
             if isinstance(node, dict):
                 keys.append((node, key))
             if isinstance(value, dict | list):
@@ -210,7 +209,8 @@ def of_nodes(rng: random.Random, text: str) -> str:
     values = [node[key] for node, key in keys]
     kind = rng.choice(("odd", "odd", "odd", "other", "drop", "rename", "add")) if keys else "odd"
     if kind in ("odd", "other") and places:
-        rng.choice(places)(rng.choice(ODD if kind == "odd" else values))
+        node, key = rng.choice(places)
+        node[key] = rng.choice(ODD if kind == "odd" else values)
     elif keys:
         node, key = rng.choice(keys)
         if kind == "add":

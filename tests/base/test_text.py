@@ -9,7 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from physml.base.errors import suggest
+from physml.base.errors import DataError, suggest
 from physml.base.text import csv_cell, plain, shown, tex
 from physml.report.outcome import outcome_of
 from physml.report.state import State
@@ -112,6 +112,11 @@ def test_a_tracker_says_no_password(variable: str, kind: str, monkeypatch: pytes
     monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     assert SERVICES[kind].address() == "https://***@host/x"
+
+
+def test_a_long_word_of_a_file_is_cut_in_a_message() -> None:
+    said = str(DataError(f"x.txt: {'9' * 3000} is no word. Get it again."))
+    assert len(said) < 300 and said.endswith("999... is no word. Get it again.")
 
 
 def test_a_key_that_is_no_text_has_near_names_too() -> None:

@@ -231,6 +231,20 @@ def test_a_compiler_that_fails(source: Path, tmp_path: Path, monkeypatch: pytest
     assert made(tmp_path) == []
 
 
+@pytest.mark.parametrize("end", ["kill -9 $$", "echo 'Killed signal terminated program cc1' >&2; exit 1"])
+def test_a_compiler_that_was_killed_is_tried_again(
+    end: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a run that was killed and resumed would end on another backend, with other last bits."""
+    body = f"""
+        case "$*" in *--version*) echo 1.0; exit 0;; esac
+        [ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; {end}; }}
+        exec cc "$@"
+    """
+    monkeypatch.setenv("CC", compiler_script(tmp_path, body))
+    assert load(source, torch.float32) is not None
+
+
 def test_a_compiler_that_cannot_be_run(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "compiler"
     path.write_bytes(b"\x7fELF, but not really")

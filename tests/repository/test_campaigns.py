@@ -8,7 +8,7 @@ import pytest
 
 from physml.base.paths import ROOT
 
-N_READERS = 28  # rounds take them in turn
+N_READERS = 29  # rounds take them in turn
 
 
 @pytest.mark.slow

@@ -186,8 +186,11 @@ def _cpu() -> str:
     return "\n".join(sorted({line for line in lines if line.split("\t")[0].strip() in telling}))
 
 
-def _output(command: list[str]) -> str:
-    """The output of a compiler; Unavailable with the first line of its message if it fails."""
+def _output(command: list[str], *, again: bool = True) -> str:
+    """The output of a compiler; Unavailable with the first line of its message if it fails.
+
+    again: whether one that was killed is tried once more: without it, the run would have other last bits.
+    """
     try:
         done = subprocess.run(
             command,
@@ -201,6 +204,8 @@ def _output(command: list[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"the C compiler {command[0]} can't be run: {error}") from error
+    if again and (done.returncode < 0 or "signal terminated" in done.stderr):
+        return _output(command, again=False)
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         message = next(
