@@ -55,8 +55,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _keep(run: str) -> int:
-    from physml.run.named import record_of
     from physml.export import keeping
+    from physml.run.named import record_of
     from physml.run.weights import path_of
 
     made = record_of(run)
