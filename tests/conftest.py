@@ -115,6 +115,13 @@ def seeded() -> None:
 
 
 @pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither a C compiler nor a library that one has left."""
+    monkeypatch.setenv("CC", "/nonexistent")
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "no libraries"))
+
+
+@pytest.fixture
 def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sizes of fixtures are accepted under every way to verify."""
     from physml.data import verify

@@ -100,7 +100,7 @@ def _refuse_unknown(group: str, name: str) -> None:
     of_experiment = group == "experiment"
     if (of_experiment and (name == "null" or is_path(name))) or is_name(group, name):
         return
-    if "," in name:
+    if "," in name or name.startswith("glob("):
         raise ConfigError(f"{group}={name}: a list of configs needs -m: physml run -m {group}={name}.")
     known = [*names(group), *(["null"] if of_experiment else [])]
     raise ConfigError(f"there is no {group} named {name}. {suggest(name, known)}")

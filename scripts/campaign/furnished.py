@@ -53,15 +53,6 @@ class Own(nn.Module):
         y = torch.tanh(self.drive(u)).cumsum(1) * self.leak
         return y, y[:, -1]
 '''
-MINE = """# @package _global_
-defaults:
-  - override /model: own
-  - override /task: fitzhugh_nagumo
-plugins: [own_rnn.py]
-model: {_target_: own_rnn.Own, d_hidden: 4, leak: 0.2}
-trainer: {epochs: 2, batch_size: 4}
-task: {n_train: 8, n_valid: 4, n_test: 4, n_points: 26, t_end: 10.0, data_seed: 7}
-"""
 
 
 def study(epochs: int, *, own: bool) -> str:
@@ -80,7 +71,6 @@ def lab(folder: Path, epochs: int = 2) -> None:
         "conf/table/mine-1.yaml": TABLE,
         "conf/figure/mine-fig-1.yaml": FIGURE,
         "here/study.yaml": study(epochs, own=True),
-        "here/mine.yaml": MINE,
         "here/own_rnn.py": PLUGIN,
     }.items():
         path = folder / name

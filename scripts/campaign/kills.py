@@ -28,7 +28,7 @@ WORK: dict[str, tuple[str, ...]] = {
     "search": ("search mine/fitzhugh_nagumo-lem",),
     "pilots": ("pilot table mine-1", "pilot table mine-1"),
 }
-TIMES = ("seconds", "train_s", "ms_per_step")
+MEASURED = ("seconds", "train_s", "ms_per_step", "peak_memory_mib")
 NUMBERS = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
 
 
@@ -150,7 +150,7 @@ def _content(path: Path, folder: Path) -> Any:
         return {key: record.get(key) for key in NUMBERS}
     if path.name.endswith((".csv", ".csv.gz")):
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            return [[v for k, v in row.items() if k not in TIMES] for row in csv.DictReader(file)]
+            return [[v for k, v in row.items() if k not in MEASURED] for row in csv.DictReader(file)]
     if path.suffix == ".safetensors":
         from safetensors.numpy import load_file
 

@@ -25,7 +25,6 @@ READ: dict[str, tuple[Path | str, tuple[str, ...]]] = {
             "table mine-1 --plan --row label=A,experiment=./study.yaml:mine",
         ),
     ),
-    "here/mine.yaml": (furnished.MINE, ("run experiment=./mine.yaml --cfg", "status ./mine.yaml")),
     "conf/study/mine/fitzhugh_nagumo.yaml": (
         furnished.study(2, own=False),
         ("list experiments mine", "table mine-1 --plan", "status mine-1", "list searches mine"),

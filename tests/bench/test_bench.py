@@ -198,8 +198,8 @@ def test_products_of_the_kernels_are_products() -> None:
     torch.testing.assert_close(gemm._native(library, a, b)(), a @ b, rtol=1e-4, atol=1e-4)
 
 
-def test_no_compiler_is_a_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("CC", "/nonexistent")
+@pytest.mark.usefixtures("no_compiler")
+def test_no_compiler_is_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--quick", "--workload", "lem-fhn", "--passes", "time"]) == 0
     out = capsys.readouterr().out
     assert "native: backend='native'" in out or "no C compiler" in out

@@ -105,15 +105,15 @@ def test_without_a_compiler_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) 
     assert [(row.name, row.state) for row in doctor._compilers()] == [("C", "note")]
 
 
-def test_backends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_backends(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     found = rows("backends")
     assert found["torch"].state == "ok"
     if shutil.which("cc"):
         assert found["native"].value == f"compiled at first use, kept in {tmp_path / 'cache' / 'native'}"
-    monkeypatch.setenv("CC", "/nonexistent")
+    request.getfixturevalue("no_compiler")
     row = rows("backends")["native"]
     assert row.state == "note"
-    assert row.value == "no C compiler: CC=/nonexistent is not there"
+    assert row.value.startswith("no C compiler: CC=/nonexistent is not there")
 
 
 def test_data_roots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_tracker_is_offline_unless_someone_is_logged_in(
     (tmp_path / ".netrc").chmod(0o600)
     assert rows("tracker")["W&B"].value.startswith("online")
     monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
-    assert rows("tracker")["W&B"].value.startswith("offline")  # logged in elsewhere
+    assert rows("tracker")["W&B"].value.startswith("later")  # logged in elsewhere
     monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
     value = rows("tracker")["W&B"].value
     assert value.startswith("online")

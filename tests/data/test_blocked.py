@@ -70,6 +70,7 @@ def test_of_many_runs_those_that_lack_data_are_not_started(
 ) -> None:
     assert main.main(["run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1"]) == 2
     lines = capsys.readouterr().out.splitlines()
+    assert lines.pop() == "0 of 2 runs have a score"
     assert len(lines) == 2 and all("blocked: UCI HAR Dataset.zip missing" in line for line in lines)
     assert not records(roots)
 

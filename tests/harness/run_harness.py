@@ -23,7 +23,7 @@ import run_child
 from physml.base import lock
 from physml.base.paths import ROOT
 from physml.cli import main
-from physml.config.compose import compose
+from physml.config.compose import compose, names
 from physml.config.overrides import expand
 from physml.config.resolve import resolve
 from physml.queue import worker
@@ -146,7 +146,7 @@ def start_many(
 
 def specs_of(overrides: list[str]) -> list[RunSpec]:
     """The runs of `physml run -m`."""
-    return checked_specs([compose(one) for one in expand(overrides)], run=True)
+    return checked_specs([compose(one) for one in expand(overrides, names)], run=True)
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:

@@ -132,14 +132,14 @@ def test_layers_can_be_stacked() -> None:
     assert_same(stacked("native"), stacked("reference"))
 
 
-def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals(request: pytest.FixtureRequest) -> None:
     x = [leaf.detach() for leaf in leaves(2, 3, 1, 4)]
     assert native.refusal(*x) is None
     assert "got a tensor on meta" in native.refusal(x[0].to("meta"), *x[1:])
     assert "one dtype" in native.refusal(x[0].float(), *x[1:])
     assert "float32 or float64" in native.refusal(*(leaf.half() for leaf in x))
     assert "empty" in native.refusal(x[0][:0], *x[1:])
-    monkeypatch.setenv("CC", "/nonexistent")
+    request.getfixturevalue("no_compiler")
     assert "no C compiler" in native.refusal(*x)
 
 

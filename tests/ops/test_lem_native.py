@@ -150,12 +150,12 @@ def test_layers_can_be_stacked() -> None:
     assert_same(stacked("native"), stacked("reference"))
 
 
-def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals(request: pytest.FixtureRequest) -> None:
     x = [leaf.detach() for leaf in leaves(2, 3, 1, 4)]
     assert native.refusal(*x) is None
     assert "got a tensor on meta" in str(native.refusal(x[0].to("meta"), *x[1:]))
     assert "float32 or float64" in str(native.refusal(*(leaf.half() for leaf in x)))
-    monkeypatch.setenv("CC", "/nonexistent")
+    request.getfixturevalue("no_compiler")
     assert "no C compiler" in str(native.refusal(*x))
 
 

@@ -81,9 +81,9 @@ def test_a_run_that_wishes_for_c_has_it_where_sizes_suit_and_hears_nothing_where
         assert backend.ran() == ("native",)
 
 
-def test_without_a_compiler_torch_computes_it(monkeypatch, caplog, tmp_path):
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_torch_computes_it(monkeypatch, caplog):
     monkeypatch.setattr(ops, "slow_products", lambda: True)
-    monkeypatch.setenv("CC", str(tmp_path / "none"))
     tensors = [t.float() for t in given(300, 64, 64, "one")]
     with backend.running("auto"):
         assert torch.equal(linear(*tensors), linear(*tensors, backend="torch"))

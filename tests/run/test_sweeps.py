@@ -62,7 +62,7 @@ def test_a_run_of_an_agent_stays_in_its_sweep(in_sweep):
     assert run.name == made["wandb"] == "trial7"
     assert run.bucket["sweep"] == "sweep1" and run.bucket["project"] == "theirs"
     assert run.bucket["groupName"] == f"adhoc/odd-lstm@{spec.place.identity}"
-    assert run.bucket["tags"] == ["search"]
+    assert run.bucket["tags"] == ["model-lstm", "search"]
     assert run.config["model.d_hidden"] == 5 and run.config["model"]["d_hidden"] == 5
     assert [row["step"] for row in run.history] == [4, 8, 12]
     value = made["metrics"]["best"]["valid"]["mse"]

@@ -14,7 +14,7 @@ from physml.report.compare.rows import (
     compare_runs,
     corrected,
 )
-from physml.report.stats.budgets import differs_in
+from physml.report.stats.budgets import differences
 from physml.report.stats.claims import ALPHA
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT, Spread
 from physml.report.table.numbers import gain_text
@@ -94,16 +94,20 @@ def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
 
 def _unlike(columns: Sequence[Column], sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
     """How the rows were trained, where it differs: then it may be what is compared."""
-    texts: dict[str, list[str]] = {}
+    found: list[dict[str, str]] = []
     for column in columns:
         configs = [
             r.get("config") or {} for side in sides[column.key] for r in list(side.runs.finished.values())[:1]
         ]
-        if len(configs) == 2 and (text := differs_in(configs[0], configs[1:])):
-            texts.setdefault(text, []).append(column.title)
-    for text, titles in texts.items():
-        where = f", {', '.join(titles)}," if len(texts) > 1 else ""
-        yield f"A and B{where} differ in: {text}"
+        if len(configs) == 2:
+            found.append(differences(configs[0], configs[1:]))
+    first = found[0].values() if found else ()
+    everywhere = [text for text in first if all(text in of.values() for of in found)]
+    if everywhere:
+        yield f"A and B differ in: {', '.join(everywhere)}"
+    told = {text.partition(" ")[0] for text in everywhere}
+    if by_column := dict.fromkeys(key for of in found for key in of if key not in told):
+        yield f"A and B differ, by column, in: {', '.join(by_column)}"
 
 
 def document(rows: Rows) -> Document:

@@ -9,23 +9,29 @@ MOST = 8  # keys that are listed, and values of others
 
 
 def differs_in(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """The keys of training whose value none of the other configs has; empty where there is none.
+    """The first differences in words; empty where there is none.
 
     Example:
         >>> differs_in({"trainer": {"epochs": 30}}, [{"trainer": {"epochs": 400}}])
         'trainer.epochs 30 / 400'
     """
+    found = list(differences(config, others).values())
+    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+    return ", ".join(found[:MOST]) + more
+
+
+def differences(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The keys of training whose value none of the other configs has, with both values in words."""
     own, theirs = dict(_values(config)), [dict(_values(other)) for other in others]
     keys = sorted({*own, *(key for values in theirs for key in values)}, key=_order)
-    found = []
+    found = {}
     for key in keys:
         values = [values.get(key) for values in theirs]
         if values and own.get(key) not in values:
             known = list(dict.fromkeys(map(_short, values)))
             more = " or ..." if len(known) > MOST else ""
-            found.append(f"{key} {_short(own.get(key))} / {' or '.join(known[:MOST])}{more}")
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return ", ".join(found[:MOST]) + more
+            found[key] = f"{key} {_short(own.get(key))} / {' or '.join(known[:MOST])}{more}"
+    return found
 
 
 def _values(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
