@@ -48,7 +48,8 @@ def imported(words: list[str], folder: Path) -> str:
 def test_a_lone_run_imports_no_compiler_and_no_package_that_it_does_not_use(
     name: str, tmp_path: Path
 ) -> None:
-    assert "imported: []" in imported(RUNS[name], tmp_path)
+    needed = ["scipy"] if name == "graph" else []  # small data of graphs are made with it in each smoke run
+    assert f"imported: {needed}" in imported(RUNS[name], tmp_path)
 
 
 def test_a_run_whose_data_are_cached_does_not_import_the_solver_of_its_data(

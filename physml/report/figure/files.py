@@ -26,7 +26,9 @@ def write_picture(canvas: "Canvas", path: Path, *, dpi: int = 150) -> Path:
     for text in canvas.findobj(Text):
         if isinstance(text, Text) and "$" in (words := text.get_text()) and not words.startswith(TICK):
             text.set_parse_math(False)  # a dollar in a title or label is a dollar
-    files.write(path, lambda file: _fill(canvas, file, path.suffix.removeprefix("."), path.stem, dpi))
+    drawn = io.BytesIO()  # drawing takes a second; a process that is killed in it leaves no half-written file
+    _fill(canvas, drawn, path.suffix.removeprefix("."), path.stem, dpi)
+    files.write(path, lambda file: file.write(drawn.getvalue()))
     return path
 
 
