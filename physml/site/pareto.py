@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from physml.report.table.collect import CellResult
-from physml.site import plots
+from physml.site import plots, words
 from physml.site.content import One, Results
 
 COSTS: dict[str, Callable[[CellResult], float | None]] = {
@@ -95,7 +95,7 @@ def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
                 row.cost,
                 sign * row.quality,
                 "good" if row in front else "plain",
-                f"#{results.spec.columns[0].key}",
+                f"#{words.slug(results.spec.columns[0].key)}",
                 f"{row.label}: {name} {sign * row.quality:.3g}, {cost} {row.cost:.2g} of the median",
                 row.label if row in front else "",
             )
