@@ -9,6 +9,7 @@ from physml.report.table.collect import CellResult, Table
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
 
+BRIEF = 5  # characters of a number in a narrow table without printed ones; of a head one more
 NO_PRINT = "none printed"
 
 
@@ -59,6 +60,18 @@ def mean_text(summary: Summary | None, places: int) -> str:
         return NONE
     mean = f"{summary.mean:.{places}f}"
     return mean if summary.sd is None else f"{mean} ± {summary.sd:.{places}f}"
+
+
+def bare_mean(summary: Summary | None, places: int) -> str:
+    """The mean alone."""
+    return mean_text(summary, places).partition(" ±")[0]
+
+
+def brief_mean(summary: Summary | None, places: int) -> str:
+    """The mean alone, with fewer digits where it would be longer than `BRIEF`."""
+    while len(text := bare_mean(summary, places)) > BRIEF and places:
+        places -= 1
+    return text
 
 
 def solved_text(cell: CellResult, column: Column) -> str:

@@ -11,7 +11,14 @@ from physml.report.outcome import FIVE, NO_VERDICT, NOT_RUN, Outcome, outcome_of
 from physml.report.stats.summary import Summary
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.fact_text import search_lines
-from physml.report.table.numbers import decimals, mean_text, printed_text
+from physml.report.table.numbers import (
+    BRIEF,
+    bare_mean,
+    brief_mean,
+    decimals,
+    mean_text,
+    printed_text,
+)
 from physml.report.table.spec import Column, Row
 from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, text_of
 from physml.report.text.heads import short_heads
@@ -23,7 +30,6 @@ OWN = "own"  # the source of a table that no paper has
 QUOTED = "†"
 HEADS = (7, 12)  # characters of a head in a narrow table, at least
 MOST = 48  # lines of a matrix; of a longer one rows without a printed number stand in --long
-NUMBER = 5  # characters of a number in a narrow table without printed ones; of a head one more
 TRIED = {"failed": "failed", "diverged": "div.", "running": "runs"}  # states that are words in a matrix
 
 
@@ -200,7 +206,7 @@ class View:
                 short_heads(values, narrow),
             ]
         else:
-            means = self._means(_mean)
+            means = self._means(bare_mean)
             forms = [self._means(mean_text), means, short_heads(means, wide), self._brief()]
         made = forms.pop()
         while forms:
@@ -267,13 +273,13 @@ class View:
         heads = ("model", *(["rank"] if self.ranks else []), *(c.short or c.title for c in self.columns))
         units = _grouped(self.columns) if self._unit is None else ()
         caption = "; ".join(filter(None, [self._caption, *units]))
-        grid = replace(self._means(_brief_mean), heads=heads, heading=caption)
-        return short_heads(grid, NUMBER + 1)
+        grid = replace(self._means(brief_mean), heads=heads, heading=caption)
+        return short_heads(grid, BRIEF + 1)
 
     def _pairs(self, spread: bool) -> Grid:
         """The printed number and ours for each column."""
         best = {column.key: self._best(column) for column in self.columns}
-        form = mean_text if spread else _mean
+        form = mean_text if spread else bare_mean
         lines: list[tuple[Text, ...]] = []
         for row in self.rows:
             line: list[Text] = [self._label(row)]
@@ -288,7 +294,7 @@ class View:
 
     def _stacked(self, width: int) -> Grid:
         """Ours on a line, and the printed numbers below it."""
-        means = self._means(_mean)
+        means = self._means(bare_mean)
         means = means.without([1]) if self.ranks else means
         lines: list[tuple[Text, ...]] = []
         found = iter(means.lines)
@@ -372,17 +378,6 @@ class View:
 def _printed(cell: CellResult, spread: bool = True) -> str:
     text = printed_text(cell.published)
     return text if spread else text.partition(" ±")[0]
-
-
-def _mean(summary: Summary | None, places: int) -> str:
-    return mean_text(summary, places).partition(" ±")[0]
-
-
-def _brief_mean(summary: Summary | None, places: int) -> str:
-    """With fewer digits where it would be long."""
-    while len(text := _mean(summary, places)) > NUMBER and places:
-        places -= 1
-    return text
 
 
 def _yours_label(seed: int, split: int) -> str:
