@@ -14,6 +14,8 @@ def differs_in(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -
     Example:
         >>> differs_in({"trainer": {"epochs": 30}}, [{"trainer": {"epochs": 400}}])
         'trainer.epochs 30 / 400'
+        >>> differs_in({"optim": {"_target_": "a.Adam"}}, [{"optim": {"_target_": "b.SGD"}}])
+        'optim Adam / SGD'
     """
     found = list(differences(config, others).values())
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
@@ -42,8 +44,8 @@ def _values(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, A
         at = f"{where}.{key}" if where else key
         if isinstance(value, Mapping):
             yield from _values(value, at)
-        elif value is not None:
-            yield at, value
+        elif value is not None:  # a class by its name: records of before a move have another module
+            yield (where, str(value).rpartition(".")[2]) if key == "_target_" else (at, value)
 
 
 def _order(key: str) -> tuple[int, str]:
