@@ -1,6 +1,7 @@
 """The way of weights into results/weights: evaluated first, then copied, with a card."""
 
 import hashlib
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,9 +25,10 @@ def keep(made: Mapping[str, Any], weights: Path) -> Path:
     recorded = made["metrics"]["best"]["test"]
     found = scores(weights, made["selected"]["epoch"])
     for name, value in recorded.items():
-        if name in found and abs(found[name] - value) > AGREE * max(abs(value), 1e-12):
+        got = found.get(name, math.nan)
+        if not abs(got - value) <= AGREE * max(abs(value), 1e-12):
             raise DataError(
-                f"{display_path(weights)} gives test {name} {found[name]:.6g}, the record {value:.6g}: these "
+                f"{display_path(weights)} gives test {name} {got:.6g}, the record {value:.6g}: these "
                 "are not the weights that it describes."
             )
     root = results_root() / "weights"
@@ -58,5 +60,5 @@ def scores(weights: Path, epoch: int) -> dict[str, float]:
         load_model(trainer.net, weights)
         trainer.net.eval()
         trainer.calibrate()
-        found: dict[str, float] = trainer.metrics("test", epoch)
+        found: dict[str, float] = {**trainer.metrics("test", epoch), **trainer.perturbed(epoch)}
     return found

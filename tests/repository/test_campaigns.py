@@ -13,7 +13,7 @@ READERS = 10  # of 29, which the rounds take in turn
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kinds", "rounds"), [(("lines", "yaml", "shared"), 1), (("files",), READERS), (("kills",), 2)]
+    ("kinds", "rounds"), [(("lines", "yaml", "shared"), 1), (("files",), READERS), (("kills",), 1)]
 )
 def test_a_campaign_finds_no_fault(kinds, rounds, tmp_path):
     out = tmp_path / "rounds.jsonl"
