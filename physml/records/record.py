@@ -10,7 +10,6 @@ import fnmatch
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -263,7 +262,7 @@ def runs_below(folder: Path) -> Iterator[Path]:
 
 def folders_below(folder: Path) -> list[Path]:
     """The folder and all below it that have files or shipped runs, sorted."""
-    own = [Path(name) for name, _, inside in os.walk(folder) if inside]
+    own = [Path(name) for name, _, inside in files.walk(folder) if inside]
     return sorted([*own, *shipped.folders_below(folder)])
 
 
