@@ -1,6 +1,7 @@
 """Files in a folder that others may write: a link, a FIFO or a device in place of one is refused at once."""
 
 import gzip
+import json
 import logging
 import lzma
 import os
@@ -56,6 +57,14 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     path.write_text("[" * 100_000)
     with pytest.raises(ValueError, match="nested too deeply"):
         opened.read_json(path, 1 << 20)
+
+
+def test_a_whole_number_that_no_float_holds_is_refused() -> None:
+    text = json.dumps({"a": -(1 << 62), "sha256": "9" * 64, "b": 0.00012345678901234567})
+    assert opened.parsed(text) == json.loads(text)
+    for n in (21, 400, 5000):
+        with pytest.raises(ValueError, match=rf"a whole number of {n} digits"):
+            opened.parsed(f'{{"a": [{"9" * n}]}}')
 
 
 def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
