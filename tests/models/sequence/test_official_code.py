@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from official import GOLDEN, Make, check_law, check_numbers, filled, found, given
+from official import GOLDEN, GRADIENT, Make, check_law, check_numbers, filled, found, given, of_gradients
 from torch import Tensor, nn
 
 from physml.models.sequence.cornn import CoRNN
@@ -15,12 +15,14 @@ from physml.models.sequence.lem import LEM
 from physml.models.sequence.linoss import Oscillators
 from physml.models.sequence.lipschitz import LipschitzRNN
 from physml.models.sequence.lru import _Unit
+from physml.models.sequence.min_gated import MinGRU, MinLSTM
 from physml.models.sequence.momentum import MomentumLSTM
 from physml.models.sequence.neural_ode import GeneralisedHeavyBallNODE, HeavyBallNODE
 from physml.models.sequence.nnrnn import NonNormalRNN
 from physml.models.sequence.noisy import NoisyRNN
 from physml.models.sequence.nrde import NeuralRDE
 from physml.models.sequence.orthogonal import ExpRNN
+from physml.models.sequence.skip import SkipGRU, SkipLSTM
 from physml.models.sequence.slstm import SLSTM
 from physml.models.sequence.sru import SRU
 from physml.models.sequence.unicornn import UnICORNN
@@ -36,6 +38,7 @@ LAYERS: dict[str, tuple[Make, int]] = {
     "lem": (lambda k: LEM(2 * k, 3 * k, dt=0.7), 2),
     "linoss_im": (lambda k: Oscillators(3 * k, 4 * k, "im", "official", 1.0, 0.9, 1.0), 3),
     "linoss_imex": (lambda k: Oscillators(3 * k, 4 * k, "imex", "official", 1.0, 0.9, 1.0), 3),
+    "linoss_damped": (lambda k: Oscillators(3 * k, 4 * k, "damped", None, 1.0, 0.9, 1.0), 3),
     "s5": (lambda k: _MIMO(3 * k, 2 * k, "official", 0.001, 0.1), 3),
     "s4d": (lambda k: _SISO(3 * k, 2 * k, 0.001, 0.1), 3),
     "lru": (lambda k: _Unit(3 * k, 4 * k, 0.0, 0.99, 6.28), 3),
@@ -60,6 +63,10 @@ LAYERS: dict[str, tuple[Make, int]] = {
     "exprnn": (lambda k: ExpRNN(2 * k, 4 * k), 2),
     "exprnn_henaff": (lambda k: ExpRNN(2 * k, 4 * k, init="henaff"), 2),
     "nnrnn": (lambda k: NonNormalRNN(2 * k, 4 * k), 2),
+    "min_gru": (lambda k: MinGRU(2 * k, 3 * k, candidate="positive"), 2),
+    "min_lstm": (lambda k: MinLSTM(2 * k, 3 * k, candidate="positive"), 2),
+    "skip_lstm": (lambda k: SkipLSTM(2 * k, 3 * k), 2),
+    "skip_gru": (lambda k: SkipGRU(2 * k, 3 * k), 2),
     "momentum_lstm": (lambda k: MomentumLSTM(2 * k, 3 * k, mu=0.6, s=0.7), 2),
     "hbnode": (
         lambda k: HeavyBallNODE(2 * k, 3 * k, width=4 * k, gamma=GAMMA, trained=True, method="midpoint"),
@@ -107,4 +114,6 @@ def test_the_numbers_say_where_they_are_from() -> None:
             <= set(one)
             <= {"source", "version", "date", "numbers", "law", "deviation"}
         ), name
-        assert set(one.get("deviation", {})) <= set(one.get("law", {})), name
+        assert of_gradients(one) <= set(one["numbers"]), name
+        laws = {what for what in one.get("deviation", {}) if not what.startswith(GRADIENT)}
+        assert laws <= set(one.get("law", {})), name
