@@ -34,9 +34,7 @@ class CGNN(nn.Module):
 
     version: ClassVar[int] = 1
 
-    def __init__(
-        self, d_in: int, *, T: float, n_steps: int, flow: Literal["official"] | None = None
-    ) -> None:
+    def __init__(self, d_in: int, *, T: float, n_steps: int, flow: Literal["official"] | None = None) -> None:
         super().__init__()
         count("d_in", d_in)
         positive("T", T)

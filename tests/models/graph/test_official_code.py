@@ -2,16 +2,18 @@
 
 import pytest
 import torch
-from official import GOLDEN, LINES, Make, N, check_law, check_numbers, filled, found, given
+from official import GOLDEN, LINES, Make, N, check_law, check_numbers, filled, found, given, numbers
 from torch import Tensor, nn
 
 from physml.data.graphs import directed
 from physml.graph.edges import Edges
-from physml.models.graph import geom_gcn
+from physml.models.graph import directional, geom_gcn
 from physml.models.graph.acm_gcn import ChannelMixing
 from physml.models.graph.adgn import ADGN
 from physml.models.graph.appnp import APPNP
 from physml.models.graph.cgnn import CGNN
+from physml.models.graph.diffusion import Diffusion
+from physml.models.graph.directional import DirectionalConvolution
 from physml.models.graph.f2gnn import F2GNN
 from physml.models.graph.fagcn import FAGCN
 from physml.models.graph.g2 import GradientGating
@@ -21,9 +23,14 @@ from physml.models.graph.ggcn import GGCN
 from physml.models.graph.glognn import GloGNN
 from physml.models.graph.gnn import PairNorm
 from physml.models.graph.gprgnn import GPRGNN
-from physml.models.graph.graph_convolutions import SumConvolution
+from physml.models.graph.graph_convolutions import PrincipalConvolution, SumConvolution
 from physml.models.graph.graph_features import Features
-from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph.graph_layers import (
+    GraphAttention,
+    GraphConvolution,
+    MeanConvolution,
+    TransformerAttention,
+)
 from physml.models.graph.graph_propagation import Spread
 from physml.models.graph.graphcon import GraphCON
 from physml.models.graph.h2gcn import H2GCN
@@ -174,6 +181,13 @@ LAYERS: dict[str, tuple[Make, int, str]] = {
     "geom_gcn": (lambda k: Geometric(3 * k, 2 * k, 2 * k), 3, "stored"),
     "h2gcn": (lambda k: H2GCN(3 * k, 2), 3, "undirected"),
     "mixhop": (lambda k: MixHop(3 * k, 2 * k, 2, activation="tanh"), 3, "undirected"),
+    "pna": (lambda k: PrincipalConvolution(3 * k, 2 * k, delta=0.9), 3, "undirected"),
+    "dgn": (lambda k: DirectionalConvolution(3 * k, 2 * k, delta=0.9, n_directions=2), 3, "undirected"),
+    "grand": (
+        lambda k: Diffusion(TransformerAttention(3 * k, d_attention=4 * k, n_heads=2), T=2.5),
+        3,
+        "undirected",
+    ),
     "gprgnn": (lambda k: GPRGNN(3 * k, K=4, alpha=0.2), 3, "stored"),
     "appnp": (lambda k: APPNP(3 * k, K=5, alpha=0.2), 3, "undirected"),
     "pairnorm": (lambda k: PairNorm(scale=2.0), 3, "undirected"),
@@ -218,6 +232,7 @@ def output(name: str, layer: nn.Module, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_computes_what_its_authors_code_computes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geom_gcn, "divisions", divisions)
+    monkeypatch.setattr(directional, "laplacian_vectors", lambda *_: torch.from_numpy(numbers(7, (N, 2))))
     make, d, _ = LAYERS[name]
     layer, x = filled(make), given(N, d)
     check_numbers(name, found(layer, x, output(name, layer, x)))

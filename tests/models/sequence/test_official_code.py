@@ -1,6 +1,7 @@
 """Recurrent layers against their authors' code, see `official` in tests/harness."""
 
 import math
+from pathlib import Path
 
 import pytest
 from official import GOLDEN, GRADIENT, Make, check_law, check_numbers, filled, found, given, of_gradients
@@ -25,6 +26,7 @@ from physml.models.sequence.orthogonal import ExpRNN
 from physml.models.sequence.skip import SkipGRU, SkipLSTM
 from physml.models.sequence.slstm import SLSTM
 from physml.models.sequence.sru import SRU
+from physml.models.sequence.tarnn import TARNN
 from physml.models.sequence.unicornn import UnICORNN
 from physml.models.sequence.wave import WaveRNN
 
@@ -78,6 +80,7 @@ LAYERS: dict[str, tuple[Make, int]] = {
         ),
         2,
     ),
+    "tarnn": (lambda k: TARNN(2 * k, 3 * k, n_steps=2), 2),
     "koopman": (lambda k: KoopmanAutoencoder(4 * k, 3 * k, width=4 * k, steps=2, back_steps=2, eta=0.1), 4),
     "wave": (lambda k: WaveRNN(2 * k, 8 * k, channels=2), 2),
     "fastrnn": (lambda k: FastRNN(2 * k, 3 * k), 2),
@@ -91,6 +94,8 @@ def output(name: str, layer: nn.Module, u: Tensor) -> Tensor:
         return layer._slope(u[:, 0], u[:, 1])  # type: ignore[operator]
     if hasattr(layer, "widths"):
         return layer(u, tuple(u.new_zeros(B, width) for width in layer.widths))[0]
+    if name == "tarnn":  # the input before the first is the first, as in the code for torch
+        return layer(u, (u.new_zeros(B, 3), u[:, 0]))[0]
     y = layer(u)[0]
     return y[:, -1] if name == "ncde" else y
 
@@ -117,3 +122,14 @@ def test_the_numbers_say_where_they_are_from() -> None:
         assert of_gradients(one) <= set(one["numbers"]), name
         laws = {what for what in one.get("deviation", {}) if not what.startswith(GRADIENT)}
         assert laws <= set(one.get("law", {})), name
+
+
+def test_the_page_lists_what_is_compared() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "official-code.md").read_text(encoding="utf-8")
+    for name, one in GOLDEN.items():
+        place, _, what = one["source"].partition(", ")
+        deviation = one.get("deviation", {})
+        others = {"gradients" if of.startswith(GRADIENT) else f"start of {of}" for of in deviation}
+        link = f"[{place.removeprefix('github.com/')}](https://{place})" if "/" in place else place
+        line = f"| `{name}` | {link} | {one['version'][:10]} | {what} | {', '.join(sorted(others))} |"
+        assert line in page.splitlines(), f"docs/official-code.md lacks\n{line}"
