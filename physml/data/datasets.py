@@ -93,8 +93,7 @@ class Statistic:
     """Known facts of an array that the reader returns, whatever file it comes from; null: not known.
 
     shape: its sizes. counts: how often each value stands in it. low, high: bounds of its values. mean, sd:
-    over all of its values. first: its first values. source: where that was read. Numbers hold to the digits
-    they are written with.
+    over all values. first: its first values. These three to the digits written. source: where that was read.
     """
 
     source: str

@@ -32,9 +32,9 @@ def _compared(array: np.ndarray, wanted: Statistic) -> Iterator[tuple[str, objec
         got = dict(zip(values.tolist(), counts.tolist(), strict=True))
         if got != dict(wanted.counts):
             yield "counts", got if len(got) <= 20 else f"{len(got)} different values", dict(wanted.counts)
-    if wanted.low is not None and array.min() < wanted.low:
+    if wanted.low is not None and not array.min() >= wanted.low:
         yield "the least value", array.min(), f"at least {wanted.low}"
-    if wanted.high is not None and array.max() > wanted.high:
+    if wanted.high is not None and not array.max() <= wanted.high:
         yield "the greatest value", array.max(), f"at most {wanted.high}"
     if wanted.first is not None:
         yield from _near("the first values", array.reshape(-1)[: len(wanted.first)].tolist(), wanted.first)
@@ -45,7 +45,7 @@ def _compared(array: np.ndarray, wanted: Statistic) -> Iterator[tuple[str, objec
 
 
 def _near(what: str, got: Any, want: Any) -> Iterator[tuple[str, object, object]]:
-    printed = [Decimal(repr(x)) for x in np.atleast_1d(want).tolist()]
-    half = np.array([0.5 * 10.0 ** int(x.as_tuple().exponent) for x in printed])  # a unit of the last digit
+    digits = [Decimal(repr(x)).as_tuple().exponent for x in np.atleast_1d(want).tolist()]
+    half = 0.5 * 10.0 ** np.array(digits)  # a unit of the last digit that is written
     if np.shape(got) != np.shape(want) or not np.allclose(got, want, rtol=NEAR, atol=half):
         yield what, got, want
