@@ -104,9 +104,9 @@ class LinOSS(StateSpaceStack):
     Source: Rusch and Rus, ICLR 2025, https://arxiv.org/abs/2410.03943; D-LinOSS: Boyer et al. 2025,
     https://arxiv.org/abs/2505.12171; the official codes.
     Init: A uniform on [0, a_max]; step sizes the sigmoid of normal numbers, as in the code of D-LinOSS, or,
-    but for "damped", with init "official" of numbers uniform on [0, 1], as in that of LinOSS; B and C uniform on [-k, k], k =
-    H^(-1/2) and P^(-1/2), D normal. D-LinOSS: A and G from eigenvalues uniform in area between the circles
-    r_min and r_max.
+    but for "damped", with init "official" of numbers uniform on [0, 1], as in that of LinOSS; B and C uniform
+    on [-k, k], k = H^(-1/2) and P^(-1/2), D normal. D-LinOSS: A and G from eigenvalues uniform in area
+    between the circles r_min and r_max.
 
     Args:
         d_in: D.
