@@ -62,7 +62,7 @@ def carry_out(
     searches = [StagedSearch(spec, verify, repeat) for repeat in range(1, repeats + 1)]
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     for search in searches or [StagedSearch(spec, verify)]:
-        search.check()
+        search.check(run=True)
         trainer = Trainer(search, jobs, until)
         try:
             search.advance(trainer.train)
@@ -79,9 +79,9 @@ def carry_out(
 class StagedSearch(SearchTrials):
     """A search, from the records of its runs to its results."""
 
-    def check(self) -> None:
+    def check(self, *, run: bool = False) -> None:
         """ConfigError for a search that cannot be made so; DataError for data that are missing."""
-        check(self.spec)
+        check(self.spec, run=run)
         run_state.refuse_blocked(run_of(self.spec, {}, verify=self.verify))
 
     # ------------------------------------------------------------------ the search
