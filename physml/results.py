@@ -23,7 +23,7 @@ from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
 from physml.records.costs import core_hours
 from physml.records.export import ADHOC
-from physml.records.schema import Record
+from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
 from physml.report.stats.summary import Published, Summary
 from physml.report.table import collect
@@ -241,7 +241,6 @@ def _folders() -> list[str]:
 
 
 def _run(made: Record) -> Run:
-    best = made["metrics"]["best"] or {}
     cost: Mapping[str, Any] = made.get("cost") or {}
     return Run(
         experiment=made["experiment"],
@@ -250,7 +249,7 @@ def _run(made: Record) -> Run:
         seed=made["seed"],
         status=made["status"],
         reason=made.get("reason"),
-        scores={f"{part}/{name}": value for part, of_part in best.items() for name, value in of_part.items()},
+        scores=scores_of(made),
         parameters=made.get("n_parameters"),
         cost={key: value for key, value in cost.items() if value is not None},
         core_hours=core_hours(made),

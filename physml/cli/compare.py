@@ -61,8 +61,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _of_table(options: argparse.Namespace) -> "Rows":
-    from physml.listing.rows import experiments_of_rows, row_named, rows_of_table
-    from physml.queue.requested import RequestedRuns, RunOptions
+    from physml.listing.rows import rows_of_table
     from physml.report.table.spec import find_table, load_table
     from physml.report.table.typed import parse_row, with_rows
 
@@ -70,14 +69,8 @@ def _of_table(options: argparse.Namespace) -> "Rows":
         raise ConfigError("--metric and --better are for two experiments: a table's columns say both.")
     spec = load_table(find_table(options.table, options.paper))
     spec = with_rows(spec, map(parse_row, options.row)) if options.row else spec
-    rows = (row_named(spec, options.first), row_named(spec, options.second))
-    columns = _columns(spec, options.column)
-    wanted = experiments_of_rows(spec, rows, columns)
-    requested = RequestedRuns([(e, 0, 0) for e in wanted], RunOptions(), spec.id)
-    if requested.broken:
-        raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
     hint = f"Train what is missing with physml table {options.table}, or choose other rows."
-    return rows_of_table(spec, rows, columns, requested, hint)
+    return rows_of_table(spec, (options.first, options.second), _columns(spec, options.column), hint)
 
 
 def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":

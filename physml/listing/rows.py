@@ -24,7 +24,7 @@ TELLING = ("graph", "length", "name", "dataset")  # arguments that make another 
 # --- rows of a table
 
 
-def row_named(spec: TableSpec, label: str) -> Row:
+def _row_named(spec: TableSpec, label: str) -> Row:
     """ConfigError for a label that no row has, with near ones."""
     for row in spec.rows:
         if row.label == label:
@@ -35,31 +35,21 @@ def row_named(spec: TableSpec, label: str) -> Row:
     )
 
 
-def experiments_of_rows(spec: TableSpec, rows: Iterable[Row], columns: Iterable[Column]) -> list[str]:
-    """The experiments behind the cells of some rows."""
-    columns = list(columns)
-    cells = [spec.cell(row, column) for row in rows for column in columns]
-    return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment))
-
-
-def rows_of_table(
-    spec: TableSpec,
-    rows: tuple[Row, Row],
-    columns: Sequence[Column],
-    requested: RequestedRuns,
-    hint: str,
-) -> Rows:
-    """Two rows of a table, compared by their finished runs.
-
-    Args:
-        requested: Has the experiments of both rows.
-        hint: What to do where nothing can be compared.
+def rows_of_table(spec: TableSpec, labels: tuple[str, str], columns: Sequence[Column], hint: str) -> Rows:
+    """Two rows of a table, compared by their finished runs. hint: what to do where nothing can be compared.
 
     Raises:
+        ConfigError: A label that no row has, or an experiment that cannot be composed.
         InputError: Both are one row, or they share no run.
     """
-    if rows[0] is rows[1]:
-        raise InputError(f"a comparison needs two rows; both are {rows[0].label}.")
+    first, second = (_row_named(spec, label) for label in labels)
+    if first is second:
+        raise InputError(f"a comparison needs two rows; both are {first.label}.")
+    cells = {column.key: (spec.cell(first, column), spec.cell(second, column)) for column in columns}
+    wanted = dict.fromkeys(cell.experiment for pair in cells.values() for cell in pair if cell.experiment)
+    requested = RequestedRuns([(e, 0, 0) for e in wanted], RunOptions(), spec.id)
+    if requested.broken:
+        raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
     records = requested.records()
 
     def side(row: Row, cell: Cell) -> Side:
@@ -67,8 +57,7 @@ def rows_of_table(
         identity = requested.identities.get(name)
         return Side(row.label, Runs.find(name, identity, records, spec.places_of(name)))
 
-    cells = {column.key: (spec.cell(rows[0], column), spec.cell(rows[1], column)) for column in columns}
-    sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
+    sides = {key: (side(first, cell), side(second, other)) for key, (cell, other) in cells.items()}
     return compared(spec.id, columns, sides, cells, spec.spread, hint)
 
 

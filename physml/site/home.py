@@ -98,8 +98,8 @@ def _points(content: Content) -> Iterator[plots.Point]:
 
 def _label(view: ColumnView, one: One) -> str:
     ours, printed = mean_text(one.result.summary, view.places), printed_text(one.result.published)
-    said = words_of(one.result.state)
-    return f"{view.results.spec.id}, {one.row.label}, {view.heading}: printed {printed}, ours {ours}; {said}"
+    place = f"{view.results.spec.id}, {one.row.label}, {view.column.heading}"
+    return f"{place}: printed {printed}, ours {ours}; {words_of(one.result.state)}"
 
 
 def _best(content: Content) -> Iterator[tuple[Results, list[tuple[str, str]]]]:

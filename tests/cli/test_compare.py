@@ -165,54 +165,6 @@ def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, b
     assert code == 2 and "a comparison needs two settings; study-mine and" in err
 
 
-def test_a_table_compares_ones_own_rows_with_one_of_its(physml: Callable[..., Said], own: None) -> None:
-    rows = (
-        "--row",
-        "label=Mine,experiment=./mine.yaml:lem",
-        "--row",
-        "label=Slow,experiment=./study.yaml:slow",
-    )
-    code, out, err = physml("table", "lem-4", "--no-run", *rows, "--compare", "LEM", "--seeds", "0-2")
-    assert (code, err) == (0, "")
-    flat = " ".join(out.split())
-    assert flat.index("printed cells trained") < flat.index("lem-4: Mine (A) against LEM (B)")
-    assert flat.index("LEM is better than Mine by") < flat.index("LEM is better than Slow by")
-    alone = physml("compare", "Slow", "LEM", "--table", "lem-4", *rows)
-    assert alone[0] == 0 and alone[1] in out
-
-
-def test_a_row_that_cannot_be_compared_hides_no_other(physml: Callable[..., Said], own: None) -> None:
-    rows = ("label=Mine,experiment=./mine.yaml:lem,seeds=7-9", "label=Slow,experiment=./study.yaml:slow")
-    options = ("--no-run", "--row", rows[0], "--row", rows[1], "--compare", "mine")
-    code, out, err = physml("table", "./mytable.yaml", *options)
-    assert code == 2
-    assert err.startswith("error: Mine against mine: a comparison needs finished runs of both rows")
-    assert "mine is better than Slow by" in " ".join(out.split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml:ROW"),
-        (
-            ("--row", "label=M,experiment=./mine.yaml:lem", "--compare", "LME"),
-            "lem-4 has no row 'LME'. Did you",
-        ),
-        (("--row", "label=M,experiment=./mine.yaml:lem", "--compare", "M"), "M is an extra row itself"),
-        (
-            ("--row", "label=M,experiment=./mine.yaml:lem", "--latex", "-"),
-            "With --compare, write it: --latex FILE",
-        ),
-    ],
-)
-def test_what_a_table_refuses_to_compare(
-    physml: Callable[..., Said], arguments: tuple[str, ...], says: str
-) -> None:
-    code, out, err = physml("table", "lem-4", "--no-run", "--compare", "LEM", *arguments)
-    assert (code, out) == (2, "")
-    assert says in err
-
-
 def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
     kept("mine-a", "aaaaaaaa", range(2), 1.0)
     kept("mine-b", "bbbbbbbb", range(3, 5), 1.0)

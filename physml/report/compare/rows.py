@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from physml.base.check import within
 from physml.base.errors import ConfigError, InputError, suggest
-from physml.records.schema import Scores
+from physml.records.schema import scores_of
 from physml.report.stats.claims import ALPHA, Gain, gain, holm
 from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, by_split, t_quantile
 from physml.report.table.runs import Runs, incomparable
@@ -314,19 +314,15 @@ def columns_of(first: Side, second: Side, metric: str | None, better: Better | N
 
 
 def _scored(side: Side) -> set[str]:
-    """The metrics of the test part, or of a part that is named, of finished runs."""
+    """The metrics of the test part of finished runs."""
     if not side.runs.finished:
         stale = f", but {side.runs.stale} of other settings than today's" if side.runs.stale else ""
         raise InputError(
             f"a comparison needs finished runs; {side.label} has none{stale}. "
             f"Train it: physml run experiment={side.runs.experiment}"
         )
-    metrics = set()
-    for record in side.runs.finished.values():
-        best: dict[str, Scores] = record["metrics"]["best"] or {}
-        test = best.get("test") or {}
-        metrics |= {f"test/{name}" for name, value in test.items() if value is not None}
-    return metrics
+    scores = (item for record in side.runs.finished.values() for item in scores_of(record).items())
+    return {name for name, value in scores if name.startswith("test/") and value is not None}
 
 
 def direction(metric: str, of: Iterable[Runs] = ()) -> Better | None:

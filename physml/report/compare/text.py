@@ -251,11 +251,10 @@ def _places(result: RowComparison) -> int:
 
 def _line(result: RowComparison) -> tuple[str, ...]:
     gap, places = result.gain, _places(result)
-    unit = f" [{result.column.unit}]" if result.column.unit else ""
     more = NONE if result.more is None else f"> {MOST}" if result.more > MOST else str(result.more)
     outcome = {"first better": "A better", "second better": "B better"}
     return (
-        f"{result.column.title}{unit}",
+        result.column.heading,
         _counted(gap.n, result),
         f"{result.first:.{places}f}",
         f"{result.second:.{places}f}",

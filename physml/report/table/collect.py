@@ -40,6 +40,10 @@ class Yours:
     value: float | None
     state: State
 
+    @property
+    def label(self) -> str:
+        return f"your run (seed {self.seed}{f', split {self.split}' if self.split else ''})"
+
 
 @dataclass(frozen=True)
 class CellResult:

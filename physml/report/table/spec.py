@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -62,6 +63,16 @@ class Column:
     @property
     def title(self) -> str:
         return self.label or self.key
+
+    @property
+    def heading(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
+    def best(self, values: Mapping[str, float]) -> set[str]:
+        """The names with the best value; several where they are equal."""
+        best = (min if self.better == "lower" else max)(values.values(), default=None)
+        return {name for name, value in values.items() if value == best}
 
 
 @dataclass(frozen=True)

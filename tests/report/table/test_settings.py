@@ -404,7 +404,7 @@ def test_a_table_of_settings_has_no_runs(results: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == "no runs: graphcon-6 is a table of settings, read from conf/\n"
     for option in (["--seeds", "0"], ["--row", "label=A,experiment=./a.yaml"], ["--yours", "a.json"]):
         assert main.main(["table", "graphcon-6", *option]) == 2
-        assert "it has no runs for --seeds, --row, --yours or --compare" in capsys.readouterr().err
+        assert "it has no runs for --seeds, --row or --yours" in capsys.readouterr().err
     assert not results.exists()
 
 
