@@ -190,17 +190,21 @@ def md(text: str) -> str:
 
 
 def comma_separated(document: Document) -> str:
-    """Twelve digits, as many as all processors agree in; `NA` where nothing can stand."""
+    """Twelve digits, as many as all processors agree in."""
+    return csv_text(document.values, 12)
+
+
+def csv_text(lines: Iterable[Iterable[object]], digits: int | None = None) -> str:
+    """Lines of a CSV file, numbers with so many digits; `NA` where nothing can stand."""
+
+    def cell(value: object) -> object:
+        if isinstance(value, float) and digits:
+            return f"{value:.{digits}g}"
+        return "NA" if value is None else csv_cell(value)
+
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerows(map(_number, line) for line in document.values)
+    csv.writer(out, lineterminator="\n").writerows(map(cell, line) for line in lines)
     return out.getvalue()
-
-
-def _number(value: object) -> object:
-    if isinstance(value, float):
-        return f"{value:.12g}"
-    return "NA" if value is None else csv_cell(value)
 
 
 # --- files
