@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from physml.base.paths import ROOT
-from physml.cli import main
 from physml.config.compose import compose
 from physml.config.identity import identity
 from physml.records import record
@@ -39,24 +38,11 @@ rows:
 """
 
 
-@pytest.fixture
-def physml(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Said]:
-    """A command in this process, with results in a folder of its own: exit code, output, errors."""
+@pytest.fixture(autouse=True)
+def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> Said:
-        try:
-            code = main.main(list(arguments))
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 def kept(name: str, identity: str, seeds: range, shift: float, experiment: str = "") -> Path:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from physml.base.paths import ROOT
-from physml.cli import main
 from physml.config import hydra_words
 from physml.config.compose import names
 from physml.config.overrides import expand
@@ -31,19 +30,10 @@ def spans(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-@pytest.fixture
-def physml(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Ran]:
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PHYSML_CONF", raising=False)
-
-    def call(*arguments: str) -> Ran:
-        code = main.main(list(arguments))
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return call
 
 
 @pytest.fixture

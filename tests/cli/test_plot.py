@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from physml.base.paths import own_folders, work_root
-from physml.cli import main, plot
+from physml.base.paths import work_root
+from physml.cli import plot
 from physml.cli.console import describe
 from physml.records import record
 from physml.report.figure.run_curves import metrics_of, run_curves
@@ -18,25 +18,9 @@ Said = tuple[int, str, str]
 Physml = Callable[..., Said]
 
 
-@pytest.fixture
-def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Results, work folders and caches in the folder of the test, which is the working folder too."""
-    for key, value in own_folders(tmp_path).items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def physml(capsys: pytest.CaptureFixture[str], own_roots: Path) -> Physml:
-    """A command in this process: exit code, output, errors."""
-
-    def call(*arguments: str) -> Said:
-        code = main.main(list(arguments))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+@pytest.fixture(autouse=True)
+def in_own_roots(own_roots: Path) -> None:
+    """Nothing is written elsewhere."""
 
 
 def records(name: str = LEM) -> list[Any]:
