@@ -208,29 +208,27 @@ def _recorded(name: str, *, ranks: bool = True) -> collect.Table:
 
 
 def _cells(made: collect.Table) -> Iterator[Cell]:
-    spec, found = made.spec, iter(made.cells)
-    for row in spec.rows:
-        for column in spec.columns:
-            result, experiment = next(found), spec.cell(row, column).experiment
-            yield Cell(
-                table=spec.id,
-                row=row.label,
-                column=column.key,
-                experiment=shown(experiment) if experiment else None,
-                metric=column.metric,
-                unit=column.unit,
-                better=column.better,
-                protocol=column.protocol,
-                printed=result.published,
-                ours=result.summary,
-                outcome=outcome_of(result.state).name,
-                words=str(result.state),
-                settings=str(result.settings) if result.settings else None,
-                runs=result.done,
-                wanted=result.wanted,
-                parameters=result.params_ours,
-                core_hours=result.core_hours,
-            )
+    for one in made.ones:
+        column, result = one.column, one.result
+        yield Cell(
+            table=made.spec.id,
+            row=one.row.label,
+            column=column.key,
+            experiment=shown(one.cell.experiment) if one.cell.experiment else None,
+            metric=column.metric,
+            unit=column.unit,
+            better=column.better,
+            protocol=column.protocol,
+            printed=result.published,
+            ours=result.summary,
+            outcome=outcome_of(result.state).name,
+            words=str(result.state),
+            settings=str(result.settings) if result.settings else None,
+            runs=result.done,
+            wanted=result.wanted,
+            parameters=result.params_ours,
+            core_hours=result.core_hours,
+        )
 
 
 def _folders() -> list[str]:

@@ -15,11 +15,11 @@ from physml.listing import inventory
 from physml.listing.inventory import Entry
 from physml.records.searches import content_of_file, results_path, state_text
 from physml.report.outcome import ALL, outcome_of
-from physml.report.table.collect import table_state
+from physml.report.table.collect import One, table_state
 from physml.report.view.finding import NOTHING, finding_text
 from physml.report.view.text import claim_lines
 from physml.site import prose
-from physml.site.content import DOCS, Content, One, Results, paper_of, paper_page, paper_title
+from physml.site.content import DOCS, Content, Results, paper_of, paper_page, paper_title
 from physml.site.home import home_context
 from physml.site.render import Renderer
 from physml.site.search_page import search_context

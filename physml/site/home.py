@@ -6,10 +6,11 @@ from typing import Any
 
 from physml.report.outcome import ALL, NO_VERDICT, NOT_RUN, outcome_of, words_of
 from physml.report.references import cited
+from physml.report.table.collect import One
 from physml.report.table.numbers import mean_text, printed_text
 from physml.report.view.finding import NAMED, printed_cells, written
 from physml.site import plots
-from physml.site.content import Content, One, Results, paper_of
+from physml.site.content import Content, Results, paper_of
 from physml.site.data import settings_of
 from physml.site.table_pages import ColumnView, cell_page
 

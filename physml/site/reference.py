@@ -18,16 +18,8 @@ def write_reference(folder: Path) -> None:
     """
     with needed_by("the reference"):
         import pdoc  # noqa: F401
-    command = [
-        sys.executable,
-        "-m",
-        "pdoc",
-        "--docformat",
-        "google",
-        "--output-directory",
-        str(folder),
-        *MODULES,
-    ]
+    options = ["--docformat", "google", "--output-directory", str(folder)]
+    command = [sys.executable, "-m", "pdoc", *options, *MODULES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunFailed(f"pdoc ended with {done.returncode}: {done.stderr.strip()[-300:]}")

@@ -13,13 +13,14 @@ from physml.config.conf_files import without_places
 from physml.records import curves
 from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
+from physml.report.table.collect import One
 from physml.report.table.fact_text import margin_text
 from physml.report.table.numbers import cell_texts, decimals, span_text
 from physml.report.table.runs import number
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
 from physml.site import pareto, plots, words
-from physml.site.content import One, Results
+from physml.site.content import Results
 
 
 def table_page(ident: str) -> str:

@@ -1,7 +1,5 @@
 """Gradients of the untrained network of an experiment, against autograd over all steps at once."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -11,16 +9,11 @@ from physml.base.errors import ConfigError
 from physml.lab import bounds, experiments
 from physml.models.sequence.gated import TanhRNN
 from physml.models.sequence.rnn import SequenceModel
-from physml.ops.backend import running
+
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 LEM = "gradients/adding-lem"
 GIVEN = {"seed": 1, "sequences": 3, "length": 6}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_compiled() -> Iterator[None]:
-    with running("reference"):
-        yield
 
 
 def start() -> tuple[torch.nn.Module, Tensor, Tensor]:

@@ -118,27 +118,15 @@ def log_ratio(
     """
     if any(value <= 0 for row in (first, second) for value in row.values()):
         return None
-    return gain(_logs(first), _logs(second), better, spread, test_to_train)
-
-
-def _logs(row: Values) -> Values:
-    return {at: math.log(value) for at, value in row.items()}
+    ours, theirs = ({at: math.log(value) for at, value in row.items()} for row in (first, second))
+    return gain(ours, theirs, better, spread, test_to_train)
 
 
 def less(difference: Gain, amount: float) -> Gain:
     """A gain less an amount that is claimed: positive where the gain is more."""
-
-    def shifted(end: float | None) -> float | None:
-        return None if end is None else end - amount
-
-    return dataclasses.replace(
-        difference,
-        mean=difference.mean - amount,
-        low=shifted(difference.low),
-        high=shifted(difference.high),
-        new_low=shifted(difference.new_low),
-        new_high=shifted(difference.new_high),
-    )
+    ends = {name: getattr(difference, name) for name in ("mean", "low", "high", "new_low", "new_high")}
+    shifted = {name: end - amount for name, end in ends.items() if end is not None}
+    return dataclasses.replace(difference, **shifted)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

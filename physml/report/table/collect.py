@@ -10,6 +10,8 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 from physml.records.costs import core_hours
@@ -73,6 +75,16 @@ class CellResult:
 
 
 @dataclass(frozen=True)
+class One:
+    """A cell with all that belongs to it."""
+
+    row: Row
+    column: Column
+    cell: Cell
+    result: CellResult
+
+
+@dataclass(frozen=True)
 class Table:
     spec: TableSpec
     cells: tuple[CellResult, ...]  # row by row
@@ -82,6 +94,12 @@ class Table:
     claim_verdict: ClaimVerdict | None = None
     ranking: Ranking | None = None  # where the config names columns to rank over
     unlike: tuple[str, ...] = ()  # rows of the reader's own that were trained in another way
+
+    @cached_property
+    def ones(self) -> list[One]:
+        """Row by row."""
+        places = product(self.spec.rows, self.spec.columns)
+        return [One(*at, self.spec.cell(*at), cell) for at, cell in zip(places, self.cells, strict=True)]
 
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
@@ -334,11 +352,8 @@ def table_state(table: Table) -> str:
     """One line for a list of tables: how many runs are there, and the outcomes."""
     wanted = len(table.spec.runs)
     per: dict[str, int] = {}
-    for row in table.spec.rows:
-        for column in table.spec.columns:
-            cell = table.spec.cell(row, column)
-            if cell.experiment:
-                done = next(c.done for c in table.column(column.key) if c.row == row.label)
-                per[cell.experiment] = max(per.get(cell.experiment, 0), done)
+    for one in table.ones:
+        if experiment := one.cell.experiment:
+            per[experiment] = max(per.get(experiment, 0), one.result.done)
     counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
     return f"{sum(per.values())}/{wanted} runs" + (f"; {counts}" if counts else "")

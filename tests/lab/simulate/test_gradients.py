@@ -1,6 +1,5 @@
 """Gradients by lag, length and depth for figures; the bound (7.40) of GraphCON, and a ring that breaks it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,12 @@ from physml.graph.measures import grid
 from physml.lab import experiments
 from physml.lab.bounds import Graphcon
 from physml.lab.simulate import gradients
-from physml.ops.backend import running
+
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 EXPERIMENT = "gradients/adding-cornn"
 GIVEN: dict[str, Any] = {"experiment": EXPERIMENT, "seed": 0, "sequences": 2}
 DRAWN: dict[str, Any] = {"n_layers": 5, "rows": 3, "columns": 4, "scale": 1.5}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_compiled() -> Iterator[None]:
-    with running("reference"):
-        yield
 
 
 # ---------------------------------------------------------------------------- by lag and length
