@@ -23,13 +23,7 @@ def add(commands: Any) -> None:
     compare.add_argument("--table", metavar="ID", help="the table whose rows A and B are: lem-4")
     compare.add_argument("--paper", default="lem", help="the paper that a bare number belongs to")
     compare.add_argument("--column", metavar="KEY", help="one column of the table; default: all")
-    compare.add_argument(
-        "--row",
-        action="append",
-        default=[],
-        metavar="label=L,experiment=FILE",
-        help="an extra row of the table, as for physml table",
-    )
+    add_options(compare, ("--row",))
     compare.add_argument(
         "--metric", metavar="test/NAME", help="of two experiments; default: each that both have on test data"
     )

@@ -38,13 +38,7 @@ def add(commands: Any) -> None:
         "ids", nargs="*", metavar="ID", help="lem-4, 4 (with --paper), thesis-5.4, ./mine.yaml"
     )
     table.add_argument("--all", action="store_true", help="every table with its state, nothing is trained")
-    table.add_argument(
-        "--row",
-        action="append",
-        default=[],
-        metavar="label=L,experiment=FILE",
-        help="an extra row, or label=L,COLUMN=FILE,...; with its own seeds=0-4; only such rows are trained",
-    )
+    add_options(table, ("--row",))
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
     )
