@@ -93,20 +93,16 @@ def side_of(name: str) -> Side:
     if name.endswith(".json"):
         chosen = record.read(Path(name))
         beside = [record.read(path) for path in record.run_paths(Path(name).parent)]
-        return Side(_labelled(chosen), _runs(chosen["experiment"], chosen["identity"], beside))
-    _refuse_table(name)
+        label = f"{chosen['experiment']} {chosen['identity']}"
+        return Side(label, _runs(chosen["experiment"], chosen["identity"], beside))
+    if name.endswith(YAML) and (path := expanded(name)).is_file() and "columns" in read_yaml(path):
+        raise ConfigError(f"{name} is a table. Compare two of its rows: physml compare A B --table {name}.")
     if is_path(name) or studies.is_name(name):
         requested = RequestedRuns([(name, 0, 0)], RunOptions(), name)
         if name in requested.broken:
             raise ConfigError(f"{name}: {requested.broken[name]}")
         return Side(name, _runs(name, requested.identities[name], requested.records()))
     return _of_folder(name)
-
-
-def _refuse_table(name: str) -> None:
-    """ConfigError for the file of a table: its rows are compared by their labels."""
-    if name.endswith(YAML) and (path := expanded(name)).is_file() and "columns" in read_yaml(path):
-        raise ConfigError(f"{name} is a table. Compare two of its rows: physml compare A B --table {name}.")
 
 
 def _of_folder(name: str) -> Side:
@@ -128,10 +124,6 @@ def _of_folder(name: str) -> Side:
 def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> Runs:
     records = list(records)
     return Runs.find(experiment, identity, records, {(run["split"], run["seed"]) for run in records})
-
-
-def _labelled(chosen: Record) -> str:
-    return f"{chosen['experiment']} {chosen['identity']}"
 
 
 def _task(runs: Runs) -> str | None:

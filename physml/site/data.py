@@ -62,13 +62,8 @@ def _bibliography(content: Content, ident: str) -> str:
 def lines(document: Document) -> list[dict[str, Any]]:
     """The lines of its CSV, by their heads. Numbers stay numbers."""
     heads, *values = document.values
-    return [
-        {str(head): _plain_value(value) for head, value in zip(heads, line, strict=True)} for line in values
-    ]
-
-
-def _plain_value(value: object) -> object:
-    return value if value is None or isinstance(value, int | float | bool) else str(value)
+    plain = ([v if v is None or isinstance(v, int | float) else str(v) for v in line] for line in values)
+    return [dict(zip(map(str, heads), line, strict=True)) for line in plain]
 
 
 def _json(content: object) -> str:

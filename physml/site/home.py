@@ -25,9 +25,11 @@ def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, An
     states = Counter(outcome_of(one.result.state) for one in printed)
     waiting = [one for one in printed if outcome_of(one.result.state) is NOT_RUN]
     points = list(_points(content))
+    ran = (one.cell.experiment for _, one in content.cells() if one.result.summary)
+    models = {model for name in ran if (model := content.choices.get(name or "", {}).get("model"))}
     most = max((paper["ran"] for paper in papers), default=0)
     return {
-        "models": len(_models_run(content)),
+        "models": len(models),
         "runs": sum(r["status"] == "finished" for of in settings_of(content).values() for r in of),
         "checked": len(run),
         "total": len(printed),
@@ -69,11 +71,6 @@ def headlines(content: Content) -> list[Results]:
 
 def _verdicts(results: Results) -> int:
     return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in printed_cells(results.table))
-
-
-def _models_run(content: Content) -> set[str]:
-    ran = (one.cell.experiment for _, one in content.cells() if one.result.summary)
-    return {model for name in ran if (model := content.choices.get(name or "", {}).get("model"))}
 
 
 def _points(content: Content) -> Iterator[plots.Point]:

@@ -193,7 +193,7 @@ def _cell(
     costs = [cost for record in some if (cost := record.get("cost"))]
     summary = stats.summarise_runs(values, column.better, spec.spread, column.bounds) if values else None
     settings = settings_of(some[0].get("provenance")) if some else None
-    search = runs.search_spread(column)
+    search, gains = runs.search_spread(column), runs.gains(column, spec.spread)
     comparison = None
     if summary is not None and cell.published is not None:
         margin = column.margin.of(cell.published)
@@ -209,7 +209,7 @@ def _cell(
         comparison=comparison,
         search=search,
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
-        over=_over_references(spec, column, runs),
+        over=min(gains.items(), key=lambda named: named[1].mean, default=None),
         params_ours=some[0].get("n_parameters") if some else None,
         core_hours=sum(map(core_hours, some)) if costs else None,
         train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
@@ -220,10 +220,9 @@ def _cell(
 
 
 def _solved(values: Values, column: Column) -> int | None:
-    if column.solved is None:
+    if (least := column.solved) is None:
         return None
-    sign = 1.0 if column.better == "higher" else -1.0
-    return sum(sign * value >= sign * column.solved for value in values.values())
+    return sum(v >= least if column.better == "higher" else v <= least for v in values.values())
 
 
 def _never_run(published: Published | None) -> State:
@@ -310,12 +309,6 @@ def _references(spec: TableSpec, of: Mapping[str, Runs]) -> dict[str, dict[str, 
 def _agree(first: Values, second: Values) -> bool:
     common = first.keys() & second.keys()
     return all(math.isclose(first[at], second[at], rel_tol=1e-6) for at in common)
-
-
-def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:
-    """The gain over the best trivial prediction."""
-    gains = runs.gains(column, spec.spread)
-    return min(gains.items(), key=lambda named: named[1].mean) if gains else None
 
 
 def _unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
