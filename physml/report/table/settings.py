@@ -20,6 +20,7 @@ from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
 from physml.report.state import State
+from physml.report.table.spec import check_rows
 
 # Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.
 OURS = {"searched-here": "searched here", "own": "chosen here, not searched"}
@@ -88,16 +89,8 @@ class SettingsSpec:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        keys = [c.key for c in self.columns]
-        for what, names in (("column", keys), ("row", [r.label for r in self.rows])):
-            if not names:
-                raise ConfigError(f"a table needs at least one {what}; got none.")
-            if twice := [n for n in names if names.count(n) > 1]:
-                raise ConfigError(f"the {what} {twice[0]} appears twice.")
+        check_rows([column.key for column in self.columns], self.rows)
         for row in self.rows:
-            for key in row.cells:
-                if key not in keys:
-                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
             for column in self.columns:
                 if self.cell(row, column).setting is None:
                     raise ConfigError(

@@ -3,12 +3,12 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from physml.base.check import non_negative
 from physml.base.errors import ConfigError, suggest
@@ -189,6 +189,19 @@ class Finding:
     outcomes: str = ""
 
 
+def check_rows(columns: Sequence[str], rows: Sequence[Any]) -> None:
+    """ConfigError for a table without columns or rows, one that is there twice, and cells of no column."""
+    for what, names in (("column", columns), ("row", [row.label for row in rows])):
+        if not names:
+            raise ConfigError(f"a table needs at least one {what}; got none.")
+        if twice := [n for n in names if names.count(n) > 1]:
+            raise ConfigError(f"the {what} {twice[0]} appears twice.")
+    for row in rows:
+        for key in row.cells:
+            if key not in columns:
+                raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, columns)}")
+
+
 @dataclass(frozen=True)
 class TableSpec:
     id: str
@@ -209,11 +222,7 @@ class TableSpec:
 
     def __post_init__(self) -> None:
         keys, labels = [c.key for c in self.columns], [r.label for r in self.rows]
-        for what, names in (("column", keys), ("row", labels)):
-            if not names:
-                raise ConfigError(f"a table needs at least one {what}; got none.")
-            if twice := [n for n in names if names.count(n) > 1]:
-                raise ConfigError(f"the {what} {twice[0]} appears twice.")
+        check_rows(keys, self.rows)
         own = [(f"row {row.label}: seeds", row.seeds) for row in self.rows if row.seeds]
         for what, numbers in (("seeds", self.seeds), ("splits", self.splits), *own):
             if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
@@ -229,10 +238,6 @@ class TableSpec:
 
     def _check_names(self, labels: list[str], keys: list[str]) -> None:
         """ConfigError where a part names a row or column that is not there."""
-        for row in self.rows:
-            for key in row.cells:
-                if key not in keys:
-                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
         if self.ranks and len(set(self.ranks)) < max(len(self.ranks), FEWEST_COLUMNS):
             raise ConfigError(
                 f"ranks must name at least {FEWEST_COLUMNS} different columns; got {list(self.ranks)}."
