@@ -29,24 +29,17 @@ ALPHA = 1 - LEVEL
 class Gain:
     """By how much one row is better than another, over what is independent of their common runs.
 
-    Args:
-        n: Pairs: splits after averaging over starts, or runs of equal seed.
-        mean: Mean difference, positive where the first row is better.
-        sd: Standard deviation of the differences, denominator n - 1; None for one pair.
-        low: Lower end of the 95 % t-interval of the mean, on these splits.
-        high: Upper end.
-        new_low: Lower end for new splits of the same graph; None without several splits.
-        new_high: Upper end. The variance of the mean is (1/n + n_test/n_train) sd^2 instead of sd^2/n, for
-            training sets overlap (Nadeau and Bengio 2003, doi:10.1023/A:1024068626366, section 3).
+    For new splits of the same graph the variance of the mean is (1/n + n_test/n_train) sd^2 instead of
+    sd^2/n, as training sets overlap (Nadeau and Bengio 2003, doi:10.1023/A:1024068626366, section 3).
     """
 
-    n: int
-    mean: float
-    sd: float | None = None
-    low: float | None = None
-    high: float | None = None
-    new_low: float | None = None
-    new_high: float | None = None
+    n: int  # pairs: splits after averaging over starts, or runs of equal seed
+    mean: float  # mean difference, positive where the first row is better
+    sd: float | None = None  # standard deviation of the differences, denominator n - 1; None for one pair
+    low: float | None = None  # lower end of the 95 % t-interval of the mean, on these splits
+    high: float | None = None  # upper end
+    new_low: float | None = None  # lower end for new splits of the same graph; None without several splits
+    new_high: float | None = None  # upper end
 
     def p_value(self, margin: float | None = None) -> float | None:
         """P-value of "no difference" (two-sided t-test), or with a margin of "not alike" (two one-sided)."""

@@ -32,16 +32,13 @@ Reads = Literal["value", "use", "range", "distribution"]
 class SettingColumn:
     """One kind of setting.
 
-    Args:
-        setting: key of our value in a config, as `model.dt`, or `model.dt.1` of a list; a row or cell may
-            override it.
-        reads: `value`; `use`, YES where the key is set and NO where it is null or false; `range` of a search,
-            or `distribution` that it is drawn from.
+    reads: `value`; `use`, YES where the key is set and NO where it is null or false; `range` of a search, or
+    `distribution` that it is drawn from.
     """
 
     key: str
     label: str | None = None
-    setting: str | None = None
+    setting: str | None = None  # key of our value, as `model.dt.1`; a row or cell may override it
     reads: Reads = "value"
 
     @property
@@ -51,21 +48,13 @@ class SettingColumn:
 
 @dataclass(frozen=True)
 class SettingCell:
-    """One setting of a row, as the paper prints it.
+    """One setting of a row, as the paper prints it."""
 
-    Args:
-        printed: the value in the paper, as text, since its digits count.
-        code: the value in the official code, if it differs from the paper or the paper prints nothing.
-        experiment: by default that of the row.
-        setting: by default that of the row, else of the column.
-        differs: the reason why our value differs.
-    """
-
-    printed: str | None = None
-    code: str | None = None
-    experiment: str | None = None
-    setting: str | None = None
-    differs: str | None = None
+    printed: str | None = None  # the value in the paper, as text, since its digits count
+    code: str | None = None  # the value in the official code, if it differs or the paper prints nothing
+    experiment: str | None = None  # by default that of the row
+    setting: str | None = None  # by default that of the row, else of the column
+    differs: str | None = None  # the reason why our value differs
 
 
 @dataclass(frozen=True)

@@ -118,21 +118,13 @@ class Tie:
 
 @dataclass(frozen=True)
 class Amount:
-    """The row `better` beats the row `than` by at least so much, in one column.
+    """The row `better` beats the row `than` by at least so much, in one column."""
 
-    Args:
-        better: Label of a row.
-        than: Label of another.
-        times: Ratio of the metrics, at least 1 where the claim is true.
-        points: Difference, in the unit of the column. One of the two.
-        column: Key; by default that of the claim.
-    """
-
-    better: str
-    than: str
-    times: float | None = None
-    points: float | None = None
-    column: str | None = None
+    better: str  # label of a row
+    than: str  # label of another
+    times: float | None = None  # ratio of the metrics, at least 1 where the claim is true
+    points: float | None = None  # difference, in the unit of the column. One of the two
+    column: str | None = None  # key; by default that of the claim
 
     def __post_init__(self) -> None:
         if (self.times is None) == (self.points is None):
@@ -159,17 +151,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why cells deviate from print, as far as it is known.
+    """Why cells deviate from print, as far as it is known."""
 
-    Args:
-        text: In a sentence or two.
-        rows: Their labels; none: all rows.
-        columns: Their keys; none: all columns.
-    """
-
-    text: str
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
+    text: str  # in a sentence or two
+    rows: tuple[str, ...] = ()  # their labels; none: all rows
+    columns: tuple[str, ...] = ()  # their keys; none: all columns
 
     def fits(self, row: str, column: str) -> bool:
         return row in (self.rows or (row,)) and column in (self.columns or (column,))
@@ -177,16 +163,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class Finding:
-    """The finding of a table, in one to three sentences.
+    """The finding of a table, in one to three sentences; with other outcomes one that is made from them."""
 
-    Args:
-        text: With numbers by their names: `{LEM}`, `{LEM|official|printed}` (`placeholders.filled`).
-        outcomes: The outcomes that it was written for, as `1 reproduced, 5 not run`; without printed numbers
-            the best rows. With others a sentence is shown that is made from them.
-    """
-
-    text: str
-    outcomes: str = ""
+    text: str  # with numbers by their names: `{LEM}`, `{LEM|official|printed}` (`placeholders.filled`)
+    outcomes: str = ""  # for which it was written, `1 reproduced, 5 not run`; the best rows of an own table
 
 
 def check_rows(columns: Sequence[str], rows: Sequence[Any]) -> None:
