@@ -11,12 +11,12 @@ from physml.config.conf_files import YAML, is_path
 from physml.config.load import read_yaml
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
-from physml.records.export import ADHOC, adhoc_folders
 from physml.records.schema import Record
 from physml.report.compare.rows import Side
 from physml.report.compare.text import Rows, compared
 from physml.report.table.runs import Runs
 from physml.report.table.spec import Cell, Column, Row, TableSpec
+from physml.run.named import folder_named
 
 TELLING = ("graph", "length", "name", "dataset")  # arguments that make another task of one class
 
@@ -36,12 +36,7 @@ def _row_named(spec: TableSpec, label: str) -> Row:
 
 
 def rows_of_table(spec: TableSpec, labels: tuple[str, str], columns: Sequence[Column], hint: str) -> Rows:
-    """Two rows of a table, compared by their finished runs. hint: what to do where nothing can be compared.
-
-    Raises:
-        ConfigError: A label that no row has, or an experiment that cannot be composed.
-        InputError: Both are one row, or they share no run.
-    """
+    """Two rows of a table, compared by their runs. hint: what to do where nothing can be compared."""
     first, second = (_row_named(spec, label) for label in labels)
     if first is second:
         raise InputError(f"a comparison needs two rows; both are {first.label}.")
@@ -65,12 +60,7 @@ def rows_of_table(spec: TableSpec, labels: tuple[str, str], columns: Sequence[Co
 
 
 def both(first: str, second: str) -> tuple[Side, Side]:
-    """The runs of two names, of the same task.
-
-    Raises:
-        ConfigError: A name that nothing has, with near names; or one of several settings.
-        InputError: Both mean the same runs or one setting, or runs of different tasks.
-    """
+    """The runs of two names, of the same task, but of two settings."""
     sides = side_of(first), side_of(second)
     of = [(side.runs.experiment, side.runs.identity) for side in sides]
     if of[0] == of[1]:
@@ -106,10 +96,7 @@ def side_of(name: str) -> Side:
 
 
 def _of_folder(name: str) -> Side:
-    known = [*studies.names(), *adhoc_folders()]
-    folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
-    if folder is None:
-        raise ConfigError(f"there is no experiment {name}. {suggest(name, known)}")
+    folder = folder_named(name, f"there is no experiment {name}.")
     records = record.records(folder)
     settings = {run["identity"]: run for run in records}
     if len(settings) > 1:

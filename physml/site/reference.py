@@ -10,12 +10,7 @@ MODULES = ("physml", "physml.models", "physml.estimators")
 
 
 def write_reference(folder: Path) -> None:
-    """Pages of what a user of the library calls.
-
-    Raises:
-        MissingExtra: pdoc is not installed.
-        RunFailed: It came to no end.
-    """
+    """Pages of what a user of the library calls. MissingExtra where pdoc is not installed."""
     with needed_by("the reference"):
         import pdoc  # noqa: F401
     options = ["--docformat", "google", "--output-directory", str(folder)]

@@ -222,13 +222,7 @@ def _curves(records: Sequence[Record], metric: str) -> Iterator[tuple[Sequence[f
 def run_context(
     records: Sequence[Record], cells: Sequence[tuple[str, str]], pictures: Pictures
 ) -> dict[str, Any]:
-    """Context of the page on all runs of one setting.
-
-    Args:
-        records: Records of one identity.
-        cells: Page and name of each cell that they are in.
-        pictures: Pictures of curves.
-    """
+    """Context of the page on all runs of one setting. cells: page and name of each cell that they are in."""
     first = records[0]
     return {
         "first": first,

@@ -64,11 +64,7 @@ class RerunVerdict:
 
 
 def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerdict:
-    """The recorded run against the one that was trained again.
-
-    Args:
-        seeds: Runs of the identity of `old` on its split, with `old`; they give the spread.
-    """
+    """The recorded run against the one that was trained again. seeds: runs of its setting, for the spread."""
     if is_shipped(old):  # without the scores of the last weights
         new = {**new, "metrics": {**new["metrics"], "last": None}}
     between = _between(old, new)

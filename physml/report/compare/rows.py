@@ -80,11 +80,7 @@ def compare_values(
     spread: Spread = "runs",
     test_to_train: float | None = None,
 ) -> RowComparison:
-    """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`.
-
-    Raises:
-        InputError: They share no run.
-    """
+    """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
     differences = _differences(first, second, column.better)
     difference = gain(differences, dict.fromkeys(differences, 0.0), "higher", spread, test_to_train)
     over_splits = spread == "splits" and len({split for split, _ in differences}) > 1
@@ -274,15 +270,8 @@ DIRECTIONS: dict[Better, tuple[str, ...]] = {
 
 
 def columns_of(first: Side, second: Side, metric: str | None, better: Better | None) -> list[Column]:
-    """A column for each metric of the test part that both have, except those of unknown direction.
-
-    Args:
-        metric: That one alone, such as test/rmse.
-        better: Its direction, where physml cannot know it.
-
-    Raises:
-        ConfigError: Both do not have the metric, or its direction is unknown.
-        InputError: An experiment has no finished run, or they share no metric.
+    """A column for each metric of the test part that both have, except those of unknown direction; or for
+    `metric` alone, such as test/rmse, with the direction `better` where physml cannot know it.
     """
     if better and not metric:
         raise ConfigError("--better is the direction of one metric: give --metric too.")

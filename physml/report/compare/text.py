@@ -47,15 +47,9 @@ def compared(
     spread: Spread,
     hint: str,
 ) -> Rows:
-    """Every column in which both rows have runs.
+    """Every column in which both rows have runs; InputError, with the hint what to do, where there is none.
 
-    Args:
-        sides: Column key -> both rows.
-        cells: Column key -> their cells in the table.
-        hint: What to do where no column can be compared.
-
-    Raises:
-        InputError: There is no column in which both rows have a run of equal split and seed.
+    sides, cells: of both rows, by the key of the column.
     """
     comparisons, missing = [], {}
     for column in columns:
@@ -134,11 +128,7 @@ def _sentences(rows: Rows) -> Iterator[str]:
 
 
 def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
-    """Sentence on the comparison in one column.
-
-    Args:
-        columns: How many columns are compared: p-values are corrected for them.
-    """
+    """The comparison in one of the columns, for all of which p-values are corrected."""
     first, second = names
     verdict, gap, places = result.verdict, result.gain, _places(result)
     what = _counted(gap.n, result)

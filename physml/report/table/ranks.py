@@ -34,12 +34,7 @@ class Ranking:
 
 
 def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
-    """Ranks of the rows of a table; None where its config names no columns.
-
-    Args:
-        spec: The table.
-        of: Experiment -> its runs.
-    """
+    """Ranks of the rows of a table, by their runs; None where its config names no columns."""
     if not spec.ranks:
         return None
     columns = tuple(column for column in spec.columns if column.key in spec.ranks)

@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import io
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,7 @@ def spec(**changes: Any) -> TableSpec:
     return structure(TableSpec, {"id": "nobody-1", **content(), **changes}, "nobody-1.yaml")
 
 
+@cache
 def synthetic() -> Table:
     made = spec()
     identities = ids(*tables.experiments_of(made)) | {"t/not composed": None}
@@ -214,6 +216,7 @@ def synthetic() -> Table:
     )
 
 
+@cache
 def renderings() -> dict[str, str]:
     table = synthetic()
     forms = {f"table.{suffix}": form(document(table)) for suffix, form in FORMS.items()}
