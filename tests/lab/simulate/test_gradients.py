@@ -31,7 +31,7 @@ def test_by_lag_goes_from_the_last_step_back() -> None:
     bound = gradients.by_lag(of="bound", length=5, **GIVEN)["y"]
     assert (bound > gradients.by_lag(of="entry", length=5, **GIVEN)["y"]).all()
     assert np.isnan(gradients.by_lag(of="long_term", length=5, **GIVEN)["y"]).all()  # nothing is printed
-    jacobian = gradients.jacobians(experiment=EXPERIMENT, of="greatest", seed=0, length=5)
+    jacobian = gradients.jacobians(experiment=EXPERIMENT, seed=0, length=5)
     np.testing.assert_array_equal(jacobian["x"], np.arange(1.0, 6.0))
 
 
