@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,7 @@ def test_each_kind_of_table_is_loaded_by_its_own_reader(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- the tables of conf/
 
 
+@cache
 def made(ident: str) -> SettingsTable:
     return collect_settings(load_settings(CONF / "table" / f"{ident}.yaml"))
 
