@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -148,6 +148,14 @@ class Claim:
     ties: tuple[Tie, ...] = ()
     amounts: tuple[Amount, ...] = ()
 
+    def comparisons(self) -> Iterator[tuple[Order | Tie | Amount, str, str, str]]:
+        """Each with its part of the claim, the labels of both rows, and the key of the column."""
+        own = self.column or ""
+        for order in self.order:
+            yield from ((order, order.better, other, order.column or own) for other in order.than)
+        yield from ((tie, tie.rows[0], tie.rows[1], tie.column or own) for tie in self.ties)
+        yield from ((one, one.better, one.than, one.column or own) for one in self.amounts)
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -231,7 +239,9 @@ class TableSpec:
             for row in r.rows or labels
             for key in r.columns or keys
         ]
-        for where, label, key in [*(("claim", *pair) for pair in _claimed(self.claim)), *explained]:
+        claimed = self.claim.comparisons() if isinstance(self.claim, Claim) else ()
+        named = [("claim", label, key) for _, *both, key in claimed for label in both]
+        for where, label, key in [*named, *explained]:
             if label not in labels:
                 raise ConfigError(f"{where}: there is no row {label}. {suggest(label, labels)}")
             if key not in keys:
@@ -273,20 +283,6 @@ class TableSpec:
         """The same table with these seeds for every row, and every split."""
         rows = tuple(dataclasses.replace(row, seeds=()) for row in self.rows)
         return dataclasses.replace(self, rows=rows, seeds=seeds, paired=False)
-
-
-def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
-    """Every row that a claim names, with the column it is compared in."""
-    if not isinstance(claim, Claim):
-        return []
-    named = []
-    for order in claim.order:
-        named += [(label, order.column or claim.column or "") for label in (order.better, *order.than)]
-    for tie in claim.ties:
-        named += [(label, tie.column or claim.column or "") for label in tie.rows]
-    for amount in claim.amounts:
-        named += [(label, amount.column or claim.column or "") for label in (amount.better, amount.than)]
-    return named
 
 
 def load_table(path: Path | str) -> TableSpec:
