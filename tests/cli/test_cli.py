@@ -27,7 +27,7 @@ from physml.report.table.spec import experiments_of, find_table, load_table
 
 HEAVY = ("torch", "hydra", "omegaconf", "rich", "yaml", "numpy", "scipy", "optuna", "wandb", "matplotlib")
 TINY = ("model=lem", "task=adding", "profile=smoke", "trainer.epochs=1")
-Said = tuple[int, str, str]
+Physml = Callable[..., tuple[int, str, str]]
 
 
 def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
@@ -146,9 +146,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "says"), WRONG, ids=[ascii(" ".join(a)) for a, _ in WRONG])
-def test_a_wrong_command_is_told_what_to_do(
-    physml: Callable[..., Said], arguments: tuple[str, ...], says: str
-) -> None:
+def test_a_wrong_command_is_told_what_to_do(physml: Physml, arguments: tuple[str, ...], says: str) -> None:
     code, _, err = physml(*arguments)
     assert code == 2
     assert re.search(says, err), err
@@ -167,7 +165,7 @@ def test_a_process_ends_with_the_same_code_and_no_traceback() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_a_stop_before_anything_has_begun_is_one_line(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, own_roots: Path, number: int
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, own_roots: Path, number: int
 ) -> None:
     """Configs take a second to compose, and others' code in there must not swallow the stop."""
 
@@ -187,7 +185,7 @@ def test_a_stop_before_anything_has_begun_is_one_line(
     assert [path.name for path in own_roots.rglob("*")] == ["cache", "native"]  # which the fixture made
 
 
-def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roots: Path) -> None:
+def test_nothing_is_left_by_a_wrong_command(physml: Physml, own_roots: Path) -> None:
     physml("run", *TINY, "+model.d_hiden=3")
     physml("run", "-m", *TINY, "seed=0,x")
     assert not list(own_roots.rglob("*.json"))
@@ -199,7 +197,7 @@ def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roo
 Told = dict[tuple[str, ...], tuple[str, set[str]]]
 
 
-def test_the_program_alone_prints_its_help_by_purpose(physml: Callable[..., Said]) -> None:
+def test_the_program_alone_prints_its_help_by_purpose(physml: Physml) -> None:
     code, out, err = physml()
     assert (code, err) == (0, "") and physml("--help")[1] == out
     titles = [f"{title}:" for title in main.GROUPS]
@@ -207,16 +205,14 @@ def test_the_program_alone_prints_its_help_by_purpose(physml: Callable[..., Said
     assert set(re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)) >= set(main.COMMANDS)
 
 
-def test_list_alone_names_everything(physml: Callable[..., Said]) -> None:
+def test_list_alone_names_everything(physml: Physml) -> None:
     code, out, _ = physml("list")
     assert code == 0 and f"{len(names('model'))} models:" in out and "physml list KIND" in out
     assert {"lem", "adding", "lem-4"} <= set(re.split(r"[,\s]+", out))
     assert len(out.splitlines()) < 60
 
 
-def test_a_row_of_a_table_in_a_pipe_is_one_line(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_of_a_table_in_a_pipe_is_one_line(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     out = physml("table", "lem-4", "--no-run", "--long")[1]
     rows = [line for line in out.splitlines() if line.startswith("LEM ")]
@@ -232,7 +228,7 @@ def test_commands_import_what_they_need_alone(in_turn: Told) -> None:
 
 @pytest.mark.parametrize("command", [("list", "models"), ("list", "experiments"), ("data", "list")])
 def test_a_list_has_a_line_for_each_and_long_has_more(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     whole = physml(*command)[1]
@@ -250,14 +246,14 @@ def test_a_line_is_cut_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatc
     assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
 
 
-def test_status_without_runs_says_how_to_ask(physml: Callable[..., Said]) -> None:
+def test_status_without_runs_says_how_to_ask(physml: Physml) -> None:
     assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
 
 
 # ---------------------------------------------------------------------------- run, --cfg, --plan, diff
 
 
-def test_cfg_shows_a_config_that_can_be_run_again(physml: Callable[..., Said], own_roots: Path) -> None:
+def test_cfg_shows_a_config_that_can_be_run_again(physml: Physml, own_roots: Path) -> None:
     import yaml
 
     from physml.config.compose import compose
@@ -279,15 +275,11 @@ def test_cfg_shows_a_config_that_can_be_run_again(physml: Callable[..., Said], o
         (["-m", "model.dt=1,5"], "error: dt must lie in [0, 2]; got 5.0.\n"),
     ],
 )
-def test_cfg_refuses_a_wrong_config_and_prints_none(
-    physml: Callable[..., Said], wrong: list[str], says: str
-) -> None:
+def test_cfg_refuses_a_wrong_config_and_prints_none(physml: Physml, wrong: list[str], says: str) -> None:
     assert physml("run", *TINY, *wrong, "--cfg") == (2, "", says)
 
 
-def test_a_run_leaves_a_record_and_a_second_start_says_done(
-    physml: Callable[..., Said], own_roots: Path
-) -> None:
+def test_a_run_leaves_a_record_and_a_second_start_says_done(physml: Physml, own_roots: Path) -> None:
     code, out, _ = physml("run", *TINY)
     assert code == 0
     (path,) = (own_roots / "results" / "runs" / "adhoc" / "adding-lem").glob(record.RUNS)
@@ -302,7 +294,7 @@ def test_a_run_leaves_a_record_and_a_second_start_says_done(
     assert record.read(path)["config"]["experiment"] is None
 
 
-def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roots: Path) -> None:
+def test_diff_names_what_two_runs_differ_in(physml: Physml, own_roots: Path) -> None:
     for seed in "01":
         physml("run", *TINY, f"seed={seed}", f"model.d_hidden={3 + int(seed)}")
     first, second = sorted(own_roots.rglob("*-seed?.json"), key=lambda path: path.stem[-1])
@@ -318,7 +310,7 @@ def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roo
     "command", [("run", "-m", *TINY, "seed=0,1"), ("table", "lem-9", "--smoke", "--seeds", "0")]
 )
 def test_plans_are_aligned_columns_that_nothing_is_cut_from(
-    physml: Callable[..., Said],
+    physml: Physml,
     own_roots: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: tuple[str, ...],
@@ -346,7 +338,7 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
 
 
 def test_a_plan_measures_nothing_unless_it_is_to(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("physml.queue.planning.start_worker", pytest.fail)
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
@@ -359,7 +351,7 @@ def test_a_plan_measures_nothing_unless_it_is_to(
 
 @pytest.mark.parametrize("name", ["PHYSML_RESULTS", "PHYSML_RUNS", "PHYSML_CACHE", "PHYSML_DATA"])
 def test_a_root_in_no_home_folder_is_refused(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, name: str
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "~nosuchuser/x")
     code, _, err = physml("run", *TINY)
@@ -381,7 +373,7 @@ GET = "To get one: physml data get NAME"
 
 
 def test_data_list_is_whole_in_a_pipe(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = {"data_seed": 1234, "sizes": {"train": 2, "test": 1}}
     monkeypatch.delenv("PHYSML_DATA", raising=False)
@@ -402,7 +394,7 @@ def test_data_list_is_whole_in_a_pipe(
 
 @pytest.mark.parametrize("action", ["list", "check"])
 def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch, action: str
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PHYSML_DATA", str(own_roots / "nowhere"))
@@ -420,7 +412,7 @@ def test_columns_are_aligned() -> None:
 
 @pytest.mark.parametrize("arguments", [("table", "lem-4"), ("figure", "lem-fig-4")])
 def test_results_that_cannot_be_written_are_said(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "a file").touch()
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file"))
@@ -459,7 +451,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -
     ],
 )
 def test_errors_become_one_line_and_a_code(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, says: str
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, says: str
 ) -> None:
     def fail(*_: object) -> int:
         raise error
@@ -470,9 +462,7 @@ def test_errors_become_one_line_and_a_code(
     assert re.fullmatch(says, err.strip())
 
 
-def test_an_error_that_a_stop_has_become_is_a_stop(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_that_a_stop_has_become_is_a_stop(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a signal arrives within an import, the clean-up of a library may fail."""
 
     def fail(*_: object) -> int:
@@ -485,7 +475,7 @@ def test_an_error_that_a_stop_has_become_is_a_stop(
     assert physml("diff", "a", "b") == (75, "", "stopped; start the same command again to go on.\n")
 
 
-def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_not_hidden(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise KeyError("a bug")
 
@@ -495,7 +485,7 @@ def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.Mo
 
 
 def test_a_run_that_fails_ends_with_one(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (own_roots / "failing_rnn.py").write_text(
         "from torch import nn\n\n\nclass Failing(nn.Module):\n"

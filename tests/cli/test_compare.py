@@ -13,7 +13,7 @@ from physml.config.identity import identity
 from physml.records import record
 from physml.records.record import Place
 
-Said = tuple[int, str, str]
+Physml = Callable[..., tuple[int, str, str]]
 TABLE = ("--table", "graphcon-2")
 STUDY = """task: fitzhugh_nagumo
 provenance: {kind: own, source: mine}
@@ -65,7 +65,7 @@ def kept(name: str, identity: str, seeds: range, shift: float, experiment: str =
     return path
 
 
-def test_two_rows_of_a_table(physml: Callable[..., Said]) -> None:
+def test_two_rows_of_a_table(physml: Physml) -> None:
     code, out, err = physml("compare", "GraphCON-GCN", "--table", "graphcon-2", "MLP", "--out", "it.md")
     assert (code, err) == (0, "")
     assert out.startswith("graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
@@ -78,7 +78,7 @@ def test_two_rows_of_a_table(physml: Callable[..., Said]) -> None:
 
 
 def test_the_output_in_the_docs_is_the_real_one_and_nothing_is_trained(
-    physml: Callable[..., Said], tmp_path: Path
+    physml: Physml, tmp_path: Path
 ) -> None:
     _, out, _ = physml("compare", "GraphCON-GCN", "MLP", *TABLE)
     assert not list(tmp_path.iterdir())
@@ -88,13 +88,13 @@ def test_the_output_in_the_docs_is_the_real_one_and_nothing_is_trained(
     assert shown and real.startswith(f"graphcon-2: {shown}")
 
 
-def test_columns_without_runs_are_named(physml: Callable[..., Said]) -> None:
+def test_columns_without_runs_are_named(physml: Physml) -> None:
     code, out, _ = physml("compare", "G2-GAT, mean over heads", "G2-GAT", "--table", "g2-2")
     assert code == 0
     assert "Film: not compared: G2-GAT, mean over heads has no finished run" in " ".join(out.split())
 
 
-def test_two_experiments_and_one_metric(physml: Callable[..., Said]) -> None:
+def test_two_experiments_and_one_metric(physml: Physml) -> None:
     arguments = ("compare", "g2/texas-mlp", "g2/texas-gcn", "--metric", "test/accuracy")
     code, out, _ = physml(*arguments)
     assert code == 0
@@ -102,7 +102,7 @@ def test_two_experiments_and_one_metric(physml: Callable[..., Said]) -> None:
     assert "cross_entropy" not in out
 
 
-def test_records_of_ones_own(physml: Callable[..., Said]) -> None:
+def test_records_of_ones_own(physml: Physml) -> None:
     first, second = kept("mine-a", "aaaaaaaa", range(5), 1.0), kept("mine-b", "bbbbbbbb", range(5), 2.0)
     by_name = physml("compare", "mine-a", "adhoc/mine-b", "--out", "it.csv")
     assert by_name[0] == 0
@@ -117,7 +117,7 @@ def test_records_of_ones_own(physml: Callable[..., Said]) -> None:
 
 
 @pytest.fixture
-def own(physml: Callable[..., Said]) -> None:
+def own(physml: Physml) -> None:
     """A study, an experiment and a table in the working folder, with records of all."""
     for name, text in {"study.yaml": STUDY, "mine.yaml": MINE, "mytable.yaml": MY_TABLE}.items():
         Path(name).write_text(text)
@@ -131,7 +131,7 @@ def own(physml: Callable[..., Said]) -> None:
 
 
 @pytest.mark.parametrize("back", ["", "../"])
-def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, back: str) -> None:
+def test_files_of_a_folder_of_ones_own(physml: Physml, own: None, back: str) -> None:
     if back:
         Path("below").mkdir()
         os.chdir("below")
@@ -154,7 +154,7 @@ def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, b
     assert code == 2 and "a comparison needs two settings; study-mine and" in err
 
 
-def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
+def test_runs_of_other_seeds_are_no_pairs(physml: Physml) -> None:
     kept("mine-a", "aaaaaaaa", range(2), 1.0)
     kept("mine-b", "bbbbbbbb", range(3, 5), 1.0)
     code, out, err = physml("compare", "mine-a", "mine-b")
@@ -193,7 +193,7 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
         (("g2/texas-mlp",), "required: B"),
     ],
 )
-def test_what_is_refused(physml: Callable[..., Said], arguments: tuple[str, ...], says: str) -> None:
+def test_what_is_refused(physml: Physml, arguments: tuple[str, ...], says: str) -> None:
     code, out, err = physml("compare", *arguments)
     assert (code, out) == (2, "")
     assert says in err
