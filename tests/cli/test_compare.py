@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_records import finished
 
 from physml.base.paths import ROOT
 from physml.config.compose import compose
@@ -48,18 +49,11 @@ def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def kept(name: str, identity: str, seeds: range, shift: float, experiment: str = "") -> Path:
     """Records of a model of one's own, as ad hoc runs leave them; the path of the last one."""
     for seed in seeds:
-        made = {
-            "schema": 2,
-            "experiment": experiment or f"adhoc/{name}",
-            "identity": identity,
-            "split": 0,
-            "seed": seed,
-            "status": "finished",
-            "protocol": "clean",
-            "metrics": {"best": {"test": {"rmse": shift + 0.01 * seed**2}}, "last": None},
-            "config": {"profile": "full", "task": {"_target_": "tasks.mine.Mine"}},
-            "choices": {"task": None},
-        }
+        config = {"profile": "full", "task": {"_target_": "tasks.mine.Mine"}}
+        made = finished(
+            experiment or f"adhoc/{name}", seed, test={"rmse": shift + 0.01 * seed**2},
+            identity=identity, protocol="clean", config=config, choices={"task": None},
+        )  # fmt: skip
         path = Path("results") / Place(f"adhoc/{name}", identity, 0, seed).relative
         record.write(path, made)
     return path

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_records import finished, ids
 from PIL import Image
 from variants import variants
 
@@ -14,7 +15,6 @@ from physml.base.errors import ConfigError, DataError, RecordError
 from physml.base.paths import CONF, share_compiled
 from physml.config import studies
 from physml.config.load import structure
-from physml.records.schema import SCHEMA
 from physml.report.figure import collect as figures
 from physml.report.figure import simulated as simulated_figures
 from physml.report.figure.collect import Curve, Figure, collect, state_lines
@@ -24,7 +24,6 @@ from physml.report.figure.run_plot import plot_rows
 from physml.report.figure.spec import FigureSpec, experiments_of, find_figure, load_figure
 from physml.report.figure.style import COLOURS
 
-IDENTITY = "0123abcd"
 STEPS = np.arange(100, 600, 100)
 
 
@@ -71,23 +70,8 @@ def record(folder: Path, experiment: str, seed: int, **changes: Any) -> dict[str
         file.write("\n".join(lines) + "\n")
     arrays = {"dt_n": np.linspace(0, 1, 50, dtype=np.float32), "dtbar_n": np.full((5, 10), 0.02)}
     np.savez(folder / f"{stem}.npz", **arrays)  # type: ignore[arg-type]
-    return {
-        "schema": SCHEMA,
-        "experiment": experiment,
-        "identity": IDENTITY + experiment,
-        "split": 0,
-        "seed": seed,
-        "status": "finished",
-        "reason": None,
-        "path": str(folder / f"{stem}.json"),
-        "curve": f"{stem}.curve.csv.gz",
-        "arrays": f"{stem}.npz",
-        "short": None,
-    } | changes
-
-
-def ids(*experiments: str) -> dict[str, str | None]:
-    return {e: IDENTITY + e for e in experiments}
+    beside = {"path": str(folder / f"{stem}.json"), "curve": f"{stem}.curve.csv.gz", "arrays": f"{stem}.npz"}
+    return finished(experiment, seed, **beside | changes)
 
 
 def first(figure: Figure) -> Curve:
@@ -291,8 +275,7 @@ def points(**changes: Any) -> FigureSpec:
 
 
 def scored(folder: Path, experiment: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
-    metrics = {"best": {"test": {"accuracy": accuracy}}}
-    return record(folder, experiment, seed, metrics=metrics, **changes)
+    return record(folder, experiment, seed, test={"accuracy": accuracy}, **changes)
 
 
 def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Path) -> None:
@@ -361,20 +344,20 @@ def under_noise(**changes: Any) -> FigureSpec:
 
 
 def test_points_of_one_experiment_may_each_have_their_own_metric(tmp_path: Path) -> None:
-    metrics = [{"best": {"test": {"accuracy": a, "accuracy_white": a - 0.2}}} for a in (0.5, 0.7)]
-    records = [record(tmp_path, "t/a", seed, metrics=metrics[seed]) for seed in range(2)]
+    scores = [{"accuracy": a, "accuracy_white": a - 0.2} for a in (0.5, 0.7)]
+    records = [record(tmp_path, "t/a", seed, test=scores[seed]) for seed in range(2)]
     figure = under_noise()
     assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1)]
     made = collect(figure, ids("t/a"), records)
     assert first(made).y == pytest.approx([0.6, 0.4])
     assert state_lines(made) == ["noise, A: 2/2, complete"]  # two runs, though they are behind both points
-    lost = record(tmp_path, "t/a", 0, metrics={"best": {"test": {"accuracy": 0.5}}})
+    lost = scored(tmp_path, "t/a", 0, 0.5)
     assert "has no test/accuracy_white" in state_lines(collect(figure, ids("t/a"), [lost, records[1]]))[0]
 
 
 def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: Path) -> None:
-    metrics = {"best": {"test": {"accuracy": 0.5, "accuracy_white": 0.2}}}
-    canvas = draw(collect(under_noise(), ids("t/a"), [record(tmp_path, "t/a", 0, metrics=metrics)]))
+    scores = {"accuracy": 0.5, "accuracy_white": 0.2}
+    canvas = draw(collect(under_noise(), ids("t/a"), [record(tmp_path, "t/a", 0, test=scores)]))
     (printed,) = [line for line in canvas.axes[0].lines if line.get_label() == "A, printed"]
     assert printed.get_color() == COLOURS[0]
     panels = [
@@ -634,7 +617,7 @@ def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: p
     for experiment in experiments_of(made):
         assert studies.is_name(experiment)
     made = made.with_seeds((0,)) if made.kind == "simulation" else made  # those alone that draw numbers
-    figure = collect(made.shrunk(), dict.fromkeys(experiments_of(made), IDENTITY), [])
+    figure = collect(made.shrunk(), ids(*experiments_of(made)), [])
     write_figure(figure, tmp_path, ("svg", "csv"))
     words = {c.state.word.split()[0] for _, curves in figure.panels for c in curves}
     there = {"measured", "blocked"} if made.kind == "measurement" else {"missing", "simulated"}
