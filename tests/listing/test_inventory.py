@@ -90,14 +90,14 @@ def test_lines_below_are_wrapped_and_hang() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        *((text, r"lem-4\.yaml") for text in ("title: [", "just words", "")),
-        ("seeds: [0]\n", "title"),
+        *((text, r"lem-4\.yaml") for text in (b"title: [", b"just words", b"", b"# T\n\xed: 1")),
+        (b"seeds: [0]\n", "title"),
         (None, r"no configs in .*table: physml is not whole"),
     ],
 )
-def test_a_damaged_config_is_named(own_conf: Path, content: str | None, says: str) -> None:
+def test_a_damaged_config_is_named(own_conf: Path, content: bytes | None, says: str) -> None:
     if content is not None:
-        (own_conf / "table" / "lem-4.yaml").write_text(content, encoding="utf-8")
+        (own_conf / "table" / "lem-4.yaml").write_bytes(content)
     with pytest.raises(ConfigError, match=says):
         inventory.tables()
 

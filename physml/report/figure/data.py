@@ -36,7 +36,8 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None
         for curve in curves:
-            about = {"panel": panel.title, "series": curve.label, "state": published(State(curve.state.word))}
+            state = published(State(curve.state.word))
+            about: dict[str, object] = {"panel": panel.title, "series": curve.label, "state": state}
             if not curve.drawn:
                 yield about | {"kind": "nothing"}
             for line in _of_curve(figure, curve, edges):

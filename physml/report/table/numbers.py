@@ -146,7 +146,7 @@ def cell_texts(cell: CellResult, column: Column, places: int) -> dict[str, str]:
         "ours": mean_text(cell.summary, places),
         "runs": f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
         "interval": interval_text(cell.summary, places),
-        "best": value_text(cell.summary and cell.summary.best, places),
+        "best": value_text(cell.summary.best if cell.summary else None, places),
         "difference": difference_text(cell, column, places),
         "settings": NONE if cell.settings is None else str(cell.settings),
         "parameters": f"{ours} (paper {cell.params_paper})" if cell.params_paper else ours,
