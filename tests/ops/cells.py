@@ -198,6 +198,20 @@ def normed_lstm(D: int, H: int, dtype: torch.dtype) -> Cell:
     return Cell(step, [*V.parameters(), *W.parameters(), *scales], [H, H])
 
 
+def normed_sums(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """Norms of sums of products, vectors and a number, in groups; and of a sum with something else in it."""
+    V, W = _linear(D, 2 * H, dtype), _linear(H, 2 * H, dtype, bias=False)
+    gain, shift = nn.Parameter(torch.rand(2 * H, dtype=dtype)), nn.Parameter(torch.rand(1, dtype=dtype))
+
+    def step(u, state):
+        (h,) = state
+        a, b = F.group_norm(V(u) + W(h) + shift, 2 if H > 1 else 1, gain).chunk(2, 1)
+        h = torch.tanh(shift * a + b * F.layer_norm(V(u) + 0.5 * W(h), (2 * H,))[:, :H])
+        return h, (h,)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), gain, shift], [H])
+
+
 def slstm_with_heads(D: int, H: int, dtype: torch.dtype) -> Cell:
     """Each half of the units is a head, with products of its own, and is normed by itself."""
     V, widths = _linear(D, 4 * H, dtype), [len(x) for x in torch.arange(H).chunk(2)]
@@ -288,7 +302,7 @@ CELLS = {
     f.__name__: f
     for f in (
         *(tanh, lstm, lstm_of_one_product, gru, lem, cornn, midpoint, independent, odd_operations, two_sizes),
-        *(linear, oscillator, normed_lstm, slstm_with_heads, unitary, attention),
+        *(linear, oscillator, normed_lstm, normed_sums, slstm_with_heads, unitary, attention),
     )
 }
 

@@ -119,6 +119,18 @@ def test_threads(T: int, H: int, B: int, n_threads: int, monkeypatch: pytest.Mon
     assert all(map(torch.equal, together, both(native.cornn, x)))
 
 
+def test_results_larger_than_the_caches() -> None:
+    """Those of two halves, which are smaller: outputs bit for bit, gradients but for the order of sums."""
+    x = leaves(40, 600, 2, 48)  # 18 MiB of outputs and forces
+    whole = run(native.cornn, x)
+    first = run(native.cornn, [x[0][:, :300], *x[1:]])
+    second = run(native.cornn, [x[0][:, 300:], *first[1:], *x[3:]])
+    halves = (torch.cat([first[0], second[0]], 1), *second[1:])
+    assert all(map(torch.equal, whole, halves))
+    ways = [list(torch.autograd.grad(weighed(results), x)) for results in (whole, halves)]
+    assert_same(*ways, 1e-12)
+
+
 def test_layers_can_be_stacked() -> None:
     def stacked(backend: str) -> list[Tensor]:
         torch.manual_seed(0)
