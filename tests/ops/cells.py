@@ -191,7 +191,7 @@ def normed_lstm(D: int, H: int, dtype: torch.dtype) -> Cell:
         h, c = state
         i, f, g, o = (norms[0](V(u)) + norms[1](W(h))).chunk(4, 1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        h = torch.sigmoid(o) * torch.tanh(norms[2](c))
+        h = torch.sigmoid(o) * torch.tanh(norms[2](c) if H > 1 else c)
         return h, (h, c)
 
     scales = [p for norm in norms for p in norm.parameters()]
@@ -228,7 +228,8 @@ def slstm_with_heads(D: int, H: int, dtype: torch.dtype) -> Cell:
         write, keep = torch.exp(i - m), torch.exp(kept - m)
         c, n = keep * c + write * torch.tanh(z), keep * n + write
         h = torch.sigmoid(o) * c / (n.abs() + 1)
-        return F.group_norm(h, len(widths) if H % 2 == 0 else 1, gain), (h, c, n, m)
+        normed = F.group_norm(h, len(widths) if H % 2 == 0 else 1, gain) if H > 1 else gain * h
+        return normed, (h, c, n, m)
 
     return Cell(step, [*V.parameters(), *(r for gate in R for r in gate), gain], [H] * 4)
 
