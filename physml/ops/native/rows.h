@@ -6,7 +6,9 @@
 
 typedef ptrdiff_t length;
 
-#define LARGE (1 << 24) /* bytes: of what a forward pass writes, most is gone from the caches before it is read */
+#ifndef LARGE
+#define LARGE (1 << 24) /* bytes of a result, most of which is gone from the caches before it is read */
+#endif
 #define LINE (64 / (length)sizeof(real)) /* numbers that come to the cache together */
 
 static inline length least(length x, length y) { return x < y ? x : y; }
