@@ -27,16 +27,10 @@ from physml.run import state as run_state
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.search import report
-from physml.search.content import content_of, write_curves
+from physml.search.content import content_of
 from physml.search.points import Point, Space, designed, estimated, optuna_module, promoted
 from physml.search.space import Bound, bounds, widened
-from physml.search.spec import (
-    check,
-    in_this_checkout,
-    load_search,
-    run_of,
-    write_found,
-)
+from physml.search.spec import check, in_this_checkout, load_search, run_of, write_found
 from physml.search.store import TrialStore
 from physml.search.trials import Round, SearchTrials
 
@@ -76,7 +70,7 @@ def carry_out(
     searches = [StagedSearch(spec, verify, repeat) for repeat in range(1, repeats + 1)]
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     for search in searches or [StagedSearch(spec, verify)]:
-        search.check()
+        search.check(run=True)
         trainer = Trainer(search, jobs, until, TrialStore(search.id, spec.better, storage))
         try:
             search.advance(trainer.train)
@@ -94,9 +88,9 @@ def carry_out(
 class StagedSearch(SearchTrials):
     """A search, from the records of its runs to its results."""
 
-    def check(self) -> None:
+    def check(self, *, run: bool = False) -> None:
         """ConfigError for a search that cannot be made so; DataError for data that are missing."""
-        check(self.spec)
+        check(self.spec, run=run)
         run_state.refuse_blocked(run_of(self.spec, {}, verify=self.verify))
 
     # ------------------------------------------------------------------ the search
@@ -189,11 +183,11 @@ class StagedSearch(SearchTrials):
     # ------------------------------------------------------------------ results
 
     def write(self) -> Content:
-        """results/search/<id>.json, curves beside it, and the winner's row."""
+        """results/search/<id>.json, and the winner's row."""
         content = content_of(self)
         best, path = content["best"], results.results_path(self.id)
         files.write_json(path, content)
-        self.written = [display_path(path), display_path(write_curves(self))]
+        self.written = [display_path(path)]
         if not self.repeat:
             facts = {"drawn": len(self.points), "trials": content["scored"], "seeds": len(best["values"])}
             settings = self.spec.set | best["point"]

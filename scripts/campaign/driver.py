@@ -31,7 +31,7 @@ from typing import Any
 import physml
 import tasks
 from physml.base.errors import MissingExtra
-from physml.base.paths import ROOT
+from physml.base.paths import ROOT, share_compiled
 from physml.cli import main
 
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before torch: threads do not live in forks
@@ -64,8 +64,11 @@ Call = Callable[[list[str]], int]
 
 
 @contextlib.contextmanager
-def lab(source: Path | None = None) -> Iterator[Path]:
-    """A temporary folder, a copy of `source`, and the variables that name its parts."""
+def lab(source: Path | None = None, *, compiles: bool = True) -> Iterator[Path]:
+    """A temporary folder, a copy of `source`, and the variables that name its parts.
+
+    compiles: C anew; else it has the compiled C of this process's own cache.
+    """
     folder = Path(
         tempfile.mkdtemp(prefix="physml-campaign-")
     )  # no finalizer: forks would run it at their end
@@ -76,6 +79,8 @@ def lab(source: Path | None = None) -> Iterator[Path]:
         for part in ("here", "conf", "data"):
             (folder / part).mkdir(exist_ok=True)
         (folder / "cache").mkdir(mode=0o700, exist_ok=True)
+        if not compiles:
+            share_compiled(folder / "cache")
         (folder / "victim.txt").write_text(VICTIM)
         if source:
             (folder / "here" / "link").symlink_to(folder / "victim.txt")
@@ -128,15 +133,18 @@ class Command:
         return self.code
 
     def wait(self) -> int | None:
-        """The exit code; None where it hung and was killed: idle, or busy for too long on the processor."""
+        """The exit code; None where it hung and was killed: idle, or busy for too long on the processor.
+
+        All processes of the round count: a run may go on whose launcher was killed.
+        """
         look, used = time.monotonic() + WAIT_S, 0.0
         while self.poll() is None:
-            time.sleep(0.005)
+            time.sleep(0.02)
             if time.monotonic() > look:
-                now = sum(map(_cpu_s, [self.pid, *descendants(self.pid)]))
+                now = sum(map(_cpu_s, descendants()))
                 if abs(now - used) < IDLE_S or now > BUSY_S:  # less, where a process has ended
                     os.killpg(self.pid, signal.SIGKILL)
-                    os.waitpid(self.pid, 0)
+                    self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
                     return None
                 look, used = time.monotonic() + WAIT_S, now
         return self.code
@@ -189,7 +197,7 @@ def _cpu_s(pid: int) -> float:
     return 0.0
 
 
-def descendants(pid: int | None = None) -> list[int]:
+def descendants() -> list[int]:
     """Processes below this one, the youngest last; those of the interpreter itself left out."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -197,7 +205,7 @@ def descendants(pid: int | None = None) -> list[int]:
             words = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             if words[0] not in "ZX":
                 parents[int(folder.name)] = int(words[1])
-    found = [pid or os.getpid()]
+    found = [os.getpid()]
     for one in found:
         found += sorted(child for child, parent in parents.items() if parent == one and child != _tracker())
     return found[1:]
@@ -285,7 +293,7 @@ def campaign(kind: str, rounds: int, seed: int, out: Path) -> list[Found]:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
         resource_tracker.ensure_running()
         warm()
-        with lab() as base:
+        with lab(compiles=kind == "shared") as base:  # which spoils the cache too
             material = module.prepared(base)
             for number in missing:
                 made[number] = _round(module, material, base, number, seed)

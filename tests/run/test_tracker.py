@@ -25,15 +25,6 @@ OFFLINE = ("tracker.kind=wandb", "tracker.mode=offline")
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
 
 
-@pytest.fixture
-def nobody(monkeypatch, tmp_path):
-    """Not logged in."""
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE", "WANDB_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / "netrc"
-
-
 def records(path):
     """The records of a .wandb file: fragments of blocks, put together and parsed with W&B's own protocol."""
     data = path.read_bytes()
@@ -74,7 +65,7 @@ class Copy:
 
 
 def test_a_run_is_copied_whole(monkeypatch):
-    overrides = h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2")
+    overrides = h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2", "runtime.save_model=true")
     spec = h.spec_of(overrides)
     made = h.make(spec, tables=["lem-4", "lem-9"])
     copy = Copy(spec)
@@ -95,6 +86,8 @@ def test_a_run_is_copied_whole(monkeypatch):
     assert copy.history[-1]["curves/_type"] == "image-file"
     picture = copy.folder / "files" / copy.history[-1]["curves/path"]
     assert picture.read_bytes() == (spec.work_folder / "curves.png").read_bytes()
+    for path in (spec.record_path, spec.work_folder / "model.safetensors"):
+        assert (copy.folder / "files" / path.name).read_bytes() == path.read_bytes()
     assert copy.ended == [0]
 
 

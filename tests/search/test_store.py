@@ -9,7 +9,7 @@ import optuna
 import pytest
 from search_conf import without_studies, write_study
 
-from physml.base.errors import ConfigError, DataError, MissingExtra, RecordError
+from physml.base.errors import ConfigError, DataError, MissingExtra
 from physml.base.lock import held
 from physml.cli import main
 from physml.records import searches as results
@@ -123,17 +123,6 @@ def test_a_journal_is_a_file_of_its_own(kind, tmp_path):
     assert victim.read_bytes() == b"half a line" if kind == "link" else not victim.exists()
 
 
-@pytest.mark.parametrize("wrong", ["[" * 100_000, "\xff", '{"search": 1}', None])
-def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
-    path = results.results_path("s")
-    path.parent.mkdir()
-    rows = [{"trial": 0, "point": {"a": 1}, "value": "0.5", "status": "finished"}]
-    path.write_text(wrong or json.dumps({"search": TINY, "trials": rows}), encoding="latin-1")
-    with pytest.raises(RecordError, match=r"s\.json is not the file of a search"):
-        results.state_text("s")
-
-
 def test_half_a_line_of_a_killed_writer_is_removed(tmp_path):
     path = tmp_path / "x.journal"
     TrialStore("s", "lower", str(path)).update(content())
@@ -221,28 +210,3 @@ def test_a_search_keeps_a_copy_and_a_damaged_one_stops_it_before_it_trains(
     monkeypatch.setenv("PHYSML_STORAGE", str(path))
     assert main.main(command) == 0 and len(forked) == 2
     assert study_of(str(path), ID).best_value == results.recorded(ID)["best"]["value"]
-
-
-def test_results_of_earlier_versions_have_the_present_form():
-    """Without stages, and in stages; what is no file of a search is refused."""
-    rows = [
-        {
-            "trial": i,
-            "point": {"a": i},
-            "value": value,
-            "status": "finished" if value else "diverged",
-            "identity": "x",
-        }
-        for i, value in enumerate([0.5, 0.25, None])
-    ]
-    plain = {"search": TINY | {"experiment": LSTM}, "trials": rows}
-    made = results.converted(plain)
-    assert made["best"] == {"trial": 1, "point": {"a": 1}, "value": 0.25, "sd": None, "values": [0.25]}
-    assert (made["design"], made["scored"], made["sampler_seed"], made["final"]) == ("random", 2, 1000, None)
-    assert made["rounds"] == [{"trials": 3, "space": TINY["space"], "best": 1, "bounds": []}]
-    assert [row["means"] for row in made["trials"]] == [[0.5], [0.25], [None]]
-    assert made["search"]["stages"] == [{"keep": None, "set": {}, "seeds": [], "splits": [0]}]
-    assert results.converted(made) == made
-    for wrong in ({}, {"search": {}}, plain | {"trials": []}, plain | {"search": {"trials": 3}}, []):
-        with pytest.raises((KeyError, TypeError, IndexError)):
-            results.converted(wrong)
