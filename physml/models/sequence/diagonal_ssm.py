@@ -15,8 +15,8 @@ from physml.models.start import truncated_normal
 
 BLOCK = 64  # steps of S4D in one product: as many multiplications as its states take, with 32 of them
 BLOCK_ON_GPU = 512  # where the recurrence over blocks is a launch for each
-LARGE = 1 << 24  # numbers in a batch of S4D above which it is trained in parts,
-PART = 1 << 22  # each of so many: 16 MiB
+LARGE = 1 << 23  # numbers in a batch of S4D, 32 MiB, above which it is trained in parts
+PART = 1 << 21  # numbers in each part
 FINE = 8  # powers of S4D that are exponentials of their own; others are products of two
 
 
