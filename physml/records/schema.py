@@ -106,6 +106,12 @@ class Record(TypedDict, total=False):
     path: str  # of the run's file; not written
 
 
+def scores_of(record: Record) -> Scores:
+    """The scores with the selected weights, by part and name: `test/rmse`."""
+    best = (record.get("metrics") or {}).get("best") or {}
+    return {f"{part}/{name}": value for part, scores in best.items() for name, value in scores.items()}
+
+
 # What all runs of a setting have in common: written once, to the file of the setting. Of `config` all but the
 # seed and the split, of `data` all but the sizes, which may differ from split to split.
 SHARED = (
