@@ -313,7 +313,7 @@ def test_the_files_that_are_hashed_are_those_that_are_read(store: Store, tmp_pat
 def test_the_split_of_a_file_is_in_its_name(tmp_path: Path) -> None:
     for file in ("en/dev.parquet", "en/test/1.parquet", "en/a.parquet", "en/extra-00000-of-00002.parquet"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
+        (tmp_path / file).write_bytes(b"PAR1PAR1")
     assert hub._parquet(tmp_path, "en") == {
         "train": ["en/a.parquet"],
         "validation": ["en/dev.parquet"],
