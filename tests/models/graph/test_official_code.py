@@ -23,7 +23,11 @@ from physml.models.graph.ggcn import GGCN
 from physml.models.graph.glognn import GloGNN
 from physml.models.graph.gnn import PairNorm
 from physml.models.graph.gprgnn import GPRGNN
-from physml.models.graph.graph_convolutions import PrincipalConvolution, SumConvolution
+from physml.models.graph.graph_convolutions import (
+    IsomorphismConvolution,
+    PrincipalConvolution,
+    SumConvolution,
+)
 from physml.models.graph.graph_features import Features
 from physml.models.graph.graph_layers import (
     GraphAttention,
@@ -83,13 +87,17 @@ class Scores(GloGNN):
         return torch.log_softmax(super().forward(x, edge_index), 1)
 
 
+def chebyshev(d_in: int, d_out: int) -> nn.Module:
+    return pytest.importorskip("torch_geometric.nn").ChebConv(d_in, d_out, K=3)
+
+
 STEPS = {"dt": 0.7, "gamma": 0.9, "alpha": 0.8}
 
 # Layer -> how it is made, D, and the edges that it gets of the lines.
 LAYERS: dict[str, tuple[Make, int, str]] = {
     "graphcon_gcn_v1": (
-        lambda k: GraphCON(GraphConvolution(3 * k, 3 * k), 3, residual="official-v1", **STEPS),
-        3,
+        lambda k: GraphCON(GraphConvolution(5 * k, 5 * k), 3, residual="official-v1", **STEPS),
+        5,  # with 3 no unit of its ReLU is ever on
         "undirected",
     ),
     "graphcon_gcn_v2": (
@@ -181,6 +189,13 @@ LAYERS: dict[str, tuple[Make, int, str]] = {
     "geom_gcn": (lambda k: Geometric(3 * k, 2 * k, 2 * k), 3, "stored"),
     "h2gcn": (lambda k: H2GCN(3 * k, 2), 3, "undirected"),
     "mixhop": (lambda k: MixHop(3 * k, 2 * k, 2, activation="tanh"), 3, "undirected"),
+    "gcn": (lambda k: GraphConvolution(3 * k, 2 * k), 3, "undirected"),
+    "gin": (lambda k: IsomorphismConvolution(3 * k, 3 * k), 3, "undirected"),
+    "chebnet": (
+        lambda k: pytest.importorskip("torch_geometric.nn").ChebConv(3 * k, 2 * k, K=3),
+        3,
+        "undirected",
+    ),
     "pna": (lambda k: PrincipalConvolution(3 * k, 2 * k, delta=0.9), 3, "undirected"),
     "dgn": (lambda k: DirectionalConvolution(3 * k, 2 * k, delta=0.9, n_directions=2), 3, "undirected"),
     "grand": (
