@@ -1,16 +1,16 @@
 """Critical-difference diagrams: rows on an axis of mean ranks, those that are not told apart joined by bars.
 
 Demsar 2006, section 3.2.4, with the best rank at the left. Lengths on the vertical axis are lines of text,
-counted downwards from the axis of ranks.
+counted downwards from the axis of ranks. Where the critical difference covers all rows, or all but one, and
+so says next to nothing: how far each row is behind the first, with its paired interval.
 """
 
 import textwrap
 from typing import TYPE_CHECKING
 
 from physml.report.figure.collect import Figure
-from physml.report.figure.gap_plot import covers_all, draw_gaps
 from physml.report.figure.style import COLOURS, canvas_of
-from physml.report.stats.across import Ranks
+from physml.report.stats.across import Middle, Ranks
 from physml.report.table.ranks_text import TOO_FEW
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ BLUE = COLOURS[0]
 WIDTH = 6.4  # inches
 LINE = 0.17  # inches of a line of text
 WIDEST = 24  # characters of a label before it is wrapped
+WIDEST_BEHIND = 28  # the same beside intervals
 BAR = 0.6  # lines between the bars of two groups
 FONT = 9
 MOST_NUMBERS = 12  # on the axis; of more ranks every second has its number
@@ -109,3 +110,23 @@ def _height(rows: list[str]) -> float:
     half = (len(rows) + 1) // 2
     lines = [textwrap.fill(row, WIDEST).count("\n") + 1.35 for row in rows]
     return max(sum(lines[:half]), sum(lines[half:]))
+
+
+def covers_all(ranks: Ranks) -> bool:
+    """True if the critical difference tells no two rows apart, or only one row from the others."""
+    return any(len(group) >= len(ranks.mean) - 1 for group in ranks.groups())
+
+
+def draw_gaps(axes: "Axes", ranks: Ranks, behind: dict[str, Middle]) -> None:
+    """A dot and an interval for each row; the first row is the line at 0."""
+    first = next(iter(ranks.mean))
+    for y, gap in enumerate(behind.values()):
+        told = gap.low > 0
+        axes.plot([gap.low, gap.high], [y, y], color=BLUE if told else "0.6", linewidth=2)
+        axes.plot([gap.mean], [y], "o", color=BLUE if told else "0.6", markersize=5)
+    axes.axvline(0, color="black", linewidth=1)
+    axes.set_yticks(range(len(behind)), [textwrap.fill(row, WIDEST_BEHIND) for row in behind], fontsize=9)
+    axes.set_ylim(len(behind) - 0.5, -0.5)
+    axes.set_xlabel(f"mean rank behind {first} (paired, 95 % interval over runs)")
+    axes.grid(axis="x", color="0.9")
+    axes.set_axisbelow(True)

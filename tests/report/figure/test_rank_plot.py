@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from physml.report.figure.gap_plot import covers_all, draw_gaps
+from physml.report.figure.rank_plot import covers_all, draw_gaps
 from physml.report.stats.across import Middle, Ranks
 
 ROWS = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
