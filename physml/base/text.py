@@ -69,5 +69,5 @@ def shown(text: str) -> str:
         >>> shown("no answer of https://ana:secret@host/base?token=x")
         'no answer of https://***@host/base?***'
     """
-    without_query = re.sub(r"(://[^\s'\"?]*)\?[^\s'\"]+", r"\1?***", text)
+    without_query = re.sub(r"(:/{1,3}[^\s'\"?]*)\?[^\s'\"]+", r"\1?***", text)
     return re.sub(r"(:/{1,3})[^\s'\"]*@", r"\1***@", without_query)

@@ -15,7 +15,7 @@ from physml.config.identity import payload
 from physml.data.datasets import UNVERIFIED
 from physml.records import record
 from physml.records.schema import Record
-from physml.run import history
+from physml.run import history, live
 from physml.run.attempt import DONE, Attempt
 from physml.run.spec import RunSpec
 from physml.run.trackers.upload import show_again
@@ -54,7 +54,7 @@ def perform(
     """
     interrupt = Interrupt()
     with interrupt.listening(), held(spec.work_folder) as lock:
-        for name in (checkpoint.NAMES[0], "curves.png"):
+        for name in (checkpoint.NAMES[0], live.NAME, "curves.png"):
             files.sweep(spec.work_folder / name)
         done = existing(spec)  # looked up under the lock: another process may have just ended it
         forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time

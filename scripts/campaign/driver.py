@@ -206,7 +206,9 @@ def fault_of(code: int | None, text: str, folder: Path) -> str | None:
         return "traceback"
     if code not in (0, 1, 2, 75):
         return f"ends with {code}"
-    if code == 2 and not any(word in text for word in ("error", "cannot", "damaged", "absent")):
+    if code == 2 and not any(
+        word in text for word in ("error", "cannot", "damaged", "absent", "not measured")
+    ):
         return "exit code 2 without a reason"
     if CONTROL.search(text.replace("\r", "")):
         return "control characters"

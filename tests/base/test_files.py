@@ -38,6 +38,15 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_or_none(old, tmp_path
     assert not left.exists()
 
 
+def test_a_run_removes_what_a_killed_one_has_left():
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True, exist_ok=True)
+    for name in ("progress.json", "curves.png"):
+        (spec.work_folder / f".{name}.x.tmp").touch()
+    h.make(spec)
+    assert not list(spec.work_folder.glob(".*.tmp"))
+
+
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
     file = tmp_path / "folder" / "file"
     files.write_text(file, "old")

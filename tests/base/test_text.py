@@ -90,6 +90,7 @@ def test_a_row_of_a_paper_begins_with_no_argument(text: str) -> None:
         "postgresql://ana:S3CRET@host/base",
         "postgresql:/ana:S3CRET@host/base",
         "https://host/x?password=S3CRET&a=1",
+        "mysql:/host/x?password=S3CRET",
         "https://ana:p@S3CRET@host/x",
         "mysql+x://S3CRET@host",
     ],
