@@ -1,4 +1,4 @@
-"""The schema of a record: keys and types, the check of a file's content, the step from the older schema."""
+"""The schema of a record: keys and types, and the check of a file's content."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
@@ -275,9 +275,3 @@ def data_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     ]
     rest = {key: value for key, value in facts.items() if key not in ("sha256", "verified")}
     return rest | ({"files": listed} if listed else {})
-
-
-def upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """A record of schema 1, which was one file, as one of schema 2."""
-    data = content.get("data")
-    return {**content, "schema": SCHEMA} | ({"data": data_of(data)} if isinstance(data, dict) else {})

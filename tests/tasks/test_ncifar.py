@@ -21,11 +21,6 @@ PARTS = ("train", "valid", "test")
 FRESH = [("fresh_normal", "clean"), ("fresh_uniform", "clean"), ("fresh_uniform", "paper")]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, **changes) -> NoisePaddedCIFAR10:
     task = NoisePaddedCIFAR10(**(ARGUMENTS | changes))
     task.load(store, 0)
