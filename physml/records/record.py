@@ -44,7 +44,7 @@ class Place:
     seed: int
 
     def __post_init__(self) -> None:
-        if self.relative.is_absolute() or ".." in self.relative.parts:
+        if self.folder.startswith("/") or ".." in f"{self.folder}/{self.stem}".split("/"):
             raise InputError(f"a run has no place outside of the folder of runs: {self.relative}.")
 
     @property
