@@ -50,6 +50,10 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
             "n": ranked.get("n"),
         }
         yield about | {"y": ranked["mean"], "low": ranked.get("low"), "high": ranked.get("high")}
+    for family, behind in figure.gaps.items():
+        for row, gap in behind.items():
+            about = {"panel": family, "series": row, "kind": "ranks behind the first"}
+            yield about | {"y": gap.mean, "low": gap.low, "high": gap.high}
     for panel, curves in figure.panels:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None

@@ -1,9 +1,10 @@
-"""How far rows are behind the first in mean rank, each with its paired interval.
+"""How far rows are behind the best one in mean rank, by family of columns, each with its paired interval.
 
 In place of a diagram whose critical difference covers all rows, or all but one, and so says next to nothing.
 """
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from physml.report.figure.style import COLOURS
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDEST = 28  # characters of a label before it is wrapped
-NAME = "mean rank behind {first} (paired, 95 % interval over runs)"
+BEHIND, AHEAD, NEITHER = COLOURS[0], COLOURS[1], "0.6"
 
 
 def covers_all(ranks: Ranks) -> bool:
@@ -21,16 +22,29 @@ def covers_all(ranks: Ranks) -> bool:
     return any(len(group) >= len(ranks.mean) - 1 for group in ranks.groups())
 
 
-def draw_gaps(axes: "Axes", ranks: Ranks, behind: dict[str, Middle]) -> None:
-    """A dot and an interval for each row; the first row is the line at 0."""
-    first = next(iter(ranks.mean))
-    for y, gap in enumerate(behind.values()):
-        told = gap.low > 0
-        axes.plot([gap.low, gap.high], [y, y], color=COLOURS[0] if told else "0.6", linewidth=2)
-        axes.plot([gap.mean], [y], "o", color=COLOURS[0] if told else "0.6", markersize=5)
-    axes.axvline(0, color="black", linewidth=1)
-    axes.set_yticks(range(len(behind)), [textwrap.fill(row, WIDEST) for row in behind], fontsize=9)
-    axes.set_ylim(len(behind) - 0.5, -0.5)
-    axes.set_xlabel(NAME.format(first=first))
-    axes.grid(axis="x", color="0.9")
-    axes.set_axisbelow(True)
+def caption(first: str) -> str:
+    """How to read the intervals."""
+    return (
+        f"Mean ranks behind {first}, paired, with 95 % intervals over runs: blue, behind; orange, ahead; "
+        "grey, not told apart."
+    )
+
+
+def draw_gaps(panels: "Sequence[Axes]", gaps: Mapping[str, Mapping[str, Middle]]) -> None:
+    """A panel for each family of columns, in it a dot and an interval for each row; the first row is at 0.
+
+    The order of rows is that of the first panel.
+    """
+    rows = list(next(iter(gaps.values())))
+    for axes, (family, behind) in zip(panels, gaps.items(), strict=True):
+        for y, gap in enumerate(behind[row] for row in rows):
+            colour = BEHIND if gap.low > 0 else AHEAD if gap.high < 0 else NEITHER
+            axes.plot([gap.low, gap.high], [y, y], color=colour, linewidth=2)
+            axes.plot([gap.mean], [y], "o", color=colour, markersize=5)
+        axes.axvline(0, color="black", linewidth=1)
+        axes.set_title(family, fontsize=10)
+        axes.set_xlabel("ranks behind")
+        axes.grid(axis="x", color="0.9")
+        axes.set_axisbelow(True)
+    panels[0].set_yticks(range(len(rows)), [textwrap.fill(row, WIDEST) for row in rows], fontsize=9)
+    panels[0].set_ylim(len(rows) - 0.5, -0.5)

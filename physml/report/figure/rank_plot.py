@@ -8,8 +8,9 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from physml.report.figure.collect import Figure
-from physml.report.figure.gap_plot import covers_all, draw_gaps
-from physml.report.figure.style import COLOURS, canvas_of
+from physml.report.figure.gap_plot import caption, covers_all, draw_gaps
+from physml.report.figure.legend import NOTE
+from physml.report.figure.style import COLOURS, canvas_of, span
 from physml.report.stats.across import Ranks
 from physml.report.table.ranks_text import TOO_FEW
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 BLUE = COLOURS[0]
 WIDTH = 6.4  # inches
+FAMILY = 2.2  # inches of a family of columns
 LINE = 0.17  # inches of a line of text
 WIDEST = 24  # characters of a label before it is wrapped
 BAR = 0.6  # lines between the bars of two groups
@@ -29,16 +31,22 @@ GAP = 0.012  # beside labels, as a part of the axis
 
 def draw_ranks(figure: Figure) -> "Canvas":
     """The diagram, or gaps to the first row where none is told apart; a line instead of too few rows."""
-    ranks = figure.ranking.ranks if figure.ranking else None
-    gaps = figure.ranking.behind if figure.ranking and ranks and covers_all(ranks) else {}
+    ranking = figure.ranking
+    ranks = ranking.ranks if ranking else None
+    gaps = figure.gaps if ranks and covers_all(ranks) else {}
     lines = 6.0 if ranks is None else _first_label(ranks) + _height(list(ranks.mean)) + 5.0
-    lines = 1.5 * len(gaps) + 5.0 if gaps else lines
-    canvas = canvas_of(WIDTH, 0.5 + LINE * lines)
+    lines = 1.5 * len(ranks.mean) + 4.5 if ranks and gaps else lines
+    canvas = canvas_of(WIDTH + FAMILY * max(0, len(gaps) - 1), 0.7 + LINE * lines)
     canvas.suptitle(f"{figure.spec.id}: {figure.spec.title}", fontsize=11)
-    axes = canvas.subplots()
+    if ranking and ranks and ranking.samples:
+        sizes = {len(runs) for row in ranking.samples.values() for runs in row if runs is not None}
+        text = f"{caption(next(iter(ranks.mean))) if gaps else ''} {span(sizes)} runs in each column.".strip()
+        canvas.supxlabel(textwrap.fill(text, int(14 * canvas.get_figwidth())), fontsize=8, color=NOTE)
     if ranks and gaps:
-        draw_gaps(axes, ranks, gaps)
+        ratios = [WIDTH - 2.0, *[FAMILY] * (len(gaps) - 1)]
+        draw_gaps(canvas.subplots(1, len(gaps), sharey=True, squeeze=False, width_ratios=ratios)[0], gaps)
         return canvas
+    axes = canvas.subplots()
     axes.set_axis_off()
     if ranks is None:
         axes.text(

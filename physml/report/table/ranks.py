@@ -28,6 +28,7 @@ class Ranking:
         untrained: Row -> titles of the columns in which it is no better than a constant; such rows share the
             last rank there.
         improving: Title of a column -> how many of the ranked rows still improved when their training ended.
+        samples: Row -> its runs in each column; None: no better than a constant.
     """
 
     columns: tuple[Column, ...]
@@ -39,6 +40,7 @@ class Ranking:
     behind: dict[str, Middle] = field(default_factory=dict)
     untrained: dict[str, tuple[str, ...]] = field(default_factory=dict)
     improving: dict[str, int] = field(default_factory=dict)
+    samples: dict[str, list[list[float] | None]] = field(default_factory=dict)
 
 
 def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
@@ -87,7 +89,7 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
     }
     ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
     still = {c.title: improving[c.title] for c in columns if improving[c.title]}
-    return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still)
+    return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still, samples)
 
 
 def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:
