@@ -1,13 +1,16 @@
-"""The profile of a run: what is written, what the record says, and that no number moves."""
+"""The profile of a run, and the speed of a core: what is written, and what may not move it."""
 
 import gzip
 import json
+import time
 
 import pytest
 import run_harness as h
+import torch
 
 from physml.cli import main
 from physml.run import profiling
+from physml.run.record import sgemm_gflops
 
 
 def test_a_profile_moves_no_number_and_no_identity() -> None:
@@ -59,3 +62,17 @@ def test_a_profile_that_cannot_be_written_is_one_line(monkeypatch: pytest.Monkey
     assert made["status"] == "finished" and "profile" not in made
     (line,) = (spec.work_folder / "log.txt").read_text().splitlines()
     assert line.endswith("the profile could not be written: No space left on device.")
+
+
+def test_the_speed_of_a_core_is_its_own_whatever_else_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for a core is no work of it: a plan made beside other runs was ten times too dear."""
+    alone, threads = torch.mm, torch.get_num_threads()
+
+    def kept_waiting(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.02)
+        assert torch.get_num_threads() == 1
+        return alone(a, b)
+
+    monkeypatch.setattr(torch, "mm", kept_waiting)
+    assert sgemm_gflops() > 2e-9 * 384**3 / 0.02
+    assert torch.get_num_threads() == threads
