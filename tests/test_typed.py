@@ -19,14 +19,13 @@ USES = {
     "GRU(2, 16)(u)[0]": TENSOR,
     "GraphCON(GraphConvolution(8, 8), 2)(x, edges)": TENSOR,
     "GradientGating(GraphConvolution(8, 8), n_layers=2)(x, edges)": TENSOR,
-    "RNN(lambda d: LEM(d, 16), 2, 1, 'last', False)(u)[0]": TENSOR,
+    "SequenceModel(lambda d: LEM(d, 16), 2, 1, 'last', False)(u)[0]": TENSOR,
     "LEM(2, 16, init='fan-in')": 'to "LEM" has incompatible type',
     "CoRNN(2, 16, backend='c')": 'to "CoRNN" has incompatible type',
-    "LEM(2, 16)([1.0])": 'to "LEM" has incompatible type "list[float]"; expected "Tensor"',
+    "LEM(2, 16)([1.0])": 'has incompatible type "list[float]"; expected "Tensor"',
 }
 HEAD = """import torch
-from physml import GRU, LEM, LSTM, CoRNN, GradientGating, GraphCON, GraphConvolution, UnICORNN
-from physml.models.sequence.rnn import RNN
+from physml import GRU, LEM, LSTM, CoRNN, GradientGating, GraphCON, GraphConvolution, SequenceModel, UnICORNN
 u, x, edges = torch.zeros(4, 10, 2), torch.zeros(3, 8), torch.tensor([[0, 1], [1, 0]])
 """
 

@@ -16,8 +16,8 @@ from physml.listing.inventory import Entry
 from physml.records.searches import content_of_file, results_path, state_text
 from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import table_state
+from physml.report.table.spec import Claim
 from physml.report.view.finding import NOTHING, finding_text
-from physml.report.view.text import claim_lines
 from physml.site import prose
 from physml.site.content import DOCS, Content, One, Results, paper_of, paper_page, paper_title
 from physml.site.home import home_context
@@ -61,16 +61,14 @@ def _bars(ones: list[One]) -> list[tuple[str, str, int]]:
     return [(one.kind, one.name, counts[one]) for one in ALL]
 
 
-def _claims(content: Content) -> list[tuple[str, str, str]]:
-    return [
-        (
-            results.spec.id,
-            claim_lines(results.table)[0].removeprefix("Claim: "),
-            results.table.claim_verdict or "no verdict yet",
-        )
-        for results in content.tables.values()
-        if results.table.claim
-    ]
+def _claims(content: Content) -> dict[str, list[tuple[str, ...]]]:
+    """Claims of tables: those that have a verdict with it, and the others."""
+    found: dict[str, list[tuple[str, ...]]] = {"tested": [], "open": []}
+    for ident, made in content.tables.items():
+        if isinstance(claim := made.spec.claim, Claim) and made.table.claim:
+            verdict = made.table.claim_verdict
+            found["tested" if verdict else "open"].append((ident, claim.text, *filter(None, [verdict])))
+    return found
 
 
 def _paper(content: Content, key: str) -> dict[str, Any]:
@@ -88,7 +86,7 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "title": paper_title(key),
-        "findings": [found for found in findings if found[2] != NOTHING],
+        "findings": [found for found in findings if not found[2].startswith(NOTHING)],
         "dots": [one.kind for one in ALL for _ in range(found[one])],
         "text": prose.markdown(
             prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))

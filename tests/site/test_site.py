@@ -105,6 +105,10 @@ def test_the_first_screen_has_three_findings_with_their_numbers(site, few):
     for ident, text in found:
         assert visible(text) == finding_text(few.tables[ident].table)
         assert re.search(r"<strong>\d[\d.]* ± \d[\d.]*</strong>", text)
+        (strip,) = re.findall(
+            f'<svg[^>]*aria-label="{ident}: ours against printed, (\\d+) cells">(.*?)</svg>', page
+        )
+        assert strip[1].count("<circle") == int(strip[0]) > 1
     ran = sum(one.result.published is not None and one.result.summary is not None for _, one in few.cells())
     assert f"{ran} of " in re.search("<h1.*?</h1>", page)[0]
 

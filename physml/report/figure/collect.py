@@ -56,6 +56,12 @@ class Figure:
     ranking: Ranking | None = None  # of kind ranks
     gaps: dict[str, dict[str, Middle]] = field(default_factory=dict)  # family -> row -> behind the first
 
+    @property
+    def drawn(self) -> bool:
+        """True if anything of it can be drawn."""
+        ranked_rows = self.ranking is not None and self.ranking.ranks is not None
+        return ranked_rows or any(curve.drawn for _, curves in self.panels for curve in curves)
+
 
 def collect(
     spec: FigureSpec,

@@ -22,7 +22,7 @@ from physml.report.figure.files import write_figure
 from physml.report.figure.plot import draw, histogram_edges, joined
 from physml.report.figure.run_plot import plot_rows
 from physml.report.figure.spec import FigureSpec, experiments_of, find_figure, load_figure
-from physml.report.figure.style import COLOURS
+from physml.report.figure.style import COLOURS, MARKERS
 from physml.report.state import State
 
 IDENTITY = "0123abcd"
@@ -427,7 +427,7 @@ def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: P
     metrics = {"best": {"test": {"accuracy": 0.5, "accuracy_white": 0.2}}}
     canvas = draw(collect(under_noise(), ids("t/a"), [record(tmp_path, "t/a", 0, metrics=metrics)]))
     (printed,) = [line for line in canvas.axes[0].lines if line.get_label() == "A, printed"]
-    assert printed.get_color() == COLOURS[0]
+    assert (printed.get_color(), printed.get_marker()) == (COLOURS[0], MARKERS[0])
     panels = [
         {
             "title": "noise",

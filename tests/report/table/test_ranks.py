@@ -309,7 +309,7 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
     assert len(ranked) == 27
     with Image.open(path) as image:
-        assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
+        assert image.width == 1620 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])
     assert state_lines(nothing)[0] == TOO_FEW
     assert [text.get_text() for text in draw(nothing).axes[0].texts] == [TOO_FEW]
