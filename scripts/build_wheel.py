@@ -69,7 +69,7 @@ class BuildPy(build_py):
             return
         text = "\n".join(_shipped_lines())
         if text:
-            path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+            path.write_bytes(lzma.compress(text.encode()))
 
     def get_source_files(self) -> list[str]:
         """Files of a source distribution, which must hold this file too."""

@@ -66,7 +66,6 @@ EXTRAS = {
     "networkx": "graph",
     "pandas": "pandas",
     "optuna": "search",
-    "psycopg": "postgresql",
     "wandb": "track",
     "mlflow": "mlflow",
     "ray": "ray",

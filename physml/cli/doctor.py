@@ -46,7 +46,7 @@ class Row:
 def add(commands: Any) -> None:
     doctor = commands.add_parser("doctor", help="what is installed, what is missing, how to get it")
     doctor.add_argument(
-        "--shared", type=Path, metavar="PATH", help="try locks, renames and clocks of a folder for pilots"
+        "--shared", type=Path, metavar="PATH", help="try locks and renames of a folder for pilots"
     )
     doctor.add_argument(
         "--nodes", type=int, choices=(1, 2), default=1, help="2: the same command is started on another node"

@@ -1,19 +1,19 @@
-"""The command `physml track`: finished runs for a tracker, from offline copies and from records."""
+"""The command `physml track`: finished runs for a tracker, from their records."""
 
 import argparse
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.paths import results_root, work_root
+from physml.base.paths import results_root
 
 if TYPE_CHECKING:
     from physml.records.schema import Record
     from physml.run.trackers.tracker import TrackedRun
     from physml.run.trackers.upload import Upload
 
-DESCRIPTION = """sync: send what a tracker has not got yet: offline runs of W&B in the work folders, and
-finished records with their curves. Sending twice sends nothing new."""
+DESCRIPTION = """sync: send finished records, with their curves, that a tracker has not got yet. Sending twice
+sends nothing new."""
 
 
 def add(commands: Any) -> None:
@@ -38,23 +38,19 @@ def _run(options: argparse.Namespace) -> int:
 
     if not options.plan:
         SERVICES[options.tracker].refuse()
-    names = options.names
-    folders = [Path(name) for name in names if Path(name).is_dir()] if names else [work_root()]
-    upload = Upload(options.tracker, options.project, _records(names, options.paper), folders)
+    upload = Upload(options.tracker, options.project, _records(options.names, options.paper))
     return _plan(upload) if options.plan else _send(upload)
 
 
 def _send(upload: "Upload") -> int:
     """Exit code 1 where something could not be sent."""
-    waiting = upload.waiting()
-    stuck = upload.service.send_waiting(waiting)
     lacking = upload.lacking()
     sent = _send_records(upload, lacking)
     print(
-        f"{sent + len(waiting) - len(stuck)} runs sent to {upload.service.address()}; "
+        f"{sent} runs sent to {upload.service.address()}; "
         f"{len(lacking) - sent} of {len(upload.runs)} records are not there"
     )
-    return int(bool(stuck) or sent < len(lacking))
+    return int(sent < len(lacking))
 
 
 def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") -> int:
@@ -76,15 +72,15 @@ def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") 
 def _plan(upload: "Upload") -> int:
     from physml.cli.console import Line, aligned
 
-    waiting, lacking = upload.waiting(), upload.lacking()
+    lacking = upload.lacking()
     every = Counter(run.place.folder for run, _ in upload.runs)
     new = Counter(run.place.folder for run, _ in lacking)
     rows = [Line(("experiment", "records", "to send"))]
     rows += [Line((folder, str(number), str(new[folder]))) for folder, number in sorted(every.items())]
     print(aligned(rows))
     print(
-        f"{len(waiting)} offline runs and {len(lacking)} of {len(upload.runs)} records "
-        f"to send to {upload.service.name}: {upload.service.address()}, project {upload.keys['project']}"
+        f"{len(lacking)} of {len(upload.runs)} records to send to {upload.service.name}: "
+        f"{upload.service.address()}, project {upload.keys['project']}"
     )
     return 0
 

@@ -126,9 +126,7 @@ def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
 
 

@@ -16,14 +16,7 @@ from typing import Any
 
 from physml.base.errors import ConfigError, needed_by, suggest
 from physml.base.paths import TASKS
-from physml.config.class_source import (
-    MOVED,
-    OWN_PACKAGES,
-    file_sha256,
-    module_file,
-    read_class_in,
-    renamed,
-)
+from physml.config.class_source import MOVED, OWN_PACKAGES, file_sha256, module_file, read_class_in, renamed
 from physml.config.load import Unread, walk
 
 MODULE = "torch.nn.modules.module.Module"

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.base.errors import ConfigError, DataError, MissingExtra, suggest
+from physml.base.errors import ConfigError, DataError, suggest
 from physml.config import conf_files
 from physml.config.load import read_yaml
 from physml.data import verify
 from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
-from physml.data.fetch import download, mirror
+from physml.data.fetch import download
 from physml.data.locate import find, half, missing, other_root
 from physml.data.readers import reader
 from physml.data.store import Store
@@ -251,17 +251,7 @@ def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
         try:
             download.get(upstream(name), store)
         except DataError as error:  # the others may be had
-            if upstream(name).mirror is None:
-                errors.append(str(error))
-                continue
-            try:
-                mirror.get(reader(name), store)
-            except (DataError, MissingExtra) as other:
-                errors.append(f"{error}\n  its mirror: {other}")
-            else:
-                log.warning(
-                    "%s: written again from its mirror; the bytes differ. Use --verify content.", name
-                )
+            errors.append(str(error))
     for task in _built(chosen.tasks):
         for source in task.sources():
             store.get(source)

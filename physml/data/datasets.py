@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from physml.base.errors import ConfigError, suggest
 from physml.base.files import cached_by_file
@@ -106,19 +106,6 @@ class Statistic:
 
 
 @dataclass(frozen=True)
-class Mirror:
-    """The same content as Parquet on the Hugging Face hub.
-
-    Args:
-        revision: a commit; null: the one first used here.
-    """
-
-    repository: str
-    config: str | None = None
-    revision: str | None = None
-
-
-@dataclass(frozen=True)
 class Upstream:
     """A file conf/dataset/<name>.yaml: where a data set comes from, under what licence, and its files.
 
@@ -132,7 +119,6 @@ class Upstream:
     content: Content = Content()
     name: str = ""
     get: str | None = None
-    mirror: Mirror | None = None
     statistics: Mapping[str, Statistic] = field(default_factory=dict)  # of the arrays, by name
 
     def file(self, name: str) -> DataFile:
@@ -218,7 +204,6 @@ class DataSet:
         items: the parts of the content, for a fingerprint that does not depend on their order; needed where
             conf/dataset has one.
         about: in place of conf/dataset/<name>.yaml, for one set of a family, whose name the user gives.
-        rebuild: writes the files below a folder from the splits of the mirror.
     """
 
     name: str
@@ -227,11 +212,27 @@ class DataSet:
     fixture: Callable[[Path], None]
     items: Callable[[Arrays], Iterable[bytes]] | None = None
     about: Upstream | None = None
-    rebuild: Callable[[Path, Mapping[str, Any]], None] | None = None
 
     @property
     def upstream(self) -> Upstream:
         return self.about or upstream(self.name)
+
+
+def family(
+    prefix: str,
+    names: Iterable[str],
+    read: Callable[[Files, str], Arrays],
+    fixture: Callable[[Path, str], None],
+    items: Callable[[Arrays], Iterable[bytes]] | None = None,
+) -> list[DataSet]:
+    """A data set for each name, which `read` and `fixture` get too."""
+
+    def one(name: str) -> DataSet:
+        return DataSet(
+            f"{prefix}_{name}", 1, lambda files: read(files, name), lambda root: fixture(root, name), items
+        )
+
+    return [one(name) for name in names]
 
 
 def kind_of(used: Iterable[Mapping[str, str]]) -> str:

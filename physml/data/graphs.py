@@ -305,12 +305,43 @@ def check_split(where: object, split: Mapping[str, np.ndarray], n_nodes: int, ag
         seen[nodes] = True
 
 
+def split_masks(where: object, masks: Mapping[str, np.ndarray], shape: tuple[int, ...], again: str) -> Arrays:
+    """`split_train`, `split_valid`, `split_test` bool of masks by their names in a file, in this order.
+
+    Errors: DataError for a mask of another shape than (..., N), for other values than 0 and 1, and for splits
+    as `check_split` refuses them.
+    """
+    for name, mask in masks.items():
+        if mask.shape != shape or not np.isin(mask, (0, 1)).all():
+            wanted = " x ".join(map(str, shape))
+            raise DataError(f"{where}: {name} must be {wanted} times 0 or 1; got {mask.shape}. {again}")
+    made = {
+        f"split_{part}": mask.astype(bool).reshape(-1, shape[-1])
+        for part, mask in zip(PARTS, masks.values(), strict=True)
+    }
+    for k in range(len(made["split_train"])):
+        check_split(where, fixed_split(made, k), shape[-1], again)
+    return made
+
+
 # ---------------------------------------------------------------------------- many graphs
 
 
 def offsets(sizes: list[int]) -> np.ndarray:
     """Start of each of many graphs, and the end: (K + 1,) int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def together(parts: Sequence[Arrays]) -> Arrays:
+    """Graphs one after another, with node_offsets and edge_offsets; each counts its nodes from 0."""
+    joined = {
+        name: np.concatenate([graph[name] for graph in parts], 1 if name == "edge_index" else 0)
+        for name in parts[0]
+    }
+    return joined | {
+        "node_offsets": offsets([len(graph["x"]) for graph in parts]),
+        "edge_offsets": offsets([graph["edge_index"].shape[1] for graph in parts]),
+    }
 
 
 def one(arrays: Arrays, g: int) -> Arrays:

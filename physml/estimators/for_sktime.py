@@ -37,7 +37,17 @@ SMALL = (
 
 
 class _Panel(Arguments):
-    """Both estimators of panels."""
+    """Both estimators of panels, around one of scikit-learn."""
+
+    of_panels: ClassVar[type[SequenceClassifier | SequenceRegressor]]
+
+    def _fit(self, X: np.ndarray, y: np.ndarray) -> "_Panel":
+        self.estimator_ = self.of_panels(**self.get_params(deep=False))  # type: ignore[attr-defined]
+        self.estimator_.fit(X.transpose(0, 2, 1), y)
+        return self
+
+    def _predict(self, X: np.ndarray) -> np.ndarray:
+        return self.estimator_.predict(X.transpose(0, 2, 1))
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
@@ -60,12 +70,7 @@ class SktimeClassifier(_Panel, BaseClassifier):
 
     _tags: ClassVar[dict[str, Any]] = {**COMMON, "X_inner_mtype": "numpy3D", "capability:predict_proba": True}
 
-    def _fit(self, X: np.ndarray, y: np.ndarray) -> "SktimeClassifier":
-        self.estimator_ = SequenceClassifier(**self.get_params(deep=False)).fit(X.transpose(0, 2, 1), y)
-        return self
-
-    def _predict(self, X: np.ndarray) -> np.ndarray:
-        return self.estimator_.predict(X.transpose(0, 2, 1))
+    of_panels = SequenceClassifier
 
     def _predict_proba(self, X: np.ndarray) -> np.ndarray:
         return self.estimator_.predict_proba(X.transpose(0, 2, 1))
@@ -85,13 +90,7 @@ class SktimeRegressor(_Panel, BaseRegressor):
     """
 
     _tags: ClassVar[dict[str, Any]] = {**COMMON, "X_inner_mtype": "numpy3D"}
-
-    def _fit(self, X: np.ndarray, y: np.ndarray) -> "SktimeRegressor":
-        self.estimator_ = SequenceRegressor(**self.get_params(deep=False)).fit(X.transpose(0, 2, 1), y)
-        return self
-
-    def _predict(self, X: np.ndarray) -> np.ndarray:
-        return self.estimator_.predict(X.transpose(0, 2, 1))
+    of_panels = SequenceRegressor
 
 
 class _Quiet(BaseForecaster):

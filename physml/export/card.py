@@ -37,10 +37,7 @@ def card(facts: Facts, kind: str, inputs: Sequence[str], difference: float | Non
 
 def _front_matter(facts: Facts) -> dict[str, Any]:
     """Without `license`: that of the weights is for their owner to choose."""
-    ids = [dataset.mirror.repository for dataset in facts.datasets if dataset.mirror]
     front: dict[str, Any] = {"library_name": "physml", "tags": ["physml", facts.model, facts.task]}
-    if ids:
-        front["datasets"] = ids
     metrics = [
         {"type": name, "value": _plain(summary.mean), "name": f"test {name}, mean of {summary.n}"}
         for name, summary in facts.spread.items()
@@ -48,7 +45,7 @@ def _front_matter(facts: Facts) -> dict[str, Any]:
     if metrics:
         result = {
             "task": {"type": "other", "name": facts.task},
-            "dataset": {"type": ids[0] if ids else facts.task, "name": _title(facts)},
+            "dataset": {"type": facts.task, "name": _title(facts)},
             "metrics": metrics,
         }
         front["model-index"] = [{"name": facts.name, "results": [result]}]

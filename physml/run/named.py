@@ -54,10 +54,7 @@ def run_of(name: str, split: int, seed: int) -> Record:
             f"{folder} has {len(every)} records, none with split {split} and seed {seed}. Choose others with "
             "--split and --seed, or name a record."
         )
-    if len(found) > 1:
-        names = ", ".join(f"{folder}/{Path(one['path']).stem}" for one in found[:10])
-        raise ConfigError(f"{folder} has runs of {len(found)} settings. Name one: {names}.")
-    return found[0]
+    return _only(found, folder, f"{folder} has runs of {len(found)} settings")
 
 
 def _of_file(name: str) -> Record | None:
@@ -91,7 +88,11 @@ def _with_weights(folder: str) -> Record:
             f"none of the {len(found)} runs of {folder} kept its weights. Train one with "
             "runtime.save_model=true."
         )
-    if len(kept) > 1:
-        names = ", ".join(f"{folder}/{Path(one['path']).stem}" for one in kept[:10])
-        raise ConfigError(f"{len(kept)} runs of {folder} kept their weights. Name one: {names}.")
-    return kept[0]
+    return _only(kept, folder, f"{len(kept)} runs of {folder} kept their weights")
+
+
+def _only(found: list[Record], folder: str, several: str) -> Record:
+    if len(found) > 1:
+        names = ", ".join(f"{folder}/{Path(one['path']).stem}" for one in found[:10])
+        raise ConfigError(f"{several}. Name one: {names}.")
+    return found[0]

@@ -1,20 +1,11 @@
-"""All that is known of a search, for its file of results, and the curves beside it."""
+"""All that is known of a search, for its file of results."""
 
-import csv
-import io
 import statistics
 from dataclasses import asdict
-from pathlib import Path
 
-from physml.base import files
-from physml.base.errors import RecordError
-from physml.records import curves
-from physml.records.searches import Content, results_path
-from physml.run.spec import RunSpec
+from physml.records.searches import Content
 from physml.search.spec import DESIGN
 from physml.search.trials import SearchTrials
-
-CURVE = 12  # rows of a curve that are kept
 
 
 def content_of(search: SearchTrials) -> Content:
@@ -96,31 +87,3 @@ def _stage(search: SearchTrials, i: int) -> Content:
         "runs": sum(len(search.specs(i, trial)) for trial in trials),
         "cpu_hours": round(seconds / 3600, 4),
     }
-
-
-def write_curves(search: SearchTrials) -> Path:
-    """The validation metric of every run over its steps, thinned."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["trial", "stage", "split", "seed", "step", f"valid/{search.spec.metric}"])
-    for trial, reached in enumerate(search.last_stage):
-        for stage in range(reached + 1):
-            for spec in search.specs(stage, trial):
-                about = [trial, stage + 1, spec.place.split, spec.place.seed]
-                table.writerows([*about, step, value] for step, value in _curve(search, spec))
-    path = results_path(search.id).with_suffix(".curves.csv")
-    files.write_text(path, text.getvalue())
-    return path
-
-
-def _curve(search: SearchTrials, spec: RunSpec) -> list[tuple[int, str]]:
-    record = search.record(spec)
-    try:
-        if record is None:
-            return []
-        steps, values = curves.read_curve(record, f"valid/{search.spec.metric}")
-    except RecordError:  # a run that diverged before its first evaluation has none
-        return []
-    last = len(steps) - 1
-    kept = sorted({round(last * i / (CURVE - 1)) for i in range(CURVE)})
-    return [(int(steps[i]), f"{values[i]:.4g}") for i in kept]

@@ -27,17 +27,10 @@ from physml.run import state as run_state
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.search import report
-from physml.search.content import content_of, write_curves
+from physml.search.content import content_of
 from physml.search.points import Point, Space, designed, estimated, optuna_module, promoted
 from physml.search.space import Bound, bounds, widened
-from physml.search.spec import (
-    check,
-    in_this_checkout,
-    load_search,
-    run_of,
-    write_found,
-)
-from physml.search.store import TrialStore
+from physml.search.spec import check, in_this_checkout, load_search, run_of, write_found
 from physml.search.trials import Round, SearchTrials
 
 Train = Callable[[str, Sequence[RunSpec]], None]
@@ -54,19 +47,12 @@ class Lacking(Exception):
 
 
 def carry_out(
-    name: str,
-    *,
-    jobs: int | None,
-    max_hours: float | None = None,
-    verify: str = "bytes",
-    repeats: int = 0,
-    storage: str | None = None,
+    name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes", repeats: int = 0
 ) -> int:
     """Make a search, write all trials to results/search, and the best beside the study.
 
     Args:
         repeats: Repeat it so often with other points instead; the settings of the row stay.
-        storage: Place of the copy of the trials, as `TrialStore` takes it.
 
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
     """
@@ -77,14 +63,13 @@ def carry_out(
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     for search in searches or [StagedSearch(spec, verify)]:
         search.check()
-        trainer = Trainer(search, jobs, until, TrialStore(search.id, spec.better, storage))
+        trainer = Trainer(search, jobs, until)
         try:
             search.advance(trainer.train)
             trainer.train("final runs", search.finals)
         except Lacking as error:
             return error.code
         content = search.write()
-        trainer.store.update(content)
         print("\n".join(report.lines(content, search.behind(), search.written)))
     if repeats:
         print("\n".join(report.repeat_lines(spec.id)))
@@ -189,11 +174,11 @@ class StagedSearch(SearchTrials):
     # ------------------------------------------------------------------ results
 
     def write(self) -> Content:
-        """results/search/<id>.json, curves beside it, and the winner's row."""
+        """results/search/<id>.json, and the winner's row."""
         content = content_of(self)
         best, path = content["best"], results.results_path(self.id)
         files.write_json(path, content)
-        self.written = [display_path(path), display_path(write_curves(self))]
+        self.written = [display_path(path)]
         if not self.repeat:
             facts = {"drawn": len(self.points), "trials": content["scored"], "seeds": len(best["values"])}
             settings = self.spec.set | best["point"]
@@ -210,16 +195,14 @@ class StagedSearch(SearchTrials):
 
 
 class Trainer:
-    """Trains runs of a search, and keeps a copy of its trials.
+    """Trains runs of a search.
 
     Args:
         until: Time of the monotonic clock after which no run is started.
     """
 
-    def __init__(
-        self, search: StagedSearch, jobs: int | None, until: float | None, store: TrialStore
-    ) -> None:
-        self.search, self.jobs, self.until, self.store = search, jobs, until, store
+    def __init__(self, search: StagedSearch, jobs: int | None, until: float | None) -> None:
+        self.search, self.jobs, self.until = search, jobs, until
 
     def train(self, what: str, specs: Sequence[RunSpec]) -> None:
         """Lacking unless every run has then finished or diverged."""
@@ -227,13 +210,13 @@ class Trainer:
         todo = [spec for spec in specs if search.record(spec) is None]
         if not todo:
             return
-        self.store.update(search.unfinished())
+        search.unfinished()
         print(f"{search.id}: {what}: {len(todo)} runs to do, best valid/{search.spec.metric} counts")
         hours = None if self.until is None else max((self.until - time.monotonic()) / 3600, 1e-9)
         outcome = scheduler.carry_out(
             planning.plan(todo), jobs=self.jobs, max_hours=hours, ended=lambda _: self._best_text()
         )
-        self.store.update(search.unfinished())
+        search.unfinished()
         lacking = [spec for spec in todo if search.record(spec) is None]
         if not lacking:
             return

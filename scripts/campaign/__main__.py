@@ -1,9 +1,10 @@
-"""`python -m scripts.campaign KIND ... --rounds N --seed S --out FILE`: campaigns, then their counts.
+"""`python -m scripts.campaign KIND ... --rounds N ... --seed S --out FILE`: campaigns, then their counts.
 
 The same seed gives the same rounds; rounds that are in FILE already are not made again.
 """
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 
@@ -17,13 +18,17 @@ def main() -> int:
     parser.add_argument(
         "kinds", choices=driver.KINDS, nargs="+", metavar="KIND", help=", ".join(driver.KINDS)
     )
-    parser.add_argument("--rounds", type=int, default=100, help="of each kind")
+    parser.add_argument(
+        "--rounds", type=int, nargs="+", default=[100], metavar="N", help="of all kinds, or of each in turn"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("campaign.jsonl"))
     options = parser.parse_args()
+    if len(options.rounds) not in (1, len(options.kinds)):
+        parser.error(f"{len(options.rounds)} numbers of rounds for {len(options.kinds)} kinds")
     faults = False
-    for kind in options.kinds:
-        made = driver.campaign(kind, options.rounds, options.seed, options.out)
+    for kind, rounds in zip(options.kinds, itertools.cycle(options.rounds), strict=False):
+        made = driver.campaign(kind, rounds, options.seed, options.out)
         print("\n  ".join([f"{kind}:", *driver.counted(made)]), flush=True)
         faults |= any(one["fault"] for one in made)
     return int(faults)

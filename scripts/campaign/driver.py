@@ -31,7 +31,7 @@ from typing import Any
 import physml
 import tasks
 from physml.base.errors import MissingExtra
-from physml.base.paths import ROOT
+from physml.base.paths import ROOT, share_compiled
 from physml.cli import main
 
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before torch: threads do not live in forks
@@ -64,8 +64,11 @@ Call = Callable[[list[str]], int]
 
 
 @contextlib.contextmanager
-def lab(source: Path | None = None) -> Iterator[Path]:
-    """A temporary folder, a copy of `source`, and the variables that name its parts."""
+def lab(source: Path | None = None, *, compiles: bool = True) -> Iterator[Path]:
+    """A temporary folder, a copy of `source`, and the variables that name its parts.
+
+    compiles: C anew; else it has the compiled C of this process's own cache.
+    """
     folder = Path(
         tempfile.mkdtemp(prefix="physml-campaign-")
     )  # no finalizer: forks would run it at their end
@@ -76,6 +79,8 @@ def lab(source: Path | None = None) -> Iterator[Path]:
         for part in ("here", "conf", "data"):
             (folder / part).mkdir(exist_ok=True)
         (folder / "cache").mkdir(mode=0o700, exist_ok=True)
+        if not compiles:
+            share_compiled(folder / "cache")
         (folder / "victim.txt").write_text(VICTIM)
         if source:
             (folder / "here" / "link").symlink_to(folder / "victim.txt")
@@ -285,7 +290,7 @@ def campaign(kind: str, rounds: int, seed: int, out: Path) -> list[Found]:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
         resource_tracker.ensure_running()
         warm()
-        with lab() as base:
+        with lab(compiles=kind == "shared") as base:  # which spoils the cache too
             material = module.prepared(base)
             for number in missing:
                 made[number] = _round(module, material, base, number, seed)

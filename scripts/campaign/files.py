@@ -3,6 +3,7 @@
 One file of a set is changed, as a whole, or a member of it, packed again. A round tries several of them.
 """
 
+import functools
 import gzip
 import importlib
 import io
@@ -10,6 +11,7 @@ import pickle
 import pkgutil
 import random
 import resource
+import shutil
 import signal
 import tarfile
 import warnings
@@ -118,22 +120,31 @@ def _weights(path: Path) -> Reader:
 # ---------------------------------------------------------------------------- rounds
 
 
-def prepared(base: Path) -> list[Reader]:
+def prepared(base: Path) -> Callable[[int], tuple[Reader, Path]]:
+    """A function of the number of a round: its reader, and a folder with sound files of it."""
     furnished.lab(base)
     furnished.carried_out(base, "run experiment=mine/fitzhugh_nagumo-lem")
     found = every_reader(next((base / "runs").rglob("*.safetensors"), None))
-    for reader in found:
+
+    @functools.cache
+    def sound(place: int) -> tuple[Reader, Path]:
+        reader = found[place]
         folder = base / "sound" / reader.name
         folder.mkdir(parents=True)
         reader.fixture(folder)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             reader.read(folder, base / "first" / reader.name)  # and what reads them is imported
-    return found
+        return reader, folder
+
+    return lambda number: sound(number % len(found))
 
 
-def round_of(rng: random.Random, number: int, folder: Path, material: list[Reader]) -> Found:
-    reader = material[number % len(material)]
+def round_of(
+    rng: random.Random, number: int, folder: Path, material: Callable[[int], tuple[Reader, Path]]
+) -> Found:
+    reader, sound = material(number)
+    shutil.copytree(sound, folder / "sound" / reader.name, dirs_exist_ok=True)
     kept = folder / "spoilt"
 
     def call(arguments: list[str]) -> int:

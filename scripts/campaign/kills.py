@@ -6,6 +6,7 @@ lost, none made twice, nothing left over.
 
 import contextlib
 import csv
+import functools
 import gzip
 import hashlib
 import json
@@ -13,6 +14,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,30 +34,35 @@ MEASURED = ("seconds", "train_s", "ms_per_step", "peak_memory_mib")
 NUMBERS = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
 
 
-def prepared(base: Path) -> dict[str, dict[str, Any]]:
-    """The files that each kind of work leaves undisturbed, with the seconds that it takes."""
+def prepared(base: Path) -> Callable[[str], dict[str, Any]]:
+    """A function of the kind of work: the files that it leaves undisturbed, and the seconds that it takes."""
     furnished.lab(base, EPOCHS)
-    furnished.carried_out(base, f"{ONE} seed=9", f"{ONE[:-3]}lstm seed=9")  # compiles
+    furnished.carried_out(base, f"{ONE} seed=9", f"{ONE[:-3]}lstm seed=9")  # compiles what is not at hand
     for part in ("results", "runs"):
         for path in sorted((base / part).rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
-    made = {}
-    for kind, commands in WORK.items():
+
+    @functools.cache
+    def undisturbed(kind: str) -> dict[str, Any]:
         with lab(base) as folder:
             began = time.monotonic()
-            furnished.carried_out(folder, commands[0])
-            made[kind] = {"seconds": time.monotonic() - began, "left": left(folder)}
-    return made
+            furnished.carried_out(folder, WORK[kind][0])
+            return {"seconds": time.monotonic() - began, "left": left(folder)}
+
+    return undisturbed
 
 
-def round_of(rng: random.Random, number: int, folder: Path, material: dict[str, dict[str, Any]]) -> Found:
+def round_of(
+    rng: random.Random, number: int, folder: Path, undisturbed: Callable[[str], dict[str, Any]]
+) -> Found:
     kind = sorted(WORK)[number % len(WORK)]
+    sound = undisturbed(kind)
     records: dict[str, tuple[int, int]] = {}
     found: Found = {"work": kind, "fault": None, "counts": {"runs": 0}}
     running = [Command(line.split(), folder) for line in WORK[kind]]
     kills = 0
     for _ in range(KILLS):
-        until = time.monotonic() + rng.uniform(0, 2 * material[kind]["seconds"] / KILLS)
+        until = time.monotonic() + rng.uniform(0, 2 * sound["seconds"] / KILLS)
         while time.monotonic() < until and any(one.poll() is None for one in running):
             _see(folder, records, found)
             time.sleep(0.01)
@@ -75,7 +82,7 @@ def round_of(rng: random.Random, number: int, folder: Path, material: dict[str, 
         running = _begun_again(running, WORK[kind], folder, found, all_of_them=True)
     else:
         found |= {"fault": "never done", "said": running[0].text[-3000:]}
-    wanted, got = material[kind]["left"], left(folder)
+    wanted, got = sound["left"], left(folder)
     if not found["fault"] and got != wanted:
         names = sorted(name for name in {*wanted, *got} if wanted.get(name, 0) != got.get(name, 0))
         said = {name: [str(one.get(name, "none"))[:400] for one in (wanted, got)] for name in names}

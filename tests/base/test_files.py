@@ -210,9 +210,7 @@ def small_disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "test", str(folder)],
-        capture_output=True,
-        text=True,
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "test", str(folder)], capture_output=True, text=True
     )
     if made.returncode:
         pytest.skip(f"mounting a tmpfs is not permitted: {made.stderr.strip()}")

@@ -38,7 +38,6 @@ FOREIGN = [
     "tasksx.adding.Adding",
     "physml",
     "LEM",
-    "",
     ".LEM",
 ]
 # The name lies in the allow-list, what it leads to does not.
@@ -72,7 +71,7 @@ def run_config(*overrides: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------------- what may be named
 
 
-@pytest.mark.parametrize("target", [*FOREIGN, *ALIASES])
+@pytest.mark.parametrize("target", ["", *FOREIGN, *ALIASES])
 def test_nothing_outside_the_allow_list_is_a_class_for_us(target: str) -> None:
     with pytest.raises(ConfigError):
         resolve(target)
@@ -125,43 +124,6 @@ def poisoned(config: dict[str, Any], where: str, target: str) -> dict[str, Any]:
         node = node[parent]
     node[last] = {"_target_": target}
     return config
-
-
-PLACES = [
-    "model",
-    "net",
-    "task",
-    "optim",
-    "arrays",
-    "trainer.select",
-    "trainer.stop",
-    "trainer.schedule",
-    "model.clip",
-    "model.dt",
-    "net.encoder",
-    "task.length",
-    "optim.lr",
-    "optim.lr_factors",
-    "tracker.tags",
-    "provenance",
-]
-
-
-@pytest.mark.parametrize("target", ["os.system", "physml.queue.planning.subprocess.Popen"])
-@pytest.mark.parametrize("where", PLACES)
-def test_foreign_code_is_refused_wherever_it_is_named(where: str, target: str) -> None:
-    with pytest.raises(ConfigError):
-        checked(poisoned(run_config(), where, target))
-
-
-@pytest.mark.parametrize("value", [[{"_target_": "os.system"}], [[{"a": {"_target_": "os.system"}}]]])
-@pytest.mark.parametrize("where", ["model.clip", "optim.betas", "net.encoder", "tracker.tags"])
-def test_foreign_code_is_refused_inside_lists(where: str, value: Any) -> None:
-    config = run_config()
-    section, key = where.split(".")
-    config[section][key] = value
-    with pytest.raises(ConfigError, match=r"os.system is not allowed"):
-        checked(config)
 
 
 def test_the_place_of_a_foreign_name_is_told() -> None:
@@ -365,7 +327,7 @@ from pathlib import Path
 Path(__file__).with_suffix(".was_imported").touch()
 raise SystemExit("a file of the working folder was imported")
 """
-NAMES = (
+NAMES = [
     "torch",
     "numpy",
     "yaml",
@@ -377,7 +339,7 @@ NAMES = (
     "adding",
     "lem",
     "tempfile",
-)
+]
 # The console script, as pip writes it.
 STUB = "import sys\nfrom physml.cli.main import main\nsys.exit(main())\n"
 

@@ -13,7 +13,7 @@ from physml.cli import main
 from physml.config.compose import compose
 from physml.data import catalogue
 from physml.data.datasets import upstream
-from physml.data.locate import blocked, refuse_absent
+from physml.data.locate import refuse_absent
 from physml.data.readers.har import UCI_HAR
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store
@@ -113,20 +113,6 @@ def refusal(store: Store) -> str:
     with pytest.raises(DataError) as caught:
         refuse_absent(upstream("mnist"), store)
     return str(caught.value)
-
-
-def test_another_root_is_told(roots: Path) -> None:
-    true = roots / "data"
-    MNIST.fixture(true)
-    assert blocked(["mnist"], Store(true, roots / "cache")) is None
-    for root, says in {
-        true / "MNIST": f"points too deep: set PHYSML_DATA={true}.",
-        true / "MNIST/raw": f"points too deep: set PHYSML_DATA={true}.",
-        roots: f"points too high: set PHYSML_DATA={true}.",
-        roots / "nowhere": "nowhere is not there.",
-        true / "MNIST/raw/t10k-labels-idx1-ubyte.gz": "is not a folder.",
-    }.items():
-        assert says in refusal(Store(root, roots / "cache"))
 
 
 def test_where_the_right_root_is_known_nothing_else_is_advised(roots: Path) -> None:

@@ -1,6 +1,5 @@
 """Data sets of others: what conf/dataset says, fixtures through the real readers, what verification says."""
 
-import gzip
 import hashlib
 import subprocess
 import sys
@@ -14,15 +13,7 @@ from each import each
 from physml.base.errors import ConfigError, DataError
 from physml.base.paths import ROOT
 from physml.data import verify
-from physml.data.datasets import (
-    Content,
-    DataFile,
-    DataSet,
-    Upstream,
-    dataset_names,
-    kind_of,
-    upstream,
-)
+from physml.data.datasets import Content, DataFile, DataSet, Upstream, dataset_names, kind_of, upstream
 from physml.data.readers.mnist import MNIST
 from physml.data.store import Store, Verify
 
@@ -345,24 +336,6 @@ def test_mnist_is_read_from_its_idx_files(tmp_path) -> None:
     arrays = Store(None, tmp_path, fixtures=True).read(MNIST)
     assert arrays["train_x"].shape == (60, 28, 28) and arrays["train_x"].dtype == np.uint8
     assert arrays["test_y"].tolist() == [*range(10), *range(10)]
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda c: c[:-9], "not a valid gzip"),
-        (lambda c: b"<html>no</html>", "not a valid gzip"),
-        (lambda c: gzip.compress(gzip.decompress(c)[:-1]), "must hold"),
-        (lambda c: gzip.compress(b"\0\0\x08\x01" + gzip.decompress(c)[4:]), "no idx file"),
-    ],
-)
-def test_damaged_mnist_is_refused_by_name(tmp_path, change, says) -> None:
-    root = tmp_path / "data"
-    MNIST.fixture(root)
-    path = root / "MNIST/raw/t10k-images-idx3-ubyte.gz"
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(DataError, match=f"t10k-images-idx3-ubyte.gz .*{says}"):
-        Store(root, tmp_path / "cache", "off").read(MNIST)
 
 
 def test_readers_import_no_torch() -> None:

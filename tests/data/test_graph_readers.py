@@ -29,18 +29,7 @@ from physml.data.readers import (
 )
 from physml.data.store import Store
 
-MODULES = (
-    planetoid,
-    webkb,
-    shchur,
-    musae,
-    syn_cora,
-    heterophilous,
-    zinc,
-    superpixels,
-    ppi,
-    large_graphs,
-)
+MODULES = (planetoid, webkb, shchur, musae, syn_cora, heterophilous, zinc, superpixels, ppi, large_graphs)
 OF_TORCH = ("zinc", "superpixels")  # whose bytes hold addresses in memory, so that arrays alone are compared
 SETS = [value for module in MODULES for value in vars(module).values() if isinstance(value, DataSet)]
 BY_NAME = {one.name: one for one in SETS}

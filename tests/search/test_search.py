@@ -7,7 +7,6 @@ import re
 import statistics
 import types
 
-import optuna
 import pytest
 import run_harness as h
 import yaml
@@ -79,7 +78,6 @@ class Simulated:
         plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
         monkeypatch.setattr(staged_search, "scheduler", fake)
         monkeypatch.setattr(staged_search, "planning", plan)
-        monkeypatch.setattr(staged_search.TrialStore, "update", lambda *_: None)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
         for one in specs:
@@ -131,12 +129,7 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
     assert provenance["kind"] == "searched-here" and provenance["search"] == found["search"]
     assert str(settings_of(provenance)) == "searched: 4 x 2"
-    curves = (tmp_path / "results" / "search" / f"{ID}.curves.csv").read_text().splitlines()
-    assert curves[0] == "trial,stage,split,seed,step,valid/rmse" and len(curves) > 8
     assert not search_results.unfinished_path(ID).exists()
-    trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
-    assert trials.best_trial.number == best["trial"]
-    assert [t.state.name for t in trials.trials].count("PRUNED") == 2
     assert "CPU hours" in capsys.readouterr().out
     assert carried_out() == 0 and len(forked) == 8 and results(tmp_path) == made
 
@@ -170,10 +163,7 @@ def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, guided, c
 
 def test_tpe_draws_where_the_first_stage_was_good(conf, tmp_path, monkeypatch):
     """Two settings with one optimum: later points come closer, and a diverged region is left."""
-    space = {
-        "optim.lr": {"low": 1.0e-4, "high": 1.0, "log": True},
-        "net.dropout": {"low": 0.0, "high": 0.5},
-    }
+    space = {"optim.lr": {"low": 1.0e-4, "high": 1.0, "log": True}, "net.dropout": {"low": 0.0, "high": 0.5}}
 
     def value(config):
         rate, dropout = config["optim"]["lr"], config["net"]["dropout"]

@@ -132,10 +132,7 @@ def test_everything_moves_to_a_device(store: Store) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (
-            {"x": np.zeros((N - 1, D), np.float32)},
-            rf"{N} nodes need features \({N}, D\); got \({N - 1},",
-        ),
+        ({"x": np.zeros((N - 1, D), np.float32)}, rf"{N} nodes need features \({N}, D\); got \({N - 1},"),
         ({"x": np.zeros(N, np.float32)}, rf"{N} nodes need features"),
         (
             {"split": {"train": np.arange(3), "valid": np.array([], int), "test": np.arange(3, 6)}},

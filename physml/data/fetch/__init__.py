@@ -1,1 +1,1 @@
-"""Downloads, mirrors and hubs that files of data sets come from."""
+"""Downloads and hubs that files of data sets come from."""

@@ -26,10 +26,7 @@ NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
 def npy(content: bytes, where: object, again: str) -> np.ndarray:
     """The array of an .npy file: of numbers or text, with as many bytes as its header says."""
     file = io.BytesIO(content)
-    read_header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
+    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
         version = np.lib.format.read_magic(file)
         if version not in read_header:

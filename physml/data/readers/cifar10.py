@@ -1,11 +1,10 @@
 """CIFAR-10, from its archive of pickles. Axes: N images, 3 x 32 x 32 pixels."""
 
 import gzip
-import hashlib
 import io
 import pickle
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,15 +19,6 @@ TOP = "cifar-10-batches-py"
 BATCHES = {"train": tuple(f"data_batch_{k}" for k in range(1, 6)), "test": ("test_batch",)}
 META = "batches.meta"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
-# sha256, the first 16 digits, of the first image of each training batch.
-FIRST_IMAGES = (
-    "e052de7deb775f78",
-    "c3105ffde9cf858f",
-    "d9bd24b8ef41bb27",
-    "c154e45123bdb905",
-    "2354b2d1bc42fd81",
-)
 
 # Images of one batch file, as published; of a fixture.
 IMAGES = 10_000
@@ -85,35 +75,6 @@ def _items(read: Arrays) -> Iterable[bytes]:
             yield f"{part} {y} ".encode() + x.tobytes()
 
 
-def rebuild(root: Path, splits: Mapping[str, Any]) -> None:
-    """The archive from images and labels. A mirror may have the training batches in another order."""
-    root.mkdir(parents=True, exist_ok=True)
-    with (
-        gzip.GzipFile(root / ARCHIVE, "wb", compresslevel=1, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        _add(archive, META, {"label_names": list(CLASSES)})
-        for part, names in BATCHES.items():
-            x = np.stack([np.asarray(image, np.uint8) for image in splits[part]["img"]])
-            data = x.transpose(0, 3, 1, 2).reshape(len(x), -1)
-            pieces = zip(
-                np.split(data, len(names)),
-                np.split(np.asarray(splits[part]["label"]), len(names)),
-                strict=True,
-            )
-            entries = [{"data": np.ascontiguousarray(piece), "labels": y.tolist()} for piece, y in pieces]
-            if part == "train":
-                entries.sort(key=_place)
-            for name, entry in zip(names, entries, strict=True):
-                _add(archive, name, entry)
-
-
-def _place(entry: dict[str, Any]) -> int:
-    """Position of a training batch among the published ones, by its first image; 5 for any other."""
-    first = hashlib.sha256(entry["data"][0].tobytes()).hexdigest()[:16]
-    return FIRST_IMAGES.index(first) if first in FIRST_IMAGES else len(FIRST_IMAGES)
-
-
 def _fixture(root: Path) -> None:
     """Noise whose mean colour tells the class, in a tar.gz of pickles as upstream."""
     rng = np.random.default_rng(0)
@@ -140,4 +101,4 @@ def _add(archive: tarfile.TarFile, name: str, entry: dict[str, Any]) -> None:
     archive.addfile(info, io.BytesIO(content))
 
 
-CIFAR10 = DataSet("cifar10", 1, _read, _fixture, _items, rebuild=rebuild)
+CIFAR10 = DataSet("cifar10", 1, _read, _fixture, _items)

@@ -11,7 +11,7 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import npz
 from physml.data.readers.graph_fixture import communities
 
@@ -37,6 +37,7 @@ def _read(files: Files, graph: str) -> Arrays:
     path = files.path(file_name(graph))
     arrays = npz(path, NAMES, again)
     x, y, edges = (arrays[name] for name in NAMES[:3])
+    masks = {name: arrays[name] for name in NAMES[3:]}
     n, d, n_classes, n_edges = SIZES[graph]
     if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_FEATURES, len(edges)
@@ -53,22 +54,8 @@ def _read(files: Files, graph: str) -> Arrays:
         "x": x.astype(np.float32),
         "y": y.astype(np.int64),
         "edge_index": np.ascontiguousarray(edge_index),
-        **_splits(path, arrays, n, again),
+        **graphs.split_masks(path, masks, (N_SPLITS, n), again),
     }
-
-
-def _splits(path: Path, arrays: dict[str, np.ndarray], n: int, again: str) -> Arrays:
-    found = {}
-    for part, name in zip(graphs.PARTS, NAMES[3:], strict=True):
-        mask = arrays[name]
-        if mask.shape != (N_SPLITS, n) or not np.isin(mask, (0, 1)).all():
-            raise DataError(
-                f"{path}: {name} must be {N_SPLITS} x {n} times 0 or 1; got {mask.shape}. {again}"
-            )
-        found[f"split_{part}"] = mask.astype(bool)
-    for k in range(N_SPLITS):
-        graphs.check_split(path, graphs.fixed_split(found, k), n, again)
-    return found
 
 
 def _fixture(root: Path, graph: str) -> None:
@@ -84,13 +71,4 @@ def _fixture(root: Path, graph: str) -> None:
     np.savez(path, allow_pickle=False, **named)
 
 
-def _dataset(graph: str) -> DataSet:
-    return DataSet(
-        f"heterophilous_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph)
-    )
-
-
-CHAMELEON_FILTERED = _dataset("chameleon_filtered")
-SQUIRREL_FILTERED = _dataset("squirrel_filtered")
-MINESWEEPER = _dataset("minesweeper")
-TOLOKERS = _dataset("tolokers")
+CHAMELEON_FILTERED, SQUIRREL_FILTERED, MINESWEEPER, TOLOKERS = family("heterophilous", SIZES, _read, _fixture)

@@ -8,9 +8,8 @@ import hashlib
 import io
 import re
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 
@@ -104,20 +103,6 @@ def _items(arrays: Arrays) -> Iterable[bytes]:
             yield f"{part} {label} ".encode() + digest.tobytes()
 
 
-def rebuild(root: Path, splits: Mapping[str, Any]) -> None:
-    """The archive from texts and labels; the order does not matter."""
-    root.mkdir(parents=True, exist_ok=True)
-    named = {value: name for name, value in LABELS.items()}
-    with (
-        gzip.GzipFile(root / ARCHIVE, "wb", compresslevel=1, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        for part in PARTS:
-            texts, labels = splits[part]["text"], splits[part]["label"]
-            for i, (text, label) in enumerate(zip(texts, labels, strict=True)):
-                _add(archive, f"aclImdb/{part}/{named[label]}/{i}_0.txt", text)
-
-
 def _fixture(root: Path) -> None:
     """Reviews of a few words, most of which tell the label, in a tar.gz as upstream."""
     rng = np.random.default_rng(0)
@@ -147,4 +132,4 @@ def _add(archive: tarfile.TarFile, name: str, text: str) -> None:
     archive.addfile(info, io.BytesIO(text.encode()))
 
 
-IMDB = DataSet("imdb", 1, _read, _fixture, _items, rebuild=rebuild)
+IMDB = DataSet("imdb", 1, _read, _fixture, _items)

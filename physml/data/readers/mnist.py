@@ -4,9 +4,8 @@ import gzip
 import math
 import struct
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -92,12 +91,4 @@ def items(arrays: Arrays) -> Iterable[bytes]:
             yield f"{part} {i} {y} ".encode() + x.tobytes()
 
 
-def rebuild(root: Path, splits: Mapping[str, Any]) -> None:
-    """The four files from images and labels in the order of the files."""
-    for part in PARTS:
-        x = np.stack([np.asarray(image, np.uint8) for image in splits[part]["image"]])
-        write_idx(root / name(part, "images"), x)
-        write_idx(root / name(part, "labels"), np.asarray(splits[part]["label"], np.uint8))
-
-
-MNIST = DataSet("mnist", 1, read, fixture, items, rebuild=rebuild)
+MNIST = DataSet("mnist", 1, read, fixture, items)

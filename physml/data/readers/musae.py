@@ -10,7 +10,7 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import json_value
 from physml.data.files.limits import read_bytes
 from physml.data.readers.graph_fixture import communities
@@ -66,19 +66,11 @@ def _fixture(root: Path, graph: str) -> None:
     edges = np.random.RandomState(0).permutation([*made.edge_index.T.tolist(), [4, 4]])
     traffic = 100 * np.bincount(edges.reshape(-1), minlength=FIXTURE_NODES) + np.arange(FIXTURE_NODES)
     (root / "musae").mkdir(parents=True, exist_ok=True)
-    for part, head, lines in (
-        ("edges", "id1,id2", edges),
-        ("target", "id,target", list(enumerate(traffic))),
-    ):
+    for part, head, lines in (("edges", "id1,id2", edges), ("target", "id,target", list(enumerate(traffic)))):
         text = "".join(f"{a},{b}\n" for a, b in lines)
         (root / file_name(graph, part)).write_text(f"{head}\n{text}")
     nouns = {str(page): np.flatnonzero(row).tolist() for page, row in enumerate(made.x)}
     (root / file_name(graph, "features")).write_text(json.dumps(nouns))
 
 
-def _dataset(graph: str) -> DataSet:
-    return DataSet(f"musae_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph))
-
-
-CHAMELEON = _dataset("chameleon")
-SQUIRREL = _dataset("squirrel")
+CHAMELEON, SQUIRREL = family("musae", SIZES, _read, _fixture)

@@ -11,17 +11,13 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, Files, family
 from physml.data.files.limits import read_bytes
 from physml.data.files.safe_pickle import SparseRows, arrays, lists, sparse, unpickle
 from physml.data.readers.graph_fixture import communities
 
 # Nodes, words, classes, test nodes, as published.
-SIZES = {
-    "cora": (2708, 1433, 7, 1000),
-    "citeseer": (3327, 3703, 6, 1000),
-    "pubmed": (19_717, 500, 3, 1000),
-}
+SIZES = {"cora": (2708, 1433, 7, 1000), "citeseer": (3327, 3703, 6, 1000), "pubmed": (19_717, 500, 3, 1000)}
 N_VALID = 500  # the nodes after those that train, by convention since Kipf and Welling (2017)
 FIXTURE_NODES, FIXTURE_WORDS, FIXTURE_TEST, FIXTURE_VALID, FIXTURE_PER_CLASS = 120, 40, 30, 20, 4
 
@@ -157,12 +153,4 @@ def _fixture(root: Path, graph: str) -> None:
     (root / file_name(graph, "test.index")).write_text("".join(f"{node}\n" for node in nodes))
 
 
-def _dataset(graph: str) -> DataSet:
-    return DataSet(
-        f"planetoid_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph)
-    )
-
-
-CORA = _dataset("cora")
-CITESEER = _dataset("citeseer")
-PUBMED = _dataset("pubmed")
+CORA, CITESEER, PUBMED = family("planetoid", SIZES, _read, _fixture)

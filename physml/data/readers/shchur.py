@@ -8,7 +8,7 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import npz
 from physml.data.readers.graph_fixture import communities
 
@@ -115,11 +115,4 @@ def _fixture(root: Path, graph: str) -> None:
     write(root / file_name(graph), adjacency, csr_array(made.x), made.y)
 
 
-def _dataset(graph: str) -> DataSet:
-    return DataSet(
-        f"shchur_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph), _items
-    )
-
-
-COMPUTERS = _dataset("computers")
-PHOTO = _dataset("photo")
+COMPUTERS, PHOTO = family("shchur", SIZES, _read, _fixture, _items)

@@ -44,15 +44,8 @@ def _read(files: Files) -> Arrays:
             got = f"{len(found)} graphs" if isinstance(found, list) else type(found).__name__
             raise DataError(f"{where}: {got} to {part}, expected {SIZES[part]}. {_AGAIN}")
     checked = [_graph(where, k, one) for k, one in enumerate([*parts[0], *parts[1]])]
-    return {
-        "x": np.concatenate([one["x"] for one in checked]),
-        "pos": np.concatenate([one["pos"] for one in checked]),
-        "y": np.concatenate([one["y"] for one in checked]),
-        "edge_index": np.concatenate([one["edge_index"] for one in checked], 1),
-        "node_offsets": NODES * np.arange(len(checked) + 1),
-        "edge_offsets": graphs.offsets([one["edge_index"].shape[1] for one in checked]),
-        "n_graphs": np.array([len(parts[0]), 0, len(parts[1])], np.int64),
-    }
+    counts = np.array([len(parts[0]), 0, len(parts[1])], np.int64)
+    return graphs.together(checked) | {"n_graphs": counts}
 
 
 def _graph(where: str, k: int, entry: Any) -> Arrays:

@@ -14,7 +14,7 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data import graphs
-from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import npz
 from physml.data.files.limits import read_text
 from physml.data.readers.graph_fixture import communities
@@ -32,6 +32,7 @@ SIZES = {
 N_CLASSES, N_SPLITS = 5, 10
 FIXTURE_NODES, FIXTURE_FEATURES = 60, 25
 EDGES_HEAD = ("node_id", "node_id")
+MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def folder(graph: str) -> str:
@@ -71,13 +72,12 @@ def _read(files: Files, graph: str) -> Arrays:
     if n_edges and edge_index.shape[1] != n_edges:
         raise DataError(f"{path}: {edge_index.shape[1]} edges, expected {n_edges}. {again}")
     graphs.check_edges(path, edge_index, n, again)
-    splits = [read_split(files.path(split_name(graph, k)), n, again) for k in range(N_SPLITS)]
-    return {
-        **graphs.bags(rows, d),
-        "y": y,
-        "edge_index": edge_index,
-        **graphs.masks(splits, n),
-    }
+    splits = []
+    for k in range(N_SPLITS):  # a node may be in no part
+        file = files.path(split_name(graph, k))
+        splits.append(graphs.split_masks(file, npz(file, MASKS, again), (n,), again))
+    masks = {name: np.concatenate([split[name] for split in splits]) for name in splits[0]}
+    return {**graphs.bags(rows, d), "y": y, "edge_index": edge_index, **masks}
 
 
 def _nodes(path: Path, graph: str, again: str) -> tuple[list[np.ndarray], np.ndarray]:
@@ -140,17 +140,6 @@ def pairs(path: Path, mark: str, head: tuple[str, str], again: str) -> np.ndarra
     return found.T.copy()
 
 
-def read_split(path: Path, n: int, again: str) -> graphs.Split:
-    """Three masks over the nodes, as positions. Some nodes may be in none."""
-    arrays = npz(path, ("train_mask", "val_mask", "test_mask"), again)
-    for name, mask in arrays.items():
-        if mask.shape != (n,) or not np.isin(mask, (0, 1)).all():
-            raise DataError(f"{path}: {name} must be {n} times 0 or 1; got shape {mask.shape}. {again}")
-    split = {part: np.flatnonzero(mask) for part, mask in zip(graphs.PARTS, arrays.values(), strict=True)}
-    graphs.check_split(path, split, n, again)
-    return split
-
-
 def _fixture(root: Path, graph: str) -> None:
     """60 pages of 5 classes with 25 words, more links between classes than within, one loop."""
     made = communities(FIXTURE_NODES, FIXTURE_FEATURES, N_CLASSES, seed=1, homophily=0.3)
@@ -166,21 +155,10 @@ def _fixture(root: Path, graph: str) -> None:
     for k in range(N_SPLITS):
         split = graphs.cut(np.random.RandomState(k).permutation(FIXTURE_NODES), 30, 18)
         masks = graphs.masks([split], FIXTURE_NODES)
-        named = {
-            f"{name}_mask": masks[f"split_{part}"][0].astype(np.uint8)
-            for name, part in zip(("train", "val", "test"), graphs.PARTS, strict=True)
-        }
+        named = {name: mask[0].astype(np.uint8) for name, mask in zip(MASKS, masks.values(), strict=True)}
         np.savez(root / split_name(graph, k), **named)
 
 
-def _dataset(graph: str) -> DataSet:
-    return DataSet(f"geom_{graph}", 1, lambda files: _read(files, graph), lambda root: _fixture(root, graph))
-
-
-TEXAS = _dataset("texas")
-WISCONSIN = _dataset("wisconsin")
-CORNELL = _dataset("cornell")
-CORNELL_BINGZHEWEI = _dataset("cornell_bingzhewei")
-FILM = _dataset("film")
-SQUIRREL = _dataset("squirrel")
-CHAMELEON = _dataset("chameleon")
+TEXAS, WISCONSIN, CORNELL, CORNELL_BINGZHEWEI, FILM, SQUIRREL, CHAMELEON = family(
+    "geom", SIZES, _read, _fixture
+)

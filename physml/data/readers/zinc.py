@@ -100,16 +100,8 @@ def _molecule(where: str, k: int, entry: Any) -> Arrays:
 
 
 def _together(where: Path, by_part: dict[str, list[Arrays]]) -> Arrays:
-    molecules = [molecule for part in PARTS for molecule in by_part[part]]
-    arrays: Arrays = {
-        "x": np.concatenate([one["x"] for one in molecules]),
-        "edge_index": np.concatenate([one["edge_index"] for one in molecules], 1),
-        "edge_attr": np.concatenate([one["edge_attr"] for one in molecules]),
-        "y": np.concatenate([one["y"] for one in molecules]),
-        "node_offsets": graphs.offsets([len(one["x"]) for one in molecules]),
-        "edge_offsets": graphs.offsets([len(one["edge_attr"]) for one in molecules]),
-        "n_graphs": np.array([len(by_part[part]) for part in PARTS], np.int64),
-    }
+    arrays = graphs.together([molecule for part in PARTS for molecule in by_part[part]])
+    arrays["n_graphs"] = np.array([len(by_part[part]) for part in PARTS], np.int64)
     _check(where, arrays, _AGAIN)
     return arrays
 

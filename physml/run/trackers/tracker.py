@@ -181,18 +181,6 @@ class Service:
     def refuse(self) -> None:
         """PhysmlError, with what to do, where nothing could be sent."""
 
-    def waiting(self, folder: Path) -> list[Path]:
-        """Folders of copies below a work folder that are still to be sent as they are."""
-        return []
-
-    def has_here(self, run: TrackedRun) -> bool:
-        """True if a copy lies here, sent or not."""
-        return False
-
-    def send_waiting(self, folders: Sequence[Path]) -> list[Path]:
-        """Send such copies; returns those that could not be sent."""
-        return []
-
 
 class GuardedTracker(Tracker):
     """A tracker whose faults become warnings. A row that its copy has already is not sent again."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +21,17 @@ from physml.run.trackers.wandb import in_sweep
 
 
 class Upload:
-    """Finished runs for one tracker and one project. folders: where offline runs may lie besides theirs."""
+    """Finished runs for one tracker and one project."""
 
-    def __init__(
-        self, kind: str, project: str | None, records: Iterable[Record], folders: Sequence[Path] = ()
-    ) -> None:
+    def __init__(self, kind: str, project: str | None, records: Iterable[Record]) -> None:
         self.service: Service = SERVICES[kind]
         self.keys = read_yaml(CONF / "tracker" / f"{kind}.yaml")
         self.keys |= {"project": project} if project else {}
         tables = tables_of_experiments()
         done = [made for made in records if made["status"] == "finished"]
-        self.folders = folders
         self.runs = [
             (TrackedRun.of_record(made, self.keys, tables.get(made["experiment"], ())), made) for made in done
         ]
-
-    def waiting(self) -> list[Path]:
-        """Folders of offline runs that are still to be sent."""
-        places = [*self.folders, *(run.folder for run, _ in self.runs)]
-        return list(dict.fromkeys(folder for place in places for folder in self.service.waiting(place)))
 
     def lacking(self) -> list[tuple[TrackedRun, Record]]:
         """Runs that the tracker has not got from here."""
@@ -49,14 +41,10 @@ class Upload:
         """Send a run's record; True if the tracker then has it."""
         if not send(self.service, run, made):
             return False
-        if not self.service.has_here(run):
-            files.write_json(self._marker(run), self._mark(made))
+        files.write_json(self._marker(run), self._mark(made))
         return True
 
     def _is_sent(self, run: TrackedRun, made: Record) -> bool:
-        """An offline run counts too: it is sent as it is."""
-        if self.service.has_here(run):
-            return True
         try:
             return bool(opened.read_json(self._marker(run)) == self._mark(made))
         except (OSError, ValueError):

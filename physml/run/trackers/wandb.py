@@ -8,10 +8,7 @@ import importlib.util
 import logging
 import netrc
 import os
-import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from physml.base.errors import ConfigError, needed_by, to_install
@@ -24,7 +21,6 @@ PUBLIC_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # names of W&B's own
 Mode = Literal["online", "offline", "disabled"]
 INIT_S = 30.0  # longest wait for W&B's servers at the start
 FINISH_S = 60.0  # and at the end; what is not sent by then stays on disk for `wandb sync`
-SYNCED_AT_ONCE = 100  # folders of one `wandb sync`
 
 
 def logged_in() -> bool:
@@ -107,31 +103,6 @@ class Wandb(Service):
             "nothing was sent: not logged in to W&B. `wandb login`, or set WANDB_MODE=offline to write "
             "offline runs."
         )
-
-    def waiting(self, folder: Path) -> list[Path]:
-        if mode_of("auto") != "online":
-            return []
-        return [one for one in offline_runs(folder) if not _is_synced(one)]
-
-    def has_here(self, run: TrackedRun) -> bool:
-        return any(folder.name.endswith(f"-{run.id}") for folder in offline_runs(run.folder))
-
-    def send_waiting(self, folders: Sequence[Path]) -> list[Path]:
-        """By wandb's own command, which sends each file once."""
-        for first in range(0, len(folders), SYNCED_AT_ONCE):
-            part = folders[first : first + SYNCED_AT_ONCE]
-            subprocess.run([sys.executable, "-m", "wandb", "sync", *map(str, part)], check=False)
-        return [folder for folder in folders if not _is_synced(folder)]
-
-
-def offline_runs(folder: Path) -> list[Path]:
-    """The folders of offline runs below a work folder, in their order."""
-    return sorted(path.parent for path in folder.rglob("wandb/offline-run-*/run-*.wandb"))
-
-
-def _is_synced(folder: Path) -> bool:
-    """True if wandb's own command has marked the folder as synced."""
-    return any(folder.glob("run-*.wandb.synced"))
 
 
 class WandbTracker(GuardedTracker):

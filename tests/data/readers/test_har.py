@@ -1,15 +1,13 @@
-"""UCI HAR as its zip and as its folder: what is read, and the words for what cannot be right."""
+"""UCI HAR as its zip and as its folder: what is read."""
 
 import os
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from physml.base.errors import DataError
 from physml.data.readers.har import ARCHIVE, CHANNELS, FIXTURE_SIZES, TOP, UCI_HAR
 from physml.data.store import Store
 from physml.data.verify import fingerprint
@@ -65,84 +63,6 @@ def test_the_fingerprint_does_not_see_the_order_of_windows_but_all_else(root: Pa
         other = dict(arrays) | {name: arrays[name].copy()}
         other[name].flat[5] += change
         assert fingerprint(UCI_HAR, other) != want, name
-
-
-def renamed(folder: Path) -> None:
-    signals = folder / "train" / "Inertial Signals"
-    (signals / "total_acc_z_train.txt").rename(signals / "total_acc_Z_train.txt")
-
-
-def renamed_folder(folder: Path) -> None:
-    (folder / "test" / "Inertial Signals").rename(folder / "test" / "Inertial_Signals")
-
-
-def lost_rows(folder: Path) -> None:
-    path = folder / "train" / "subject_train.txt"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
-
-
-def half(folder: Path) -> None:
-    for path in folder.rglob("*train.txt"):
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[:12]))
-
-
-def edited(name: str, old: str, new: str) -> Callable[[Path], None]:
-    def edit(folder: Path) -> None:
-        path = folder / name
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new, 1))
-
-    return edit
-
-
-def emptied(folder: Path) -> None:
-    (folder / "test" / "y_test.txt").write_text("")
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (renamed, "no member .*total_acc_z_train.txt. Did you mean .*total_acc_Z_train.txt"),
-        (renamed_folder, "no member UCI HAR Dataset/test/Inertial Signals/body_acc_x_test.txt"),
-        (lost_rows, "part train: 24 labels but 22 subjects"),
-        (half, "part train: 12 windows, expected 7352"),
-        (edited("train/y_train.txt", "6\n", "7\n"), "y_train.txt, line 6: expected one of 1..6; got '7'"),
-        (edited("test/subject_test.txt", "5\n", "4\n"), r"subjects \[4\] stand in train and in test"),
-        (
-            edited("train/Inertial Signals/body_acc_x_train.txt", "e-01", "e-01x"),
-            "body_acc_x_train.txt, line .*could not convert",
-        ),
-        (
-            edited("train/Inertial Signals/body_acc_x_train.txt", "\n", " "),
-            "body_acc_x_train.txt, line 1: expected 128 numbers; got 256",
-        ),
-        (emptied, "y_test.txt is empty"),
-    ],
-)
-def test_what_cannot_be_right_is_named_and_not_cached(
-    folder: Path, damage: Callable[[Path], None], says: str
-) -> None:
-    damage(folder)
-    with pytest.raises(DataError, match=says):
-        read(folder.parent)
-    assert not list((folder.parents[1] / "cache").rglob("*.npz"))
-
-
-def test_nan_is_refused(folder: Path) -> None:
-    path = folder / "train/Inertial Signals/body_acc_x_train.txt"
-    first = path.read_text().split()[0]
-    path.write_text(path.read_text().replace(first, "nan", 1))
-    with pytest.raises(DataError, match="line 1: expected 128 numbers; got a number that is not finite"):
-        read(folder.parent)
-
-
-@pytest.mark.usefixtures("small_data")
-def test_a_folder_in_place_of_the_archive_needs_the_content_to_be_compared(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"--verify content"):
-        Store(folder.parent, folder.parents[1] / "cache").read(UCI_HAR)
-    with pytest.raises(DataError, match="is not the published one"):
-        Store(folder.parent, folder.parents[1] / "cache", verify="content").read(UCI_HAR)
 
 
 def test_the_real_windows_are_the_published_ones(tmp_path: Path) -> None:

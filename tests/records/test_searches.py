@@ -1,0 +1,47 @@
+"""Files of searches: those of earlier versions are read in the present form, damaged ones are one line."""
+
+import json
+
+import pytest
+
+from physml.base.errors import RecordError
+from physml.records import searches as results
+
+TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
+TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
+
+
+@pytest.mark.parametrize("wrong", ["[" * 100_000, "\xff", '{"search": 1}', None])
+def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    path = results.results_path("s")
+    path.parent.mkdir()
+    rows = [{"trial": 0, "point": {"a": 1}, "value": "0.5", "status": "finished"}]
+    path.write_text(wrong or json.dumps({"search": TINY, "trials": rows}), encoding="latin-1")
+    with pytest.raises(RecordError, match=r"s\.json is not the file of a search"):
+        results.state_text("s")
+
+
+def test_results_of_earlier_versions_have_the_present_form():
+    """Without stages, and in stages; what is no file of a search is refused."""
+    rows = [
+        {
+            "trial": i,
+            "point": {"a": i},
+            "value": value,
+            "status": "finished" if value else "diverged",
+            "identity": "x",
+        }
+        for i, value in enumerate([0.5, 0.25, None])
+    ]
+    plain = {"search": TINY | {"experiment": "lem/fitzhugh_nagumo-lstm"}, "trials": rows}
+    made = results.converted(plain)
+    assert made["best"] == {"trial": 1, "point": {"a": 1}, "value": 0.25, "sd": None, "values": [0.25]}
+    assert (made["design"], made["scored"], made["sampler_seed"], made["final"]) == ("random", 2, 1000, None)
+    assert made["rounds"] == [{"trials": 3, "space": TINY["space"], "best": 1, "bounds": []}]
+    assert [row["means"] for row in made["trials"]] == [[0.5], [0.25], [None]]
+    assert made["search"]["stages"] == [{"keep": None, "set": {}, "seeds": [], "splits": [0]}]
+    assert results.converted(made) == made
+    for wrong in ({}, {"search": {}}, plain | {"trials": []}, plain | {"search": {"trials": 3}}, []):
+        with pytest.raises((KeyError, TypeError, IndexError)):
+            results.converted(wrong)
