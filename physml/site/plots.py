@@ -12,7 +12,7 @@ from physml.report.stats.summary import Published, Summary
 LOG_FROM = 15.0  # greatest over least value, from where on an axis is logarithmic
 LEFT, RIGHT = 3.0, 97.0  # per cent of the width
 HEIGHT = 22
-TALL = 212  # of a scatter
+TALL = 200  # of a scatter
 MOST_CURVES, MOST_POINTS = 12, 80
 
 
@@ -204,14 +204,17 @@ def scatter(
 
 def strip(points: Sequence[Point], table: str) -> Markup:
     """Each cell at the difference of ours from its printed number, the line; better is to the right."""
-    axis, middle = Axis(-100.0, 100.0, False), HEIGHT / 2
-    parts = [_line(axis.at(0), 0, axis.at(0), HEIGHT, "trivial"), _line(LEFT, middle, RIGHT, middle, "axis")]
+    axis, middle, low = Axis(-100.0, 100.0, False), 8.0, 28.0
+    parts = [
+        _line(axis.at(0), 0, axis.at(0), 2 * middle, "trivial"),
+        _line(LEFT, middle, RIGHT, middle, "axis"),
+    ]
     for i, one in enumerate(points):
         x, y = axis.at(one.y - one.x), middle + 5 * (i % 3 - 1)
         parts.append(f'<circle class="dot {one.kind}" cx="{x:.2f}%" cy="{y:g}" r="3"/>')
-    worse, better = _name(f"{LEFT}%", HEIGHT + 11, "worse"), _name(f"{RIGHT}%", HEIGHT + 11, "better", "end")
-    named = [worse, _name("50%", HEIGHT + 11, "as printed", "middle"), better]
-    return _svg([*parts, *named], HEIGHT + 14, f"{table}: ours against printed, {len(points)} cells")
+    named = [("start", LEFT, "worse"), ("middle", 50.0, "as printed"), ("end", RIGHT, "better")]
+    parts += [_name(f"{x}%", low, name, anchor) for anchor, x, name in named]
+    return _svg(parts, 30, f"{table}: ours against printed, {len(points)} cells")
 
 
 def outcome_dots(kinds: Sequence[str], most: int, label: str) -> Markup:

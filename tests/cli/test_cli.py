@@ -484,7 +484,7 @@ def test_results_that_cannot_be_written_are_said(
 
 
 def test_a_figure_without_runs_is_no_picture(physml: Callable[..., Said]) -> None:
-    code, out, _ = physml("figure", "lem-fig-4", "--no-run")
+    code, out, _ = physml("figure", "lem-fig-2", "--no-run")
     assert code == 0 and "no picture is written" in out and "written: " not in out
 
 
