@@ -106,12 +106,13 @@ check: lint ## before each commit: style, types, layers, and the quick tests
 test: $(READY) ## run all tests, on all cores
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
-integration: $(READY) ## install Slurm, Chromium (Debian, root), Ray, MLflow; run the tests with real servers
+integration: $(READY) ## install Slurm, PostgreSQL, Chromium (Debian, root), Ray, MLflow; run the tests with real servers
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		command -v slurmctld >/dev/null || scripts/cluster/one_node_slurm.sh install; \
+		[ -d /usr/lib/postgresql ] || scripts/cluster/local_postgresql.sh install; \
 		command -v chromium >/dev/null || apt-get install -y -q --no-install-recommends chromium; fi
-	@$(PY) -c 'import mlflow, ray, axe_playwright_python' 2>/dev/null || $(PY) -m pip install --quiet \
-		-c constraints.txt -e '.[mlflow,ray]' playwright axe-playwright-python
+	@$(PY) -c 'import mlflow, psycopg, ray, axe_playwright_python' 2>/dev/null || $(PY) -m pip install --quiet \
+		-c constraints.txt -e '.[mlflow,postgresql,ray]' playwright axe-playwright-python
 	@[ -x $(VENV)/mlflow-server/bin/mlflow ] || { $(PY) -m venv $(VENV)/mlflow-server && \
 		$(VENV)/mlflow-server/bin/python -m pip install --quiet mlflow==$$(sed -n 's/^mlflow-skinny==//p' constraints.txt); }
 	@$(PY) -m pytest --integration tests/integration $(ARGS)

@@ -13,6 +13,7 @@ import numpy as np
 
 from physml.base.check import one_of
 from physml.base.errors import DataError, InputError, needed_by, suggest
+from physml.base.text import brief
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataFile, DataSet, Files, Upstream
 from physml.data.files.labels import coded
@@ -153,7 +154,11 @@ def _data_set(cls: type, options: Mapping[str, Any], names: list[str]) -> DataSe
                 link = Path(folder) / path
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(found.path(file).absolute())
-            return _arrays(_made(cls, options, folder), name)
+            try:
+                made = _made(cls, options, folder)
+            except InputError as error:  # the options were found right where the files were listed
+                raise DataError(f"{name}: raw files cannot be read: {brief(error.__cause__)}.") from error
+            return _arrays(made, name)
 
     return DataSet(f"pyg_{name}", 1, read, _no_fixture, about=about)
 

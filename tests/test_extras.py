@@ -49,7 +49,7 @@ def test_every_extra_is_one_of_the_project() -> None:
         name = distributions.get(module, module)
         assert any(requirement.replace("-", "_").startswith(name) for requirement in extras[extra]), module
     (everything,) = extras["all"]
-    alone = {"dev", "all", "mlflow", "ray", "onnx", "bench"}
+    alone = {"dev", "all", "mlflow", "postgresql", "ray", "onnx", "bench"}
     assert set(everything.partition("[")[2].rstrip("]").split(",")) == set(extras) - alone
     names = {requirement.partition(">")[0] for requirement in project["dependencies"]}
     assert not names & set(EXTRAS)

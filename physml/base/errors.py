@@ -66,6 +66,7 @@ EXTRAS = {
     "networkx": "graph",
     "pandas": "pandas",
     "optuna": "search",
+    "psycopg": "postgresql",
     "wandb": "track",
     "mlflow": "mlflow",
     "ray": "ray",

@@ -163,6 +163,16 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
+def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`os.walk`, which is silent about a folder that cannot be read; here it is an OSError."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise error
+
+    return os.walk(folder, onerror=refuse)
+
+
 def cached_by_file(read: Callable[[Path], T]) -> Callable[[Path], T]:
     """`read(path)`, called again only once the file has changed. The result is shared: not to be altered."""
     kept: dict[Path, tuple[str, T]] = {}

@@ -260,7 +260,7 @@ def _read(path: Path) -> _Content:
 def _holder(line: bytes) -> dict[str, Any]:
     """The first line of a lease, its keys as far as they can be right; empty while it is being written."""
     try:
-        made = json.loads(line)
-    except (ValueError, RecursionError):
+        made = opened.parsed(line.decode())
+    except ValueError:
         return {}
     return {k: v for k, v in made.items() if k in RIGHT and RIGHT[k](v)} if isinstance(made, dict) else {}

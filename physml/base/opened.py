@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import os
+import re
 import stat
 import zlib
 from pathlib import Path
@@ -21,6 +22,7 @@ LARGE = 64 << 20  # of a record, a setting or a curve
 # A compressed file may hold SPARE bytes and RATIO times its own size; tables of numbers pack about 4 to 1.
 SPARE, RATIO = 1 << 20, 50
 MEMORY = 128 << 20  # of the decompressor of xz
+LONG = re.compile(r"\d{21}")  # may be in a text or behind a point, too
 KINDS = {
     stat.S_ISLNK: "a link",
     stat.S_ISDIR: "a folder",
@@ -86,10 +88,21 @@ def read_bytes(path: Path, most: int = LARGE, *, links: bool = False) -> bytes:
 
 def read_json(path: Path, most: int = SMALL) -> Any:
     """The value in a file of JSON. Errors: OSError, ValueError."""
+    return parsed(read_bytes(path, most).decode("utf-8"))
+
+
+def parsed(text: str) -> Any:
+    """The value of JSON. Errors: ValueError, also for depth and for whole numbers that no float holds."""
     try:
-        return json.loads(read_bytes(path, most).decode("utf-8"))
+        return json.loads(text, parse_int=_whole if LONG.search(text) else None)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _whole(digits: str) -> int:
+    if (n := len(digits.lstrip("-"))) > 20:
+        raise ValueError(f"a whole number of {n} digits")
+    return int(digits)
 
 
 def inflated(content: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """`physml search`: settings of a row, found on validation data."""
 
 import argparse
+import os
 from typing import Any
 
 from physml.base.paths import display_path
@@ -30,6 +31,13 @@ def add(commands: Any) -> None:
         default=0,
         help="repeat it N times with other points, and show how far the final test scores are apart; "
         "the settings stay",
+    )
+    search.add_argument(
+        "--storage",
+        metavar="URL",
+        default=os.environ.get("PHYSML_STORAGE") or None,
+        help="a database, or a file trials.journal, for a copy of the trials that Optuna's tools read; "
+        "default: PHYSML_STORAGE, else a SQLite file in the work folder",
     )
     add_options(search, JOBS, VERIFY, ENGINE)
     search.set_defaults(command=_run)
@@ -65,6 +73,7 @@ def _one(name: str, options: argparse.Namespace) -> int:
         max_hours=options.max_hours,
         verify=options.verify or "bytes",
         repeats=options.repeat,
+        storage=options.storage,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from physml.base.errors import ConfigError, suggest
 from physml.config.load import Unbuilt, Unread, coerce, walk
-from physml.config.resolve import is_module, resolve
+from physml.config.resolve import is_module, looking, name_plugins, resolve
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,13 @@ def _refuse_precision(config: dict[str, Any], parts: Parts) -> None:
         )
 
 
-def build_task(config: dict[str, Any]) -> Any:
-    return check(config["task"], "task", config["plugins"], needs=TASK).make()
+def build_task(config: dict[str, Any], *, run: bool = True) -> Any:
+    """The task. Without `run` no plugin is run, and a task that is of one is None."""
+    if run:
+        name_plugins([config])
+    with contextlib.nullcontext() if run else looking():
+        node = check(config["task"], "task", config["plugins"], needs=TASK)
+        return node.make() if run or not node.of_plugin else None
 
 
 def build_net(parts: Parts, task: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import yaml
 
+from physml.base import opened
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.base.files import cached_by_file
 
@@ -47,7 +48,7 @@ def content_of(path: Path) -> dict[str, Any]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file. ConfigError if there is none, with the line where parsing failed."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = opened.read_bytes(path, links=True).decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

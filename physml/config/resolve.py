@@ -8,14 +8,15 @@ import sys
 import traceback
 import types
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from physml.base import opened
 from physml.base.errors import ConfigError, needed_by, suggest
-from physml.base.paths import TASKS
+from physml.base.paths import TASKS, display_path
 from physml.config.class_source import MOVED, OWN_PACKAGES, file_sha256, module_file, read_class_in, renamed
 from physml.config.load import Unread, walk
 
@@ -152,6 +153,18 @@ def _own_tasks() -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules["tasks"] = module
     spec.loader.exec_module(module)
+
+
+_named: set[str] = set()
+
+
+def name_plugins(configs: Iterable[dict[str, Any]]) -> None:
+    """Say whose code is about to run, before it does."""
+    named = {path: None for config in configs for path in config.get("plugins") or () if path not in _named}
+    _named.update(named)
+    for path in named:
+        why = opened.of_others(Path(path))
+        print(f"runs code of {display_path(Path(path))}{f' ({why})' if why else ''}", file=sys.stderr)
 
 
 _loaded_sha256: dict[Path, str] = {}  # an identity is of the file, so what runs must be the file

@@ -162,9 +162,9 @@ def _made_for(path: Path) -> str:
     """The arguments that generated data were made for, as `n_points 1001, data_seed 1234`."""
     try:
         key = json.loads(asked_of(path))["key"]
-    except (DataError, OSError, ValueError, KeyError):
+        said = [f"{name} {_short(value)}" for name, value in key.items()]
+    except (DataError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return "generated; what for cannot be read"
-    said = [f"{name} {_short(value)}" for name, value in key.items()]
     return ", ".join(["generated", *said])
 
 

@@ -120,10 +120,11 @@ def _joined(*facts: str | None) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    content = conf_files.content(path)  # which says what is wrong with the file
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     comment = first.removeprefix("#").strip() if first.startswith("#") else ""
     comment = "" if comment.startswith("@package") else comment
-    return conf_files.content(path) | {"_comment": comment, "_folder": conf_files.folder_mark(path, CONF)}
+    return content | {"_comment": comment, "_folder": conf_files.folder_mark(path, CONF)}
 
 
 def _all_built(group: str) -> list[Entry]:

@@ -7,7 +7,6 @@ plugins of one's own nothing is kept, because what they read is not known here.
 
 import dataclasses
 import hashlib
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -122,7 +121,7 @@ def _state(folders: Iterable[Path]) -> State:
     """The state of all files below folders: their times, one of which no program can set, size and inode."""
     newest, parts = 0, []
     for top in folders:
-        for folder, names, inside in os.walk(top):
+        for folder, names, inside in files.walk(top):
             names[:] = sorted(name for name in names if name != "__pycache__")
             for name in sorted(inside):
                 path = Path(folder, name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from physml.base.errors import InputError
 from physml.base.lock import is_held
 from physml.base.paths import display_path
+from physml.config.resolve import name_plugins
 from physml.queue.planning import Planned, _of_probe
 from physml.queue.processes import (
     ForkServer,
@@ -27,7 +28,7 @@ from physml.records.costs import Cost
 from physml.run.live import Live
 from physml.run.progress import many
 from physml.run.resources import CONTEXT, GROWTH, MIB, SMOKE, Machine, Resources, Slot
-from physml.run.spec import RunSpec, name_plugins
+from physml.run.spec import RunSpec
 from physml.training.interrupt import SIGNALS, handled
 
 BESIDE_GPU = 4096  # MiB of main memory of a run on a GPU, unless it is known

@@ -126,8 +126,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         raise RecordError(f"{display_path(path)} cannot be read: {why}.") from error
     for i, text in enumerate(content.splitlines(), 1):
         try:
-            line = named(json.loads(text))
-        except (*FAULTS, RecursionError) as error:
+            line = named(opened.parsed(text))
+        except FAULTS as error:
             raise RecordError(
                 f"{display_path(path)}, line {i}: a measured cost was expected; got {text[:60]!r}. "
                 "Delete the line, and measure again with physml table ID --plan --probe."

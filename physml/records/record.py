@@ -10,7 +10,6 @@ import fnmatch
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from physml.base import files, opened
-from physml.base.errors import RecordError
+from physml.base.errors import InputError, RecordError
 from physml.base.paths import display_path, results_roots
 from physml.records import schema, shipped
 from physml.records.schema import SCHEMA, Record
@@ -43,6 +42,10 @@ class Place:
     identity: str
     split: int
     seed: int
+
+    def __post_init__(self) -> None:
+        if self.relative.is_absolute() or ".." in self.relative.parts:
+            raise InputError(f"a run has no place outside of the folder of runs: {self.relative}.")
 
     @property
     def stem(self) -> str:
@@ -117,11 +120,10 @@ def json_of(path: Path) -> Any:
 def _parsed(content: bytes, path: Path, line: str = "") -> Any:
     """line: which of the file, for an error."""
     try:
-        return json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, a number of thousands of digits
-        why = error if isinstance(error, ValueError) else "it is nested too deeply"
+        return opened.parsed(content.decode("utf-8"))
+    except ValueError as error:
         raise RecordError(
-            f"{display_path(path)}{line} is damaged: {why}. Delete it and run again."
+            f"{display_path(path)}{line} is damaged: {error}. Delete it and run again."
         ) from error
 
 
@@ -263,7 +265,7 @@ def runs_below(folder: Path) -> Iterator[Path]:
 
 def folders_below(folder: Path) -> list[Path]:
     """The folder and all below it that have files or shipped runs, sorted."""
-    own = [Path(name) for name, _, inside in os.walk(folder) if inside]
+    own = [Path(name) for name, _, inside in files.walk(folder) if inside]
     return sorted([*own, *shipped.folders_below(folder)])
 
 

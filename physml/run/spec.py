@@ -1,19 +1,18 @@
 """One run, before it is made: its config, its identity, its places on disk."""
 
 import dataclasses
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base import opened
-from physml.base.paths import OWN_RESULTS, display_path, results_root, work_root
+from physml.base.paths import OWN_RESULTS, results_root, work_root
 from physml.config import conf_files
 from physml.config.compose import Composed, compose
 from physml.config.conf_files import is_path
 from physml.config.identity import identity
+from physml.config.resolve import name_plugins
 from physml.records.record import Place
 
 if TYPE_CHECKING:
@@ -105,18 +104,6 @@ def _name(composed: Composed, group: str) -> str:
     if choice in (None, "own"):
         return str(composed.config[group]["_target_"]).rpartition(".")[2].lower()
     return str(choice)
-
-
-_named: set[str] = set()
-
-
-def name_plugins(configs: Iterable[dict[str, Any]]) -> None:
-    """Say whose code is about to run, before it does."""
-    named = {path: None for config in configs for path in config.get("plugins") or () if path not in _named}
-    _named.update(named)
-    for path in named:
-        why = opened.of_others(Path(path))
-        print(f"runs code of {display_path(Path(path))}{f' ({why})' if why else ''}", file=sys.stderr)
 
 
 def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False, run: bool = False) -> list[RunSpec]:

@@ -95,5 +95,5 @@ def _hours_each(first: RunSpec, done: list[Record]) -> float | None:
     hours = [core_hours(record) for record in done if record["cost"] and record["status"] == "finished"]
     if hours:
         return statistics.fmean(hours)
-    (planned,) = planning.plan([first], probe=True)
+    (planned,) = planning.plan([first], probe=not first.config["plugins"])  # a look runs no code of others
     return planned.cost.hours

@@ -154,8 +154,11 @@ def named(names: list[str], *, missing: bool) -> list[str]:
 # ---------------------------------------------------------------------------- before a search
 
 
-def check(spec: SearchSpec) -> None:
-    """ConfigError for a group that is not searched alike, a seed of the final runs, or an unknown metric."""
+def check(spec: SearchSpec, *, run: bool = False) -> None:
+    """ConfigError for a group that is not searched alike, a seed of the final runs, or an unknown metric.
+
+    run: whether code of plugins may be run; else a metric of a task that is of one may be any.
+    """
     for other in spec.equal:
         if load_search(other).budget != spec.budget:
             raise ConfigError(
@@ -168,7 +171,7 @@ def check(spec: SearchSpec) -> None:
         raise ConfigError(
             f"search {spec.id}: seeds {sorted(shared)} are those of the final runs. Use others."
         )
-    check_metric(spec)
+    check_metric(spec, run)
 
 
 def in_this_checkout(experiment: str) -> None:
@@ -180,10 +183,12 @@ def in_this_checkout(experiment: str) -> None:
         )
 
 
-def check_metric(spec: SearchSpec) -> None:
+def check_metric(spec: SearchSpec, run: bool = False) -> None:
     from physml.config.build import build_task
 
-    better = build_task(run_of(spec, {}).config).better
+    if (task := build_task(run_of(spec, {}).config, run=run)) is None:
+        return
+    better = task.better
     if spec.metric not in better:
         raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {suggest(spec.metric, better)}")
     if spec.better != better[spec.metric]:
@@ -200,7 +205,7 @@ def final_runs(experiment: str) -> set[tuple[int, int]]:
     runs: set[tuple[int, int]] = set()
     for ident in tables.table_ids(kind="runs"):
         path = tables.find_table(ident)
-        if experiment in path.read_text(encoding="utf-8"):
+        if experiment in path.read_text(encoding="utf-8", errors="replace"):
             runs |= {(split, seed) for of, split, seed in tables.load_table(path).runs if of == experiment}
     return runs
 

@@ -31,6 +31,7 @@ from physml.search.content import content_of
 from physml.search.points import Point, Space, designed, estimated, optuna_module, promoted
 from physml.search.space import Bound, bounds, widened
 from physml.search.spec import check, in_this_checkout, load_search, run_of, write_found
+from physml.search.store import TrialStore
 from physml.search.trials import Round, SearchTrials
 
 Train = Callable[[str, Sequence[RunSpec]], None]
@@ -47,12 +48,19 @@ class Lacking(Exception):
 
 
 def carry_out(
-    name: str, *, jobs: int | None, max_hours: float | None = None, verify: str = "bytes", repeats: int = 0
+    name: str,
+    *,
+    jobs: int | None,
+    max_hours: float | None = None,
+    verify: str = "bytes",
+    repeats: int = 0,
+    storage: str | None = None,
 ) -> int:
     """Make a search, write all trials to results/search, and the best beside the study.
 
     Args:
         repeats: Repeat it so often with other points instead; the settings of the row stay.
+        storage: Place of the copy of the trials, as `TrialStore` takes it.
 
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
     """
@@ -62,14 +70,15 @@ def carry_out(
     searches = [StagedSearch(spec, verify, repeat) for repeat in range(1, repeats + 1)]
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     for search in searches or [StagedSearch(spec, verify)]:
-        search.check()
-        trainer = Trainer(search, jobs, until)
+        search.check(run=True)
+        trainer = Trainer(search, jobs, until, TrialStore(search.id, spec.better, storage))
         try:
             search.advance(trainer.train)
             trainer.train("final runs", search.finals)
         except Lacking as error:
             return error.code
         content = search.write()
+        trainer.store.update(content)
         print("\n".join(report.lines(content, search.behind(), search.written)))
     if repeats:
         print("\n".join(report.repeat_lines(spec.id)))
@@ -79,9 +88,9 @@ def carry_out(
 class StagedSearch(SearchTrials):
     """A search, from the records of its runs to its results."""
 
-    def check(self) -> None:
+    def check(self, *, run: bool = False) -> None:
         """ConfigError for a search that cannot be made so; DataError for data that are missing."""
-        check(self.spec)
+        check(self.spec, run=run)
         run_state.refuse_blocked(run_of(self.spec, {}, verify=self.verify))
 
     # ------------------------------------------------------------------ the search
@@ -195,14 +204,16 @@ class StagedSearch(SearchTrials):
 
 
 class Trainer:
-    """Trains runs of a search.
+    """Trains runs of a search, and keeps a copy of its trials.
 
     Args:
         until: Time of the monotonic clock after which no run is started.
     """
 
-    def __init__(self, search: StagedSearch, jobs: int | None, until: float | None) -> None:
-        self.search, self.jobs, self.until = search, jobs, until
+    def __init__(
+        self, search: StagedSearch, jobs: int | None, until: float | None, store: TrialStore
+    ) -> None:
+        self.search, self.jobs, self.until, self.store = search, jobs, until, store
 
     def train(self, what: str, specs: Sequence[RunSpec]) -> None:
         """Lacking unless every run has then finished or diverged."""
@@ -210,13 +221,13 @@ class Trainer:
         todo = [spec for spec in specs if search.record(spec) is None]
         if not todo:
             return
-        search.unfinished()
+        self.store.update(search.unfinished())
         print(f"{search.id}: {what}: {len(todo)} runs to do, best valid/{search.spec.metric} counts")
         hours = None if self.until is None else max((self.until - time.monotonic()) / 3600, 1e-9)
         outcome = scheduler.carry_out(
             planning.plan(todo), jobs=self.jobs, max_hours=hours, ended=lambda _: self._best_text()
         )
-        search.unfinished()
+        self.store.update(search.unfinished())
         lacking = [spec for spec in todo if search.record(spec) is None]
         if not lacking:
             return

@@ -133,15 +133,18 @@ class Command:
         return self.code
 
     def wait(self) -> int | None:
-        """The exit code; None where it hung and was killed: idle, or busy for too long on the processor."""
+        """The exit code; None where it hung and was killed: idle, or busy for too long on the processor.
+
+        All processes of the round count: a run may go on whose launcher was killed.
+        """
         look, used = time.monotonic() + WAIT_S, 0.0
         while self.poll() is None:
-            time.sleep(0.005)
+            time.sleep(0.02)
             if time.monotonic() > look:
-                now = sum(map(_cpu_s, [self.pid, *descendants(self.pid)]))
+                now = sum(map(_cpu_s, descendants()))
                 if abs(now - used) < IDLE_S or now > BUSY_S:  # less, where a process has ended
                     os.killpg(self.pid, signal.SIGKILL)
-                    os.waitpid(self.pid, 0)
+                    self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
                     return None
                 look, used = time.monotonic() + WAIT_S, now
         return self.code
@@ -194,7 +197,7 @@ def _cpu_s(pid: int) -> float:
     return 0.0
 
 
-def descendants(pid: int | None = None) -> list[int]:
+def descendants() -> list[int]:
     """Processes below this one, the youngest last; those of the interpreter itself left out."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -202,7 +205,7 @@ def descendants(pid: int | None = None) -> list[int]:
             words = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             if words[0] not in "ZX":
                 parents[int(folder.name)] = int(words[1])
-    found = [pid or os.getpid()]
+    found = [os.getpid()]
     for one in found:
         found += sorted(child for child, parent in parents.items() if parent == one and child != _tracker())
     return found[1:]

@@ -65,13 +65,15 @@ def round_of(
         until = time.monotonic() + rng.uniform(0, 2 * sound["seconds"] / KILLS)
         while time.monotonic() < until and any(one.poll() is None for one in running):
             _see(folder, records, found)
-            time.sleep(0.01)
+            time.sleep(0.05)
         if all(one.poll() == 0 for one in running):
             break
         kills += _kill(rng, running)
         running = _begun_again(running, WORK[kind], folder, found)
     for _ in range(AGAIN):
         codes = [one.wait() for one in running]
+        if None in codes:
+            found |= {"fault": "does not end", "said": running[codes.index(None)].text[-3000:]}
         alone = not descendants()
         while descendants():  # runs whose launcher was killed go on
             reap()

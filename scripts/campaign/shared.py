@@ -25,7 +25,11 @@ WORK = (
     *("lock", "lease/1", "lease/2", "log.txt", "output.txt", "metrics.jsonl", "progress.json", "last.pt"),
     *("attempts.json", "forced", "spec.json"),
 )
-SEARCH = "mine-fitzhugh_nagumo-lem.json"
+JOURNALS = (
+    "mine-fitzhugh_nagumo-lem-tpe-0a1b2c3d.journal",
+    "trials.journal",
+    "mine-fitzhugh_nagumo-lem.json",
+)
 RUN = "experiment=mine/fitzhugh_nagumo-lem"
 COMMANDS = (
     f"run {RUN}",
@@ -41,6 +45,7 @@ COMMANDS = (
     "table --all --write",
     "figure mine-fig-1 --no-run",
     "search mine/fitzhugh_nagumo-lem",
+    "search mine/fitzhugh_nagumo-lem --storage ../results/search/trials.journal",
     "search mine/fitzhugh_nagumo-lem --picture",
     "search mine/fitzhugh_nagumo-lem --plan",
     "status",
@@ -144,6 +149,23 @@ def _library(path: Path, rng: random.Random) -> None:
     path.with_suffix(".sha256").write_text(digest) if path.suffix == ".so" else None
 
 
+def _journal(path: Path, rng: random.Random) -> None:
+    """A journal of Optuna whose study has a pickle as an attribute, as some samplers keep one."""
+    state = pickle.dumps(Call()).hex()
+    path.write_text(
+        json.dumps(
+            {"op_code": 0, "worker_id": "w", "study_name": "mine-fitzhugh_nagumo-lem", "directions": [1]}
+        )
+        + "\n"
+        + json.dumps({"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": "2020-01-01T00:00:00"})
+        + "\n"
+        + json.dumps(
+            {"op_code": 9, "worker_id": "w", "trial_id": 0, "system_attr": {"cma:optimizer:0": state}}
+        )
+        + "\n"
+    )
+
+
 def _tensors(path: Path, rng: random.Random) -> None:
     about = {"a": {"dtype": "F32", "shape": [1 << 40, 1 << 40], "data_offsets": [0, 1 << 60]}}
     head = json.dumps(about | {"__metadata__": {"physml": json.dumps({"config": [1]})}}).encode()
@@ -181,6 +203,7 @@ KINDS: dict[str, Callable[[Path, random.Random], object]] = {
     "a bomb": lambda path, _: path.write_bytes(gzip.compress(bytes(64 << 20), 1)),
     "pickle": lambda path, rng: path.write_bytes(pickle.dumps(Call(), rng.choice((0, 2, 4)))),
     "library": _library,
+    "journal": _journal,
     "tensors": _tensors,
     "escape sequences": lambda path, _: path.write_text(
         json.dumps({"host": ESCAPE, "reason": ESCAPE, "spec": ESCAPE, "done": ESCAPE}) + ESCAPE
@@ -229,7 +252,7 @@ def places(rng: random.Random, folder: Path) -> Path:
     parts = ("results", "results", "runs", "cache", "data", "conf")
     left = [path for path in sorted((folder / rng.choice(parts)).rglob("*")) if path.is_file()]
     work = sorted({path.parent for path in (folder / "runs").rglob("metrics.jsonl")})
-    named = [folder / "results" / "search" / SEARCH]
+    named = [folder / "results" / "search" / name for name in JOURNALS]
     named += [rng.choice(work) / name for name in WORK] if work else []
     return rng.choice([*left, *named]) if rng.random() < 0.7 or not left else rng.choice(named)
 

@@ -204,7 +204,10 @@ def of_nodes(rng: random.Random, text: str) -> str:
 
     if not isinstance(content, dict | list):
         return text
-    walk(content)
+    try:
+        walk(content)
+    except RecursionError:  # a node that holds itself
+        return of_letters(rng, text)
     values = [node[key] for node, key in keys]
     kind = rng.choice(("odd", "odd", "odd", "other", "drop", "rename", "add")) if keys else "odd"
     if kind in ("odd", "other") and places:

@@ -1,17 +1,24 @@
 """Files in a folder that others may write: a link, a FIFO or a device in place of one is refused at once."""
 
 import gzip
+import json
+import logging
 import lzma
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from physml.base import files, lease, lock, opened, paths
 from physml.base.errors import DataError, InputError
+from physml.data.files.archives import FolderTree
+from physml.queue import processes
+from physml.records import record
+from physml.run import perform
 
 PLACES = {
     "link": lambda path: path.symlink_to("/etc/hostname"),
@@ -50,6 +57,14 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     path.write_text("[" * 100_000)
     with pytest.raises(ValueError, match="nested too deeply"):
         opened.read_json(path, 1 << 20)
+
+
+def test_a_whole_number_that_no_float_holds_is_refused() -> None:
+    text = json.dumps({"a": -(1 << 62), "sha256": "9" * 64, "b": 0.00012345678901234567})
+    assert opened.parsed(text) == json.loads(text)
+    for n in (21, 400, 5000):
+        with pytest.raises(ValueError, match=rf"a whole number of {n} digits"):
+            opened.parsed(f'{{"a": [{"9" * n}]}}')
 
 
 def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
@@ -136,6 +151,36 @@ def test_a_long_lease_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monk
     with path.open("ab") as file:
         file.write(lease.FREE)
     assert not lease.is_held(tmp_path)
+
+
+# ---------------------------------------------------------------------------- logs, folders
+
+
+def test_what_a_run_prints_goes_into_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("kept")
+    log = tmp_path / "log.txt"
+    log.symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="a link, expected a file"):
+        processes.start_fresh(["spec.json"], log, dict(os.environ))
+    with perform._logging(log):  # the run goes on: standard error has its warnings too
+        logging.getLogger("physml").warning("lost")
+    assert (tmp_path / "victim").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "read", [record.run_paths, record.folders_below, lambda path: FolderTree(path).names()]
+)
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(
+    read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    assert read(tmp_path / "nowhere") == []
+    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(PermissionError):
+        read(tmp_path)
 
 
 # ---------------------------------------------------------------------------- owners

@@ -269,6 +269,40 @@ def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout
         assert ignored.returncode in (0, 128), "128: not a git checkout"
 
 
+LOOKS = (
+    "run experiment=./mine.yaml:rnn --cfg",
+    "run -m experiment=./mine.yaml:rnn seed=0,1 --plan",
+    "run model=kept task=adding profile=smoke --plan --on slurm",
+    "table lem-4 --plan --row label=Mine,experiment=./mine.yaml:rnn",
+    "table lem-4 --no-run --row label=Mine,experiment=./mine.yaml:rnn",
+    "pilot table lem-4 --plan --row label=Mine,experiment=./mine.yaml:rnn",
+    "search ./mine.yaml:rnn --plan",
+    "list models kept",
+    "status --all",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_runs_no_plugin(
+    look: str, physml: Physml, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "my_rnn.py").write_text(f"open('was_run', 'w')\n{MY_RNN}")
+    search = (
+        "search: {metric: rmse, better: lower, trials: 2, seed: 1, trial: {profile: smoke}}\n"
+        "searches: {rate: {space: {optim.lr: {low: 1.0e-3, high: 1.0e-2, log: true}}}}\n"
+    )
+    study = MINE.replace("rows:", f"{search}rows:").replace("    set:", "    search: rate\n    set:")
+    (folder / "mine.yaml").write_text(study)
+    model = folder / "conf" / "model" / "kept.yaml"
+    model.parent.mkdir(parents=True)
+    model.write_text("_target_: my_rnn.MyRNN\nplugins: [../../my_rnn.py]\nd_hidden: 3\n")
+    monkeypatch.setenv("PHYSML_CONF", str(folder / "conf"))
+    code, said = physml(*look.split())
+    assert not (folder / "was_run").exists(), said
+    assert code in (0, 1) and "runs code of" not in said, said
+
+
 def test_plugins_are_found_beside_the_study(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Files with anything in them: a message for a person comes out, never another error."""
 
 import copy
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,18 @@ def test_files_that_break_parsers_are_told(tmp_path: Path, content: bytes, says:
     path = tmp_path / "bad.yaml"
     path.write_bytes(content)
     with pytest.raises(InputError, match=says):
+        read_yaml(path)
+
+
+def test_what_is_no_config_is_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(InputError, match=rf"bad\.yaml can't be read: it has {1 << 40} bytes"):
+        read_yaml(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=r"bad\.yaml can't be read: a FIFO, expected a file"):
         read_yaml(path)
 
 

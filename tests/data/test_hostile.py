@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from physml.data.cache import read_arrays
 from physml.data.files.archives import FolderTree, open_tree
 from physml.data.files.array_files import json_value, mat, npy, npz
 from physml.data.files.limits import gunzip, read_bytes
-from physml.data.files.safe_pickle import arrays, lists, sparse, tensors, unpickle
+from physml.data.files.safe_pickle import arrays, lists, no_code, sparse, tensors, unpickle
 from physml.data.readers import bidmc, cifar10, zinc
 from physml.data.readers.large_graphs import GENIUS_GRAPH, PATENTS, SNAP_PATENTS
 from physml.data.store import Store
@@ -162,6 +163,33 @@ def test_a_sparse_matrix_is_built_from_checked_parts() -> None:
         with pytest.raises(ValueError):
             x = unpickle(pickle.dumps(wrong, 2), sparse, "f", AGAIN).matrix()
             x.check_format()
+
+
+@pytest.mark.parametrize("part", ["indices", "indptr"])
+@pytest.mark.parametrize("way", ["csr", "csc", "bsr", "pickle", "npz"])
+def test_other_libraries_follow_no_index_unseen(way: str, part: str, tmp_path: Path) -> None:
+    """scipy does not look: a wrong index reads, or writes, outside of memory."""
+    import scipy.sparse as sp
+
+    whole = sp.csr_matrix(np.eye(3))
+    cls = getattr(sp, f"{'csr' if way in ('pickle', 'npz') else way}_matrix")
+    found = cls(whole)
+    parts = {"data": found.data, "indices": found.indices.copy(), "indptr": found.indptr.copy()}
+    parts[part][1] = 1 << 20
+    wrong = tuple(parts.values())
+    found.__dict__[part] = parts[part]
+    if way == "pickle":
+        (tmp_path / "x").write_bytes(pickle.dumps(found))
+    sp.save_npz(tmp_path / "x.npz", found)
+
+    def read() -> Any:
+        with (tmp_path / ("x" if way == "pickle" else "x.npz")).open("rb") as file:
+            read_by = {"pickle": pickle.load, "npz": sp.load_npz}
+            return read_by[way](file) if way in read_by else cls(wrong, shape=(3, 3))
+
+    with no_code(), pytest.raises(ValueError, match=r"ind(ices|ptr|ex)"):
+        read().toarray()
+    assert whole.toarray().trace() == 3
 
 
 def test_lists_of_neighbours_cannot_be_copied() -> None:

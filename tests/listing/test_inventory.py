@@ -89,9 +89,9 @@ def test_numbers_in_names_are_sorted_as_numbers(own_conf: Path) -> None:
     assert [entry.name for entry in inventory.tables()] == ["cornn-2", "lem-9", "lem-10"]
 
 
-@pytest.mark.parametrize("content", ["title: [", "just words", ""])
-def test_a_damaged_config_is_named(own_conf: Path, content: str) -> None:
-    (own_conf / "table" / "lem-4.yaml").write_text(content, encoding="utf-8")
+@pytest.mark.parametrize("content", [b"title: [", b"just words", b"", b"# T\n\xed: 1"])
+def test_a_damaged_config_is_named(own_conf: Path, content: bytes) -> None:
+    (own_conf / "table" / "lem-4.yaml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"lem-4\.yaml"):
         inventory.tables()
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import run_harness as h
@@ -195,8 +196,7 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
         script(job, SlurmSettings(lines=["--a\nrm -rf x"]))
     with pytest.raises(ConfigError, match="partition must be one word"):
         script(job, SlurmSettings(partition="gpu --wrap=x"))
-    monkeypatch.setenv("PHYSML_RUNS", "/lab/100% 'ours'")
-    assert slurm._output() == "--output=/lab/100%% 'ours'/slurm/%A_%a.log"
+    assert slurm._output(Path("/lab/100% 'ours'")) == "--output=/lab/100%% 'ours'/%A_%a.log"
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,10 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     submitted = engine.submit(job)
     assert submitted.ident == "12" and submitted.alive() == 2 and "scancel 12" in submitted.text
     assert (tmp_path / "given").read_text() == script(job, engine.settings)
-    place = str(work_root() / "slurm").replace("%", "%%")
+    (_, logs) = sorted((work_root() / "slurm").iterdir(), key=lambda path: path.stat().st_ctime_ns)
+    place = str(logs).replace("%", "%%")
     assert (tmp_path / "words").read_text() == f"--parsable\n--output={place}/%A_%a.log\n"
+    assert logs.stat().st_mode & 0o777 == 0o700
     (tmp_path / "squeue").write_text("#!/bin/bash\necho Invalid job id >&2; exit 1\n")
     assert submitted.alive() == 0
     (tmp_path / "sbatch").write_text("#!/bin/bash\necho no such partition >&2; exit 1\n")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +15,8 @@ from physml.base.paths import ROOT
 from physml.cli import main
 from physml.queue import planning, scheduler
 from physml.queue.engines import ray_pilot
-from physml.queue.engines.job import Settings, job_of
-from physml.queue.engines.ray import Ray, RayJob
+from physml.queue.engines.job import Settings, folder_of_logs, job_of
+from physml.queue.engines.ray import Ray, RayJob, RaySettings
 from physml.queue.engines.ray_pilot import Again, Order
 from physml.queue.engines.session import Session, engine_of
 from physml.run import resources
@@ -87,11 +88,30 @@ def test_pilots_of_the_commands_own_cluster_cannot_be_left(job, monkeypatch):
 
 def test_a_ray_without_tokens_starts_no_cluster(job, monkeypatch):
     """Whoever reaches its ports could run code: https://docs.ray.io/en/latest/ray-security/token-auth.html."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "t")
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(__version__="2.51.1"))
     with pytest.raises(ConfigError, match=r"needs Ray 2\.52, whose ports ask for a token; this is Ray 2\.51"):
         Ray([]).submit(job)
+    assert os.environ["RAY_AUTH_MODE"] == "token" and len(os.environ["RAY_AUTH_TOKEN"]) == 64
+
+
+def test_a_cluster_of_ones_own_is_for_its_user_alone(job, monkeypatch):
+    """Ray opens its temporary folder to all, and its ports to the network: the folder above is closed."""
+    given = {}
+    ray = SimpleNamespace(
+        init=lambda **options: given.update(options),
+        cluster_resources=lambda: {"CPU": 99.0, "memory": 2.0**60},
+        shutdown=lambda: None,
+    )
+    made = RayJob(ray, folder_of_logs("ray"), True)
+    made.connect(RaySettings(), job)
+    temporary = Path(given["_temp_dir"]).parent
+    assert temporary.stat().st_mode & 0o777 == 0o700 and given["_node_ip_address"] == "127.0.0.1"
+    assert made.folder.stat().st_mode & 0o777 == 0o700 and made.folder != folder_of_logs("ray")
+    made.close()
+    assert not temporary.exists()
 
 
 def test_a_pilot_that_fits_nowhere_is_refused(tmp_path):

@@ -94,6 +94,19 @@ def test_status_of_a_table_before_and_after(forked, shared, capsys):
     assert "table of settings" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", [{"folder": "../elsewhere"}, {"folder": "/etc"}, {"seed": "0/../../../x"}])
+def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys):
+    """Who may write the work folder may not have `retry` and `logs` open files outside of it."""
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    content = json.loads(json.dumps(spec.to_json()))
+    content["place"] |= place
+    (spec.work_folder / "spec.json").write_text(json.dumps({"spec": content}))
+    for command in ("status", "logs", "retry"):
+        assert main.main([command]) == 0
+        assert "spec.json cannot be read, and is left out" in capsys.readouterr().out
+
+
 def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
     spec = h.spec_of(h.odd(trouble="memory"))
     for _ in range(history.LIMIT):

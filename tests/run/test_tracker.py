@@ -65,7 +65,7 @@ class Copy:
 
 
 def test_a_run_is_copied_whole(monkeypatch):
-    overrides = h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2")
+    overrides = h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2", "runtime.save_model=true")
     spec = h.spec_of(overrides)
     made = h.make(spec, tables=["lem-4", "lem-9"])
     copy = Copy(spec)
@@ -86,6 +86,8 @@ def test_a_run_is_copied_whole(monkeypatch):
     assert copy.history[-1]["curves/_type"] == "image-file"
     picture = copy.folder / "files" / copy.history[-1]["curves/path"]
     assert picture.read_bytes() == (spec.work_folder / "curves.png").read_bytes()
+    for path in (spec.record_path, spec.work_folder / "model.safetensors"):
+        assert (copy.folder / "files" / path.name).read_bytes() == path.read_bytes()
     assert copy.ended == [0]
 
 

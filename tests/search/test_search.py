@@ -7,6 +7,7 @@ import re
 import statistics
 import types
 
+import optuna
 import pytest
 import run_harness as h
 import yaml
@@ -78,6 +79,7 @@ class Simulated:
         plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
         monkeypatch.setattr(staged_search, "scheduler", fake)
         monkeypatch.setattr(staged_search, "planning", plan)
+        monkeypatch.setattr(staged_search.TrialStore, "update", lambda *_: None)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
         for one in specs:
@@ -130,6 +132,9 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     assert provenance["kind"] == "searched-here" and provenance["search"] == found["search"]
     assert str(settings_of(provenance)) == "searched: 4 x 2"
     assert not search_results.unfinished_path(ID).exists()
+    trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
+    assert trials.best_trial.number == best["trial"]
+    assert [t.state.name for t in trials.trials].count("PRUNED") == 2
     assert "CPU hours" in capsys.readouterr().out
     assert carried_out() == 0 and len(forked) == 8 and results(tmp_path) == made
 

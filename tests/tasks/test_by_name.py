@@ -16,6 +16,7 @@ from physml.config.compose import compose
 from physml.config.identity import identity
 from physml.data import splits
 from physml.data.fetch import hub
+from physml.data.files.safe_pickle import no_code
 from physml.data.store import Store
 from tasks.hf import FIRST, PADDING, HubSeries, HubText
 from tasks.pyg import PyGNodes
@@ -424,6 +425,10 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
     assert hub.contents(hub.Repository("someone/set"), store) == found
     named = hub.contents(hub.Repository("someone/set", revision="c" * 40), store)
     assert named == {"someone/set": {"sha256": "c" * 40, "verified": "bytes"}}
+    (pin,) = (path for path in (store.cache / "pins" / "hub").iterdir())
+    pin.write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"pins/hub/.* is damaged: it holds no commit\. Delete it"):
+        hub.contents(hub.Repository("someone/set"), store)
 
 
 def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
@@ -497,8 +502,10 @@ def test_raw_files_of_pyg_run_no_code(store: Store, tmp_path: Path) -> None:
     assert store.data
     write_planetoid(store.data / "planetoid")
     (store.data / "planetoid" / "ind.cora.ty").write_bytes(pickle.dumps(Call(), 2))
-    with pytest.raises(DataError, match=r"a pickle names posix\.mkdir, which no array does"):
+    with pytest.raises(DataError, match=r"ind\.cora\.ty cannot be read: it names posix\.mkdir"):
         pyg().load(store, 0)
+    with no_code(), pytest.raises(pickle.UnpicklingError, match=r"a pickle names posix\.mkdir"):
+        pickle.loads(pickle.dumps(Call()))  # by another way
     assert not (tmp_path / "was_run").exists()
     assert pickle.loads(pickle.dumps(PurePath("x"))) == PurePath("x"), "other pickles stay as they are"
 

@@ -64,7 +64,9 @@ def contents(repository: Repository, store: Cache) -> dict[str, dict[str, str]]:
         return {repository.name: {"sha256": repository.revision, "verified": "bytes"}}
     pinned = _pin_path(repository, store)
     if pinned.is_file():
-        commit = pinned.read_text(encoding="utf-8").strip()
+        commit = pinned.read_text(encoding="utf-8", errors="replace").strip()
+        if not COMMIT.fullmatch(commit):
+            raise DataError(f"{pinned} is damaged: it holds no commit. Delete it.")
     else:
         commit = _commit(repository)
         _pin(repository, commit, store)
@@ -147,7 +149,7 @@ def _pin(repository: Repository, value: str, store: Cache) -> None:
     path = _pin_path(repository, store)
     if not path.is_file():
         files.write_text(path, f"{value}\n")
-    elif path.read_text(encoding="utf-8").strip() != value:
+    elif path.read_text(encoding="utf-8", errors="replace").strip() != value:
         raise DataError(
             f"{repository.name} is not what was first seen here. Put that back, or delete {path}."
         )

@@ -185,7 +185,7 @@ class FolderTree(Tree):
 
     def names(self) -> list[str]:
         found = []
-        for folder, folders, inside in os.walk(self.path):
+        for folder, folders, inside in files.walk(self.path):
             folders.sort()
             relative = Path(folder).relative_to(self.path)
             found += [f"{self._prefix}{(relative / file).as_posix()}" for file in inside]

@@ -5,7 +5,6 @@ do, `again`.
 """
 
 import io
-import json
 import math
 import struct
 import zlib
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from physml.base import opened
 from physml.base.errors import DataError
 from physml.base.text import brief
 from physml.data.files.archives import ZipTree
@@ -60,8 +60,8 @@ def npz(path: Path, names: Sequence[str], again: str, text: Sequence[str] = ()) 
 def json_value(content: bytes, where: object, again: str) -> Any:
     """The value of a JSON file."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
+        return opened.parsed(content.decode())
+    except ValueError as error:
         raise DataError(f"{where} is not valid JSON: {brief(error)}. {again}") from error
 
 

@@ -1,11 +1,11 @@
 """Times that a benchmark wrote, for figures: nothing is measured here."""
 
-import json
-
 import numpy as np
 
+from physml.base import opened
 from physml.base.errors import DataError, suggest
 from physml.base.paths import display_path, results_root
+from physml.base.text import brief
 
 Arrays = dict[str, np.ndarray]
 
@@ -19,12 +19,15 @@ def per_batch(*, file: str, layer: str) -> Arrays:
     path = results_root() / "bench" / f"{file}.json"
     if not path.is_file():
         raise DataError(f"{display_path(path)} is not there. `python -m scripts.bench.layers` writes it.")
-    lengths = json.loads(path.read_text(encoding="utf-8"))["lengths"]
-    timed = {int(n): layers for n, layers in lengths.items() if "ms" in layers.get(layer, {})}
-    if not timed:
-        known = {name for layers in lengths.values() for name, facts in layers.items() if "ms" in facts}
+    try:
+        lengths = opened.read_json(path, opened.LARGE)["lengths"].items()
+        each = [(int(n), name, facts) for n, layers in lengths for name, facts in layers.items()]
+        times = [(n, name, float(facts["ms"])) for n, name, facts in each if "ms" in facts]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        again = "`python -m scripts.bench.layers` writes it anew"
+        raise DataError(f"{display_path(path)} is damaged: {brief(error)}. {again}.") from error
+    if not (timed := sorted((n, ms) for n, name, ms in times if name == layer)):
+        known = {name for _, name, _ in times}
         raise DataError(f"{display_path(path)} has no times of {layer!r}. {suggest(layer, known)}")
-    return {
-        "x": np.array(sorted(timed), float),
-        "y": np.array([timed[n][layer]["ms"] for n in sorted(timed)]),
-    }
+    x, y = zip(*timed, strict=True)
+    return {"x": np.array(x, float), "y": np.array(y)}

@@ -2,8 +2,11 @@
 
 import math
 import os
+import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import yaml
@@ -33,6 +36,13 @@ class Settings:
 
 
 S = TypeVar("S", bound=Settings)
+
+
+def folder_of_logs(engine: str) -> Path:
+    """A new folder that we alone may write: what starts pilots follows links in place of their logs."""
+    parent = work_root() / engine
+    parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=parent))
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,15 @@ import shlex
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, needed_by, to_install
-from physml.base.paths import display_path, work_root
+from physml.base.paths import display_path
 from physml.queue.engines import ray_pilot
-from physml.queue.engines.job import Job, Settings, read_settings
+from physml.queue.engines.job import Job, Settings, folder_of_logs, read_settings
 from physml.queue.engines.ray_pilot import Order
 from physml.run.resources import cores
 
@@ -86,9 +85,7 @@ class Ray:
                 f"a Ray cluster of one's own needs Ray {'.'.join(map(str, TOKENS))}, whose ports ask for a "
                 f"token; this is Ray {ray.__version__}. Update it: {to_install('ray')}"
             )
-        folder = work_root() / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        folder.mkdir(parents=True, exist_ok=True)
-        pilots = RayJob(ray, folder, local)
+        pilots = RayJob(ray, folder_of_logs("ray"), local)
         with contextlib.ExitStack() as stack:
             stack.callback(pilots.close)
             pilots.connect(self.settings, job)

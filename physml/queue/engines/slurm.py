@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from physml.base.errors import ConfigError, RunFailed
 from physml.base.paths import display_path, work_root
-from physml.queue.engines.job import Job, Settings, read_settings
+from physml.queue.engines.job import Job, Settings, folder_of_logs, read_settings
 
 SIGNAL_S = 90  # before the end of a job: time for the checkpoints
 
@@ -42,11 +42,11 @@ class Slurm:
         self.settings: SlurmSettings = read_settings(SlurmSettings, name, changes)
 
     def describe(self, job: Job) -> str:
-        return f"# sbatch {shlex.quote(_output())}\n{script(job, self.settings)}"
+        return f"# sbatch {shlex.quote(_output(work_root() / 'slurm'))}\n{script(job, self.settings)}"
 
     def submit(self, job: Job) -> "SlurmJob":
-        (work_root() / "slurm").mkdir(parents=True, exist_ok=True)
-        ident = _command("sbatch", "--parsable", _output(), text=script(job, self.settings))
+        output = _output(folder_of_logs("slurm"))
+        ident = _command("sbatch", "--parsable", output, text=script(job, self.settings))
         return SlurmJob(ident.strip().split(";")[0])
 
 
@@ -60,7 +60,7 @@ class SlurmJob:
 
     @property
     def text(self) -> str:
-        logs = display_path(work_root() / "slurm" / f"{self.ident}_*.log")
+        logs = display_path(work_root() / "slurm" / "*" / f"{self.ident}_*.log")
         return f"Slurm job {self.ident}; output in {logs}; to stop it: scancel {self.ident}"
 
     def alive(self) -> int:
@@ -71,12 +71,11 @@ class SlurmJob:
         return len(lines.split())
 
 
-def _output() -> str:
+def _output(folder: Path) -> str:
     """The option for the logs, an argument of sbatch: a line of its script would end at a space."""
-    folder = str(work_root() / "slurm")
-    if "\\" in folder:
-        raise ConfigError(f"Slurm takes no path with a backslash for its logs; got {folder!r}.")
-    return f"--output={folder.replace('%', '%%')}/%A_%a.log"
+    if "\\" in str(folder):
+        raise ConfigError(f"Slurm takes no path with a backslash for its logs; got {str(folder)!r}.")
+    return f"--output={str(folder).replace('%', '%%')}/%A_%a.log"
 
 
 def script(job: Job, settings: SlurmSettings) -> str:

@@ -12,7 +12,9 @@ import sys
 from typing import Any, ClassVar, Literal
 
 from physml.base.errors import ConfigError, needed_by, to_install
+from physml.base.paths import results_root
 from physml.base.text import shown
+from physml.run import weights
 from physml.run.trackers.tracker import GuardedTracker, Row, Service, TrackedRun, Tracker
 
 log = logging.getLogger(__name__)
@@ -163,6 +165,7 @@ class WandbTracker(GuardedTracker):
         if self.last is not None:
             self.guarded("log", lambda: self._log_scores(summary))
         self.guarded("summary", lambda: self.run.summary.update(summary))
+        self.guarded("files", self._save)
         self.guarded("finish", lambda: self.run.finish(exit_code=exit_code))
 
     def _log_scores(self, summary: Row) -> None:
@@ -170,6 +173,12 @@ class WandbTracker(GuardedTracker):
         scores = {key: value for key, value in summary.items() if "/" in key and value is not None}
         if scores:
             self.run.log(scores, step=self.last)
+
+    def _save(self) -> None:
+        """The record, and the weights where they were kept, as files of the copy."""
+        for path in (results_root() / self.tracked.place.relative, self.tracked.folder / weights.NAME):
+            if path.is_file():
+                self.run.save(str(path), base_path=str(path.parent), policy="now")
 
     def _plot(self, rows: list[Row]) -> None:
         import wandb

@@ -55,6 +55,16 @@ def test_the_figure_says_what_to_do_where_nothing_was_measured_and_draws_what_wa
     assert curve.y is not None and curve.y.tolist() == [20, 20]
 
 
+@pytest.mark.parametrize(
+    "content", [b"\xff", b"[", b"{}", b'{"lengths": {"x": {"a": {"ms": 1}}}}', b'{"lengths": [1]}']
+)
+def test_a_damaged_file_of_times_is_one_line(content: bytes, results: Path) -> None:
+    results.mkdir()
+    (results / "x.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"x\.json is damaged: .*scripts\.bench\.layers` writes it anew\.$"):
+        per_batch(file="x", layer="a")
+
+
 @pytest.mark.grid
 def test_a_layer_that_does_not_run_is_a_line_of_the_report(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

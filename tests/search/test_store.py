@@ -1,0 +1,212 @@
+"""The copy of a search as an Optuna study: records win, damage is one line, nothing in it runs."""
+
+import json
+import os
+import pickle
+import sys
+
+import optuna
+import pytest
+from search_conf import without_studies, write_study
+
+from physml.base.errors import ConfigError, DataError, MissingExtra
+from physml.base.lock import held
+from physml.cli import main
+from physml.records import searches as results
+from physml.search.store import TrialStore, place_of
+
+LSTM, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"
+SPACE = {"a": {"low": 1e-3, "high": 1.0, "log": True}, "b": ["x", None]}
+ROWS = [
+    ("finished", [3.0, 2.5], 2.5),
+    ("pruned", [4.0], None),
+    ("diverged", [None], None),
+    ("waiting", [2.0], None),
+]
+
+
+def content(rows=ROWS):
+    """What a search knows of its trials."""
+    trials = [
+        {"point": {"a": 0.1 * (i + 1), "b": None}, "status": status, "means": means, "value": value}
+        for i, (status, means, value) in enumerate(rows)
+    ]
+    return {"rounds": [{"trials": len(rows), "space": SPACE}], "trials": trials}
+
+
+def study_of(storage, name="s"):
+    if storage.endswith(".journal"):
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
+    return optuna.load_study(study_name=name, storage=storage)
+
+
+@pytest.fixture(params=["journal", "database"])
+def storage(request, tmp_path):
+    return str(tmp_path / "x.journal") if request.param == "journal" else f"sqlite:///{tmp_path}/x.db"
+
+
+def test_the_study_has_what_the_records_say_and_follows_them(storage, capsys):
+    copy = TrialStore("s", "lower", storage)
+    copy.update(content())
+    study = study_of(storage)
+    assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
+    assert study.best_value == 2.5 and study.trials[0].intermediate_values == {0: 3.0, 1: 2.5}
+    assert study.trials[1].params == {"a": 0.2, "b": None}
+    after = [*ROWS[:3], ("finished", [2.0, 1.5], 1.5), ("missing", [None], None)]
+    copy.update(content(after))
+    copy.update(content(after))
+    study = study_of(storage)
+    assert study.best_trial.number == 3 and len(study.trials) == 5
+    assert study.trials[3].intermediate_values == {0: 2.0, 1: 1.5}
+    assert capsys.readouterr().out == ""
+
+
+def test_records_win_over_a_study_that_disagrees(tmp_path, capsys):
+    """A digit that was changed would be the best value of the search."""
+    path = tmp_path / "x.journal"
+    TrialStore("s", "lower", str(path)).update(content())
+    for right, wrong in (
+        ('"value":2.5', '"value":0.5'),
+        ('"a":0.2', '"a":"far"'),
+        ('"state":2', '"state":1'),
+    ):
+        text = path.read_text()
+        assert right in text
+        path.write_text(text.replace(right, wrong))
+        TrialStore("s", "lower", str(path)).update(content())
+        study = study_of(str(path))
+        assert study.best_value == 2.5 and study.trials[1].params["a"] == 0.2
+        assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
+        assert "x.journal: made again, since it differed from the records" in capsys.readouterr().out
+        path.unlink()
+        TrialStore("s", "lower", str(path)).update(content())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line[: len(line) // 2],
+        lambda line: line.replace('"study_id":0', '"study_id":[]'),
+        lambda line: line.replace('"op_code"', '"op_cod"'),
+        lambda line: line.replace('"op_code":4', '"op_code":99'),
+        lambda line: line.replace('"op_code":4', '"op_code":"4"'),
+        lambda line: line.replace("FloatDistribution", "NoDistribution"),
+        lambda line: "[" * 100_000,
+        lambda line: "\x00\xff\x00",
+        lambda line: "7",
+    ],
+)
+def test_any_damage_of_a_journal_is_one_line_with_its_place(damage, tmp_path):
+    path = tmp_path / "x.journal"
+    TrialStore("s", "lower", str(path)).update(content())
+    lines = path.read_text().splitlines()
+    number = next(i for i, line in enumerate(lines) if '"a":0.2' in line)
+    assert damage(lines[number]) != lines[number]
+    lines[number] = damage(lines[number])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"x\.journal:{number + 1}: damaged: .*made again") as error:
+        TrialStore("s", "lower", str(path)).update(content())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "FIFO"])
+def test_a_journal_is_a_file_of_its_own(kind, tmp_path):
+    path, victim = tmp_path / "x.journal", tmp_path / "victim"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(victim)
+    if kind == "link":
+        victim.write_bytes(b"half a line")
+    with pytest.raises(DataError, match=rf"x\.journal does not answer: a {kind.split()[0]}, expected a file"):
+        TrialStore("s", "lower", str(path)).update(content())
+    assert victim.read_bytes() == b"half a line" if kind == "link" else not victim.exists()
+
+
+def test_half_a_line_of_a_killed_writer_is_removed(tmp_path):
+    path = tmp_path / "x.journal"
+    TrialStore("s", "lower", str(path)).update(content())
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"op_code":4,"worker')
+    TrialStore("s", "lower", str(path)).update(content())
+    assert path.read_bytes().startswith(whole + b'{"op_code":')
+    assert all(map(json.loads, path.read_text().splitlines()))
+
+
+def test_nothing_in_a_study_is_unpickled(tmp_path):
+    """CMA-ES keeps its state as a pickle in an attribute of a trial: who could write it could run code."""
+    path, victim = tmp_path / "x.journal", tmp_path / "victim"
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(victim), "w"))
+
+    TrialStore("s", "lower", str(path)).update(content())
+    state = pickle.dumps(Evil()).hex()
+    for number in range(4):
+        for key in ("cma:optimizer", "cma:optimizer:0", "cmawm:optimizer:0", "popsize"):
+            change = {"op_code": 9, "worker_id": "w", "trial_id": number, "system_attr": {key: state}}
+            path.write_text(path.read_text() + json.dumps(change) + "\n")
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if line) + "\n")
+    TrialStore("s", "lower", str(path)).update(content())
+    assert not victim.exists()
+
+
+def test_two_workers_do_not_copy_at_once(tmp_path):
+    copy = TrialStore("s", "lower")
+    with held(copy.folder):
+        copy.update(content())
+        assert not list(tmp_path.rglob("s.db"))
+    copy.update(content())
+    assert len(study_of(copy.storage).trials) == 4
+
+
+def test_secrets_of_a_storage_are_not_shown():
+    assert place_of("postgresql+psycopg://u:secret@host/x") == "postgresql+psycopg://***@host/x"
+    assert "secret" not in place_of("postgresql://u@host/x?password=secret&sslpassword=secret&timeout=1")
+    no_port = "postgresql://u:secret@host:x/y"
+    for wrong in ("u:secret@host/x", "postgresql//u:secret@host/x", no_port, "trials.txt"):
+        with pytest.raises(ConfigError, match="--storage takes a URL such as postgresql") as error:
+            place_of(wrong)
+        assert "secret" not in str(error.value)
+
+
+def test_a_database_that_does_not_answer(tmp_path):
+    with pytest.raises(DataError, match=r"does not answer: .*Once it does, the same command goes on"):
+        TrialStore("s", "lower", f"sqlite:///{tmp_path}/no/such/folder/x.db").update(content())
+    (tmp_path / "x.db").write_bytes(b"no database" * 100)
+    with pytest.raises(DataError, match=r"x\.db does not answer: .*made again from the records"):
+        TrialStore("s", "lower", f"sqlite:///{tmp_path}/x.db").update(content())
+
+
+def test_a_driver_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"://\*\*\*@host/x needs a driver .*pip install .*psycopg"):
+        TrialStore("s", "lower", "postgresql+psycopg://u:secret@host/x").update(content())
+
+
+# ---------------------------------------------------------------------------- of a search
+
+TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
+TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
+
+
+@pytest.fixture
+def conf(tmp_path, monkeypatch):
+    folder = without_studies(tmp_path, monkeypatch)
+    write_study(folder, TINY, {"lstm": {"model": "lstm", "search": "tiny"}})
+    return folder
+
+
+def test_a_search_keeps_a_copy_and_a_damaged_one_stops_it_before_it_trains(
+    conf, tmp_path, forked, monkeypatch, capsys
+):
+    path = tmp_path / "x.journal"
+    path.write_text("nonsense\n")
+    command = ["search", LSTM, "--jobs", "1"]
+    assert main.main([*command, "--storage", str(path)]) == 2 and not forked
+    assert "x.journal:1: damaged" in capsys.readouterr().err
+    path.unlink()
+    monkeypatch.setenv("PHYSML_STORAGE", str(path))
+    assert main.main(command) == 0 and len(forked) == 2
+    assert study_of(str(path), ID).best_value == results.recorded(ID)["best"]["value"]
