@@ -19,7 +19,16 @@ from physml.report.table.collect import table_state
 from physml.report.table.spec import Claim
 from physml.report.view.finding import NOTHING, finding_text
 from physml.site import prose
-from physml.site.content import DOCS, Content, One, Results, paper_of, paper_page, paper_title
+from physml.site.content import (
+    DOCS,
+    Content,
+    One,
+    Results,
+    docs_page,
+    paper_of,
+    paper_page,
+    paper_title,
+)
 from physml.site.home import home_context
 from physml.site.render import Renderer
 from physml.site.search_page import search_context
@@ -311,16 +320,10 @@ def _searches(content: Content, render: Renderer) -> Iterator[Page]:
 
 
 def _docs(content: Content, render: Renderer) -> Iterator[Page]:
-    listed = []
     for path in sorted(DOCS.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        page = f"docs/{path.stem}/index.html"
-        title = prose.title_of(text) or path.stem
-        listed.append((title, page, ""))
+        text, page = path.read_text(encoding="utf-8"), docs_page(path)
         made = prose.markdown(text, _Links(content, page, path))
-        yield page, render.page("page.html.j2", page, title=title, text=made)
-    page = "docs/index.html"
-    yield page, render.page("list.html.j2", page, title="Docs", about="", entries=listed)
+        yield page, render.page("page.html.j2", page, title=prose.title_of(text) or path.stem, text=made)
 
 
 class _Links:
@@ -347,7 +350,7 @@ class _Links:
         if inside.parts[:2] == ("docs", "papers"):
             return f"paper/{name}/index.html" if name in self.papers else None
         if inside.parts[0] == "docs" and path.suffix == ".md":
-            return f"docs/{name}/index.html"
+            return docs_page(path)
         if name in self.tables and inside.parts[0] in ("results", "conf"):
             return table_page(name)
         return f"figure/{name}/index.html" if name in self.figures else None

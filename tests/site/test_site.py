@@ -58,6 +58,8 @@ def test_every_kind_of_page_is_there(site):
     ):
         assert (site / f"{page}.html").is_file(), page
     assert [*site.glob("run/*/index.html")]
+    heads = re.findall("<h2[^>]*>([^<]*)", (site / "docs" / "index.html").read_text())
+    assert heads[0] == "Start" and {"Read results", "Extend", "Operate"} <= set(heads)
     assert "<loc>https://example.org/x/table/lem-4/index.html</loc>" in (site / "sitemap.xml").read_text()
     made = json.loads((site / "task" / "smnist" / "mnist.croissant.json").read_text())
     assert made["license"] and all(len(file["sha256"]) == 64 for file in made["distribution"])

@@ -148,7 +148,7 @@ def test_what_stands_below() -> None:
     assert below == [
         "† quoted by the paper from other work",
         "Not run: none 3.0 ± 0.1",
-        "Blocked on this machine: 2 cells (--long says why)",
+        "Blocked on this machine: 2 cells (why: --long)",
         "Without printed numbers (--long): RMSE of free",
         "3 of 4 printed cells trained, n = 3",
     ]
