@@ -92,11 +92,12 @@ class Content:
 class Statistic:
     """Known facts of an array that the reader returns, whatever file it comes from; null: not known.
 
-    counts: how often each value stands in it. low, high: bounds of its values. mean, sd: over all of its
-    values. first: its first values. source: where that was read.
+    shape: its sizes. counts: how often each value stands in it. low, high: bounds of its values. mean, sd:
+    over all values. first: its first values. These three to the digits written. source: where that was read.
     """
 
     source: str
+    shape: tuple[int, ...] | None = None
     counts: Mapping[int, int] | None = None
     low: float | None = None
     high: float | None = None

@@ -1,6 +1,6 @@
 """Recorded data against conf/dataset as it is now: are they the published ones? No torch here."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from physml.data.datasets import Upstream, dataset_names, upstream
@@ -35,18 +35,11 @@ def _doubt(file: Mapping[str, Any], known: list[Upstream]) -> str | None:
     how = file.get("verified")
     if how not in ("first seen", "content"):
         return None  # proved, or of a kind that is compared with no paper
-    for dataset, published in _published(str(file["name"]), known):
+    listed = ((one, entry.sha256) for one in known for entry in one.files if entry.name == file["name"])
+    for dataset, published in listed:
         if published is not None and published == file.get("sha256"):
             return None
         content = dataset.content
         if how == "content" or content.copies.get(str(file["name"])) == file.get("sha256"):
             return None if content.agrees else ONE_COPY
     return PINNED
-
-
-def _published(name: str, known: list[Upstream]) -> Iterator[tuple[Upstream, str | None]]:
-    """The data sets that have a file of that name, with its published sha256."""
-    for dataset in known:
-        for file in dataset.files:
-            if file.name == name:
-                yield dataset, file.sha256

@@ -5,7 +5,6 @@ sampler reads it, so nothing in it can run code.
 """
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,8 +176,8 @@ def _changes(path: Path, first: int) -> Iterator[tuple[int, Any]]:
         for number, line in enumerate(file):
             if number >= first:
                 try:
-                    yield number + 1, json.loads(line)
-                except (ValueError, RecursionError):
+                    yield number + 1, opened.parsed(line.decode())
+                except ValueError:
                     yield number + 1, None
 
 

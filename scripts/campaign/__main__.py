@@ -5,6 +5,7 @@ The same seed gives the same rounds; rounds that are in FILE already are not mad
 
 import argparse
 import itertools
+import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("campaign.jsonl"))
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # labs and commands end, too
     if len(options.rounds) not in (1, len(options.kinds)):
         parser.error(f"{len(options.rounds)} numbers of rounds for {len(options.kinds)} kinds")
     faults = False

@@ -31,12 +31,15 @@ from typing import Any
 import physml
 import tasks
 from physml.base.errors import MissingExtra
-from physml.base.paths import ROOT, share_compiled
+from physml.base.paths import CONF, ROOT, share_compiled
 from physml.cli import main
+from physml.config.load import content_of
 
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before torch: threads do not live in forks
 sys.path.insert(0, str(ROOT / "tests" / "harness"))
 import run_child
+
+from scripts.campaign import processes
 
 KINDS = ("kills", "lines", "yaml", "files", "shared")
 # A command hangs if its processes use less than IDLE_S of the processor in WAIT_S, or more than BUSY_S.
@@ -101,7 +104,7 @@ def lab(source: Path | None = None, *, compiles: bool = True) -> Iterator[Path]:
 
 @functools.cache
 def warm() -> None:
-    """Import what commands import, so that forks need not."""
+    """Import what commands import and read conf/, so that forks need not."""
     for package in (physml, tasks):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith(("__main__", "preload")):
@@ -110,6 +113,8 @@ def warm() -> None:
     for name in ("matplotlib.pyplot", "optuna", "scipy.io", "sqlalchemy", "datasets", "plotext"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    for path in CONF.rglob("*.yaml"):
+        content_of(path)
     gc.freeze()  # forks leave these objects alone
 
 
@@ -141,7 +146,7 @@ class Command:
         while self.poll() is None:
             time.sleep(0.02)
             if time.monotonic() > look:
-                now = sum(map(_cpu_s, descendants()))
+                now = sum(map(processes.cpu_s, processes.descendants()))
                 if abs(now - used) < IDLE_S or now > BUSY_S:  # less, where a process has ended
                     os.killpg(self.pid, signal.SIGKILL)
                     self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -190,53 +195,6 @@ def _watch(started: Path) -> Callable[[str, tuple[Any, ...]], None]:
     return hook
 
 
-def _cpu_s(pid: int) -> float:
-    with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
-
-
-def descendants() -> list[int]:
-    """Processes below this one, the youngest last; those of the interpreter itself left out."""
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if words[0] not in "ZX":
-                parents[int(folder.name)] = int(words[1])
-    found = [os.getpid()]
-    for one in found:
-        found += sorted(child for child, parent in parents.items() if parent == one and child != _tracker())
-    return found[1:]
-
-
-def _tracker() -> int | None:
-    return getattr(resource_tracker._resource_tracker, "_pid", None)
-
-
-def swept(seconds: float = 10.0) -> bool:
-    """Wait for all processes of a round, and kill what is left; False if something was."""
-    until = time.monotonic() + seconds
-    while (left := descendants()) and time.monotonic() < until:
-        reap()
-        time.sleep(0.02)
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    reap()
-    return not left
-
-
-def reap() -> None:
-    """Orphans that have ended; commands are waited for by their own objects."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ChildProcessError):
-            words = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if words[:2] == ["Z", str(os.getpid())] and int(folder.name) != _tracker():
-                os.waitpid(int(folder.name), os.WNOHANG)
-
-
 # ---------------------------------------------------------------------------- faults
 
 
@@ -248,7 +206,7 @@ def fault_of(code: int | None, text: str, folder: Path) -> str | None:
         return "traceback"
     if code not in (0, 1, 2, 75):
         return f"ends with {code}"
-    if code == 2 and not any(word in text for word in ("error", "cannot", "damaged")):
+    if code == 2 and not any(word in text for word in ("error", "cannot", "damaged", "absent")):
         return "exit code 2 without a reason"
     if CONTROL.search(text.replace("\r", "")):
         return "control characters"
@@ -295,10 +253,13 @@ def campaign(kind: str, rounds: int, seed: int, out: Path) -> list[Found]:
         warm()
         with lab(compiles=kind == "shared") as base:  # which spoils the cache too
             material = module.prepared(base)
-            for number in missing:
-                made[number] = _round(module, material, base, number, seed)
-                with out.open("a") as file:
-                    file.write(json.dumps({"kind": kind, "seed": seed, **made[number]}) + "\n")
+            try:
+                for number in missing:
+                    made[number] = _round(module, material, base, number, seed)
+                    with out.open("a") as file:
+                        file.write(json.dumps({"kind": kind, "seed": seed, **made[number]}) + "\n")
+            finally:
+                processes.swept(0.0)  # of a campaign that was stopped
     return [made[number] for number in range(rounds)]
 
 
@@ -306,7 +267,7 @@ def _round(module: Any, material: Any, base: Path, number: int, seed: int) -> Fo
     rng, began = random.Random(f"{module.__name__} {seed} {number}"), time.monotonic()
     with lab(base) as folder:
         found: Found = module.round_of(rng, number, folder, material)
-        if not swept() and not found["fault"]:
+        if not processes.swept() and not found["fault"]:
             found["fault"] = "a process is left"
     return {"round": number, "seconds": round(time.monotonic() - began, 2), **found}
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.campaign import furnished
-from scripts.campaign.driver import Command, Found, descendants, fault_of, lab, reap
+from scripts.campaign.driver import Command, Found, fault_of, lab
+from scripts.campaign.processes import descendants, reap
 
 KILLS, EPOCHS = 5, 30  # of a round, of a run
 AGAIN = 20  # commands until the work must be done

@@ -69,7 +69,7 @@ COMMANDS = (
     "list experiments mine",
     "list searches mine",
     "list tables mine",
-    "list tasks texas --measure",
+    "list tasks --measure texas",
     "pilot table mine-1 --no-wait",
     "cite mine-1",
     "doctor",

@@ -431,6 +431,17 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
         hub.contents(hub.Repository("someone/set"), store)
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1 and no end", 1 << 40])
+def test_what_is_no_parquet_is_refused_before_it_is_hashed(
+    content: bytes | int, store: Store, tmp_path: Path
+) -> None:
+    name = repository(tmp_path / "films", TEXTS)
+    with (tmp_path / "films" / "data" / "other.parquet").open("wb") as file:
+        file.truncate(content) if isinstance(content, int) else file.write(content)
+    with pytest.raises(DataError, match=r"data/other\.parquet is no Parquet file"):
+        text(name).load(store, 0)
+
+
 def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
     name = repository(tmp_path / "films", TEXTS)
     text(name).load(store, 0)

@@ -16,6 +16,7 @@ from physml.base.errors import DataError, needed_by, suggest
 from physml.base.text import brief
 from physml.data.cache import Cache
 from physml.data.files import hash_cache
+from physml.data.files.limits import open_regular
 
 SHARD = re.compile(r"(\w+)-\d{5}-of-\d{5}\.parquet")
 PLAIN = re.compile(r"[^*?\[\]:]+")  # the package `datasets` takes other paths for patterns and addresses
@@ -107,6 +108,10 @@ def _parquet(folder: Path, config: str | None) -> dict[str, list[str]]:
         name = path.relative_to(folder).as_posix()
         if not PLAIN.fullmatch(str(path)):
             raise DataError(f"{str(path)!r}: a path to Parquet files has no `*?[]:`. Rename it.")
+        with open_regular(path) as file:  # a look, before all of it is hashed
+            ends = {file.read(4), file.read(4) if file.seek(max(0, file.seek(0, 2) - 4)) else b""}
+        if ends != {b"PAR1"}:
+            raise DataError(f"{path} is no Parquet file. Put the right file there, or move it away.")
         words = re.split(r"[\W\d_]+", path.relative_to(inside).as_posix().lower())
         shard = SHARD.fullmatch(path.name)
         split = shard[1] if shard else next((SPLITS[word] for word in words if word in SPLITS), "train")

@@ -1,11 +1,11 @@
 """CGNN, a linear flow that remembers its start. Axes: N nodes, E edges, H channels."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, positive
+from physml.base.check import count, one_of, positive
 from physml.models.graph.graph_parts import check_input
 from physml.models.graph.graph_propagation import gcn_spread
 
@@ -19,25 +19,29 @@ class CGNN(nn.Module):
     Runge-Kutta method up to T. For T to infinity it tends to :math:`(I - A)^{-1} X^0`.
 
     Source: Xhonneux et al., ICML 2020, https://arxiv.org/abs/1912.00967, section 4.
-    Choices: the flow is that of the text; its code has :math:`\tfrac{\alpha}{2} (P - I) X` with an alpha for
-    each node, a start that passes no gradient, and a ReLU after it. P has loops, as our other layers; alpha
-    is the sigmoid of one number for all nodes, which starts at 0; fixed steps, where the paper's are
-    adaptive.
+    Choices: the flow is that of the text; with flow "official" that of its code, :math:`X' =
+    \tfrac{\alpha}{2} (P - I) X + X^0` whose X^0 passes no gradient. P has loops, as our other layers; alpha
+    is the sigmoid of one number for all nodes, which starts at 0, where the code has one for each node and a
+    ReLU after the flow; fixed steps, where the paper's are adaptive.
     Args:
         d_in: H.
         T: end of time.
         n_steps: steps up to T.
+        flow: "official", see Choices; or null.
     Shapes: x (N, H), edge_index (2, E), edge_weight (E,) -> (N, H).
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
     version: ClassVar[int] = 1
 
-    def __init__(self, d_in: int, *, T: float, n_steps: int) -> None:
+    def __init__(self, d_in: int, *, T: float, n_steps: int, flow: Literal["official"] | None = None) -> None:
         super().__init__()
         count("d_in", d_in)
         positive("T", T)
         count("n_steps", n_steps)
+        if flow is not None:
+            one_of("flow", flow, ("official",))
+        self.flow = flow
         self.d_in = self.d_out = d_in
         self.T, self.n_steps = float(T), n_steps
         self.a = nn.Parameter(torch.zeros(()))
@@ -47,6 +51,8 @@ class CGNN(nn.Module):
         spread, half, start = gcn_spread(x, edge_index, edge_weight), torch.sigmoid(self.a) / 2, x
 
         def slope(x: Tensor) -> Tensor:
+            if self.flow == "official":
+                return half * (spread(x) - x) + start.detach()
             return half * (x + spread(x)) - x + start
 
         h = self.T / self.n_steps

@@ -10,7 +10,7 @@ from physml.base.check import count, one_of, positive
 from physml.base.errors import InputError
 from physml.graph.edges import Edges, gather, sorted_edges
 from physml.graph.eigenvectors import laplacian_vectors
-from physml.models.graph.graph_convolutions import degrees
+from physml.models.graph.graph_convolutions import degrees, extreme
 from physml.models.graph.graph_parts import check_input
 
 AGGREGATIONS = ("mean", "max", "min", "av", "dx")
@@ -36,6 +36,7 @@ class DirectionalConvolution(nn.Module):
     Choices: no norm by the number of nodes, which the code has before its batch norm; a node that receives
     nothing has aggregations 0; where an eigenvalue is multiple, as in a ring, phi is one
     choice of several, see `laplacian_vectors`.
+    Init: that of a torch Linear; in the code Glorot uniform times the inverse of the channels in, biases 0.
     Args:
         d_in: channels in.
         d_out: channels out.
@@ -119,5 +120,4 @@ def _plain(name: str, message: Tensor, edges: Edges, degree: Tensor) -> Tensor:
     """Mean, maximum or minimum over the edges that a node receives; 0 where there are none."""
     if name == "mean":
         return _sums(message, edges) / degree.clamp(min=1)
-    place, zero = edges.receiver[:, None].expand_as(message), message.new_zeros(edges.n, message.shape[1])
-    return zero.scatter_reduce(0, place, message, f"a{name}", include_self=False)
+    return extreme("max" if name == "max" else "min", message, edges, degree)

@@ -1,6 +1,6 @@
 """Message-passing layers of the baselines of GraphCON. Axes: N nodes, E edges, H channels, K kernels."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -137,6 +137,7 @@ class PrincipalConvolution(nn.Module):
     Source: Corso et al., NeurIPS 2020, https://arxiv.org/abs/2004.05718, equations 5 to 7.
     Choices: neighbours as they are, without a map of each message; one tower; a node that receives nothing
     has aggregations 0; the variance is cut at 0 and gets 1e-5 below the root.
+    Init: that of a torch Linear; in the code Glorot uniform times the inverse of the channels in, biases 0.
     Args:
         d_in: channels in.
         d_out: channels out.
@@ -145,7 +146,7 @@ class PrincipalConvolution(nn.Module):
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, d_in: int, d_out: int, *, delta: float) -> None:
         super().__init__()
@@ -163,8 +164,7 @@ class PrincipalConvolution(nn.Module):
         mean = zero.index_add(0, edges.receiver, sent) / some
         square = zero.index_add(0, edges.receiver, sent.square()) / some
         std = torch.sqrt(torch.relu(square - mean.square()) + 1e-5) * (degree > 0)
-        place = edges.receiver[:, None].expand_as(sent)
-        top, low = (zero.scatter_reduce(0, place, sent, how, include_self=False) for how in ("amax", "amin"))
+        top, low = extreme("max", sent, edges, degree), extreme("min", sent, edges, degree)
         found = torch.cat([mean, top, low, std], 1)
         scale = torch.log(degree + 1) / self.delta
         inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
@@ -172,6 +172,14 @@ class PrincipalConvolution(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "b": self.lin.bias}
+
+
+def extreme(how: Literal["max", "min"], message: Tensor, edges: Edges, degree: Tensor) -> Tensor:
+    """The largest or smallest message of each node, (N, H); 0 where none comes. degree: (N, 1)."""
+    # What stands there before shares the gradient with messages of its own value: 0 would, infinity can't.
+    start = message.new_full((edges.n, message.shape[1]), -torch.inf if how == "max" else torch.inf)
+    place = edges.receiver[:, None].expand_as(message)
+    return torch.where(degree > 0, start.scatter_reduce(0, place, message, f"a{how}"), 0)
 
 
 class MixtureConvolution(nn.Module):

@@ -24,6 +24,7 @@ class MixHop(nn.Module):
     Source: Abu-El-Haija et al., ICML 2019, https://arxiv.org/abs/1905.00067, equation 2.
     Choices: the decoder is a linear map of all powers, where the paper weighs groups of the last layer's
     columns; no batch norm.
+    Init: that of a torch Linear; in the code Glorot uniform for each power, without biases.
     Args:
         d_in: D.
         d_hidden: H.

@@ -33,7 +33,9 @@ class Oscillators(StateSpace):
         super().__init__()
         self.d_hidden, self.scheme, self.widths = d_hidden, scheme, (2 * d_state, 2 * d_state)
         self.A = nn.Parameter(a_max * torch.rand(d_state))
-        self.dt = nn.Parameter(torch.rand(d_state) if init == "official" else torch.randn(d_state))
+        # "damped" is of another code, whose step sizes start normal.
+        uniform = init == "official" and scheme != "damped"
+        self.dt = nn.Parameter(torch.rand(d_state) if uniform else torch.randn(d_state))
         self.B = nn.Parameter((2 * torch.rand(2, d_state, d_hidden) - 1) * d_hidden**-0.5)
         self.C = nn.Parameter((2 * torch.rand(2, d_hidden, d_state) - 1) * d_state**-0.5)
         self.D = nn.Parameter(torch.randn(d_hidden))
@@ -101,10 +103,10 @@ class LinOSS(StateSpaceStack):
 
     Source: Rusch and Rus, ICLR 2025, https://arxiv.org/abs/2410.03943; D-LinOSS: Boyer et al. 2025,
     https://arxiv.org/abs/2505.12171; the official codes.
-    Init: A uniform on [0, a_max]; step sizes the sigmoid of normal numbers, as in the code of D-LinOSS, or
-    with init "official" of numbers uniform on [0, 1], as in that of LinOSS; B and C uniform on [-k, k], k =
-    H^(-1/2) and P^(-1/2), D normal. D-LinOSS: A and G from eigenvalues uniform in area between the circles
-    r_min and r_max.
+    Init: A uniform on [0, a_max]; step sizes the sigmoid of normal numbers, as in the code of D-LinOSS, or,
+    but for "damped", with init "official" of numbers uniform on [0, 1], as in that of LinOSS; B and C uniform
+    on [-k, k], k = H^(-1/2) and P^(-1/2), D normal. D-LinOSS: A and G from eigenvalues uniform in area
+    between the circles r_min and r_max.
 
     Args:
         d_in: D.
@@ -113,7 +115,7 @@ class LinOSS(StateSpaceStack):
         n_layers: number of blocks.
         scheme: "im", "imex" or "damped".
         dropout: behind GELU and GLU.
-        init: "official", see Init, of "im" and "imex"; or null.
+        init: "official", see Init; or null.
         a_max: see Init; of "im" and "imex".
         r_min: see Init; of "damped".
         r_max: see Init; of "damped".
@@ -143,10 +145,6 @@ class LinOSS(StateSpaceStack):
         positive("a_max", a_max)
         if init is not None:
             one_of("init", init, ("official",))
-            if scheme == "damped":
-                raise InputError(
-                    "init=official is a law of im and imex; null is that of D-LinOSS. Set init to null."
-                )
         if not 0 < r_min <= r_max <= 1:
             raise InputError(f"r_min and r_max need 0 < r_min <= r_max <= 1; got {r_min} and {r_max}.")
         make = partial(Oscillators, scheme=scheme, init=init, a_max=a_max, r_min=r_min, r_max=r_max)

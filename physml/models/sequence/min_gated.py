@@ -1,12 +1,12 @@
 """Gated layers whose gates see the input alone. Axes: B batch, T time, D features, H hidden units."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import one_of, positive
 from physml.ops.cell import recurrent
 
 
@@ -18,13 +18,14 @@ class MinGRU(nn.Module):
 
     so h is linear in the state, and all steps can be computed at once by an associative scan.
 
-    Source: Feng et al. 2024, https://arxiv.org/abs/2410.01201, the form without logarithms.
-    Choices: the candidate may be negative; the paper's log-space form makes it positive.
+    Source: Feng et al. 2024, https://arxiv.org/abs/2410.01201, the form without logarithms; with candidate
+    "positive" that with them, and its code.
     Init: torch's of a linear layer, uniform on [-k, k], k = D^(-1/2).
 
     Args:
         d_in: D.
         d_hidden: H.
+        candidate: "positive", its x becomes x + 1/2 where x >= 0, else sigmoid(x); or null, x itself.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -35,11 +36,13 @@ class MinGRU(nn.Module):
     version: ClassVar[int] = 1
     output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
-    def __init__(self, d_in: int, d_hidden: int) -> None:
+    def __init__(self, d_in: int, d_hidden: int, *, candidate: Literal["positive"] | None = None) -> None:
         super().__init__()
         positive("d_in", d_in)
         positive("d_hidden", d_hidden)
-        self.d_in, self.d_out = d_in, d_hidden
+        if candidate is not None:
+            one_of("candidate", candidate, ("positive",))
+        self.d_in, self.d_out, self.candidate = d_in, d_hidden, candidate
         self.V = nn.Parameter(torch.empty(2 * d_hidden, d_in))  # z, h
         self.b = nn.Parameter(torch.empty(2 * d_hidden))
         self.reset_parameters()
@@ -54,7 +57,7 @@ class MinGRU(nn.Module):
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         z, new = F.linear(u, self.V, self.b).chunk(2, 1)
         z = torch.sigmoid(z)
-        h = (1 - z) * state[0] + z * new
+        h = (1 - z) * state[0] + z * _candidate(new, self.candidate)
         return h, (h,)
 
 
@@ -66,13 +69,14 @@ class MinLSTM(nn.Module):
         f, i &= \sigma(V_{f,i} u_n + b_{f,i}), \qquad
         h_n = \frac{f}{f + i} \circ h_{n-1} + \frac{i}{f + i} \circ (V_h u_n + b_h)
 
-    Source: Feng et al. 2024, https://arxiv.org/abs/2410.01201, the form without logarithms.
-    Choices: the candidate may be negative; the paper's log-space form makes it positive.
+    Source: Feng et al. 2024, https://arxiv.org/abs/2410.01201, the form without logarithms; with candidate
+    "positive" that with them, and its code.
     Init: torch's of a linear layer, uniform on [-k, k], k = D^(-1/2).
 
     Args:
         d_in: D.
         d_hidden: H.
+        candidate: "positive", its x becomes x + 1/2 where x >= 0, else sigmoid(x); or null, x itself.
     Shapes: u (B, T, D) -> h (B, T, H). The state is (h,), (B, H).
 
     Example:
@@ -83,11 +87,13 @@ class MinLSTM(nn.Module):
     version: ClassVar[int] = 1
     output_in_state: ClassVar[tuple[int, ...]] = (0,)
 
-    def __init__(self, d_in: int, d_hidden: int) -> None:
+    def __init__(self, d_in: int, d_hidden: int, *, candidate: Literal["positive"] | None = None) -> None:
         super().__init__()
         positive("d_in", d_in)
         positive("d_hidden", d_hidden)
-        self.d_in, self.d_out = d_in, d_hidden
+        if candidate is not None:
+            one_of("candidate", candidate, ("positive",))
+        self.d_in, self.d_out, self.candidate = d_in, d_hidden, candidate
         self.V = nn.Parameter(torch.empty(3 * d_hidden, d_in))  # f, i, h
         self.b = nn.Parameter(torch.empty(3 * d_hidden))
         self.reset_parameters()
@@ -103,8 +109,12 @@ class MinLSTM(nn.Module):
         f, i, new = F.linear(u, self.V, self.b).chunk(3, 1)
         # f / (f + i) as the sigmoid of a difference of logarithms: 0 / 0 can't come up.
         keep = torch.sigmoid(F.softplus(-i) - F.softplus(-f))
-        h = keep * state[0] + (1 - keep) * new
+        h = keep * state[0] + (1 - keep) * _candidate(new, self.candidate)
         return h, (h,)
+
+
+def _candidate(x: Tensor, kind: str | None) -> Tensor:
+    return x if kind is None else torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
 
 
 def _named(V: Tensor, b: Tensor, gates: str) -> dict[str, Tensor]:

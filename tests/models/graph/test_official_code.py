@@ -2,25 +2,44 @@
 
 import pytest
 import torch
-from official import GOLDEN, LINES, Make, N, check_law, check_numbers, filled, found, given
+from official import GOLDEN, LINES, Make, N, check_law, check_numbers, filled, found, given, numbers
 from torch import Tensor, nn
 
 from physml.data.graphs import directed
+from physml.graph.edges import Edges
+from physml.models.graph import directional, geom_gcn
 from physml.models.graph.acm_gcn import ChannelMixing
 from physml.models.graph.adgn import ADGN
 from physml.models.graph.appnp import APPNP
+from physml.models.graph.cgnn import CGNN
+from physml.models.graph.diffusion import Diffusion
+from physml.models.graph.directional import DirectionalConvolution
+from physml.models.graph.f2gnn import F2GNN
 from physml.models.graph.fagcn import FAGCN
 from physml.models.graph.g2 import GradientGating
 from physml.models.graph.gcnii import GCNII
+from physml.models.graph.geom_gcn import GeomGCN
 from physml.models.graph.ggcn import GGCN
 from physml.models.graph.glognn import GloGNN
 from physml.models.graph.gnn import PairNorm
 from physml.models.graph.gprgnn import GPRGNN
-from physml.models.graph.graph_convolutions import SumConvolution
+from physml.models.graph.graph_convolutions import (
+    IsomorphismConvolution,
+    PrincipalConvolution,
+    SumConvolution,
+)
 from physml.models.graph.graph_features import Features
-from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
+from physml.models.graph.graph_layers import (
+    GraphAttention,
+    GraphConvolution,
+    MeanConvolution,
+    TransformerAttention,
+)
+from physml.models.graph.graph_propagation import Spread
 from physml.models.graph.graphcon import GraphCON
+from physml.models.graph.h2gcn import H2GCN
 from physml.models.graph.linkx import LINKX
+from physml.models.graph.mixhop import MixHop
 from physml.models.graph.phdgn import PHDGN
 
 
@@ -36,6 +55,31 @@ class WithHead(nn.Module):
         return torch.log_softmax(self.head(self.net(x, edge_index), edge_index), 1)
 
 
+class Geometric(nn.Module):
+    """Geom-GCN with both of its layers; its divisions are those of `divisions`."""
+
+    def __init__(self, d_in: int, d_hidden: int, n_classes: int) -> None:
+        super().__init__()
+        self.net = GeomGCN(d_in, d_hidden)
+        self.head = self.net.head(n_classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.head(self.net(x, edge_index), edge_index)
+
+
+def divisions(x: Tensor, _: Tensor) -> list[Spread]:
+    """Given ones, for places in the plane are not fixed to the last bit: pairs a -> b in (a + 2b) mod 8."""
+    pairs = [(a, b) for a in range(N) for b in range(N) if a != b and (3 * a + b) % 4]
+    sender, receiver = torch.tensor([*pairs, *((a, a) for a in range(N))]).T
+    number = torch.tensor([(a + 2 * b) % 8 for a, b in pairs] + N * [8])
+    degree = torch.bincount(receiver, minlength=N).to(x.dtype)
+    found = []
+    for r in range(9):
+        a, b = sender[number == r], receiver[number == r]
+        found.append(Spread(Edges(a, b, N), (degree[a] * degree[b]).rsqrt()))
+    return found
+
+
 class Scores(GloGNN):
     """GloGNN with the logarithm of its softmax."""
 
@@ -43,13 +87,17 @@ class Scores(GloGNN):
         return torch.log_softmax(super().forward(x, edge_index), 1)
 
 
+def chebyshev(d_in: int, d_out: int) -> nn.Module:
+    return pytest.importorskip("torch_geometric.nn").ChebConv(d_in, d_out, K=3)
+
+
 STEPS = {"dt": 0.7, "gamma": 0.9, "alpha": 0.8}
 
 # Layer -> how it is made, D, and the edges that it gets of the lines.
 LAYERS: dict[str, tuple[Make, int, str]] = {
     "graphcon_gcn_v1": (
-        lambda k: GraphCON(GraphConvolution(3 * k, 3 * k), 3, residual="official-v1", **STEPS),
-        3,
+        lambda k: GraphCON(GraphConvolution(5 * k, 5 * k), 3, residual="official-v1", **STEPS),
+        5,  # with 3 no unit of its ReLU is ever on
         "undirected",
     ),
     "graphcon_gcn_v2": (
@@ -130,6 +178,31 @@ LAYERS: dict[str, tuple[Make, int, str]] = {
         3,
         "undirected",
     ),
+    "cgnn": (lambda k: CGNN(3 * k, T=1.4, n_steps=4, flow="official"), 3, "undirected"),
+    "f2gat": (
+        lambda k: F2GNN(
+            GraphAttention(4 * k, k, n_heads=4), "1 01 101", fuse=["att", "lstm", "cat"], activation="elu"
+        ),
+        4,
+        "undirected",
+    ),
+    "geom_gcn": (lambda k: Geometric(3 * k, 2 * k, 2 * k), 3, "stored"),
+    "h2gcn": (lambda k: H2GCN(3 * k, 2), 3, "undirected"),
+    "mixhop": (lambda k: MixHop(3 * k, 2 * k, 2, activation="tanh"), 3, "undirected"),
+    "gcn": (lambda k: GraphConvolution(3 * k, 2 * k), 3, "undirected"),
+    "gin": (lambda k: IsomorphismConvolution(3 * k, 3 * k), 3, "undirected"),
+    "chebnet": (
+        lambda k: pytest.importorskip("torch_geometric.nn").ChebConv(3 * k, 2 * k, K=3),
+        3,
+        "undirected",
+    ),
+    "pna": (lambda k: PrincipalConvolution(3 * k, 2 * k, delta=0.9), 3, "undirected"),
+    "dgn": (lambda k: DirectionalConvolution(3 * k, 2 * k, delta=0.9, n_directions=2), 3, "undirected"),
+    "grand": (
+        lambda k: Diffusion(TransformerAttention(3 * k, d_attention=4 * k, n_heads=2), T=2.5),
+        3,
+        "undirected",
+    ),
     "gprgnn": (lambda k: GPRGNN(3 * k, K=4, alpha=0.2), 3, "stored"),
     "appnp": (lambda k: APPNP(3 * k, K=5, alpha=0.2), 3, "undirected"),
     "pairnorm": (lambda k: PairNorm(scale=2.0), 3, "undirected"),
@@ -172,7 +245,9 @@ def output(name: str, layer: nn.Module, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_computes_what_its_authors_code_computes(name: str) -> None:
+def test_a_layer_computes_what_its_authors_code_computes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geom_gcn, "divisions", divisions)
+    monkeypatch.setattr(directional, "laplacian_vectors", lambda *_: torch.from_numpy(numbers(7, (N, 2))))
     make, d, _ = LAYERS[name]
     layer, x = filled(make), given(N, d)
     check_numbers(name, found(layer, x, output(name, layer, x)))

@@ -1,9 +1,11 @@
 """Recurrent layers against their authors' code, see `official` in tests/harness."""
 
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
-from official import GOLDEN, Make, check_law, check_numbers, filled, found, given
+from official import GOLDEN, GRADIENT, Make, check_law, check_numbers, filled, found, given, of_gradients
 from torch import Tensor, nn
 
 from physml.models.sequence.cornn import CoRNN
@@ -15,14 +17,17 @@ from physml.models.sequence.lem import LEM
 from physml.models.sequence.linoss import Oscillators
 from physml.models.sequence.lipschitz import LipschitzRNN
 from physml.models.sequence.lru import _Unit
+from physml.models.sequence.min_gated import MinGRU, MinLSTM
 from physml.models.sequence.momentum import MomentumLSTM
 from physml.models.sequence.neural_ode import GeneralisedHeavyBallNODE, HeavyBallNODE
 from physml.models.sequence.nnrnn import NonNormalRNN
 from physml.models.sequence.noisy import NoisyRNN
 from physml.models.sequence.nrde import NeuralRDE
 from physml.models.sequence.orthogonal import ExpRNN
+from physml.models.sequence.skip import SkipGRU, SkipLSTM
 from physml.models.sequence.slstm import SLSTM
 from physml.models.sequence.sru import SRU
+from physml.models.sequence.tarnn import TARNN
 from physml.models.sequence.unicornn import UnICORNN
 from physml.models.sequence.wave import WaveRNN
 
@@ -36,6 +41,7 @@ LAYERS: dict[str, tuple[Make, int]] = {
     "lem": (lambda k: LEM(2 * k, 3 * k, dt=0.7), 2),
     "linoss_im": (lambda k: Oscillators(3 * k, 4 * k, "im", "official", 1.0, 0.9, 1.0), 3),
     "linoss_imex": (lambda k: Oscillators(3 * k, 4 * k, "imex", "official", 1.0, 0.9, 1.0), 3),
+    "linoss_damped": (lambda k: Oscillators(3 * k, 4 * k, "damped", None, 1.0, 0.9, 1.0), 3),
     "s5": (lambda k: _MIMO(3 * k, 2 * k, "official", 0.001, 0.1), 3),
     "s4d": (lambda k: _SISO(3 * k, 2 * k, 0.001, 0.1), 3),
     "lru": (lambda k: _Unit(3 * k, 4 * k, 0.0, 0.99, 6.28), 3),
@@ -60,6 +66,10 @@ LAYERS: dict[str, tuple[Make, int]] = {
     "exprnn": (lambda k: ExpRNN(2 * k, 4 * k), 2),
     "exprnn_henaff": (lambda k: ExpRNN(2 * k, 4 * k, init="henaff"), 2),
     "nnrnn": (lambda k: NonNormalRNN(2 * k, 4 * k), 2),
+    "min_gru": (lambda k: MinGRU(2 * k, 3 * k, candidate="positive"), 2),
+    "min_lstm": (lambda k: MinLSTM(2 * k, 3 * k, candidate="positive"), 2),
+    "skip_lstm": (lambda k: SkipLSTM(2 * k, 3 * k), 2),
+    "skip_gru": (lambda k: SkipGRU(2 * k, 3 * k), 2),
     "momentum_lstm": (lambda k: MomentumLSTM(2 * k, 3 * k, mu=0.6, s=0.7), 2),
     "hbnode": (
         lambda k: HeavyBallNODE(2 * k, 3 * k, width=4 * k, gamma=GAMMA, trained=True, method="midpoint"),
@@ -71,6 +81,7 @@ LAYERS: dict[str, tuple[Make, int]] = {
         ),
         2,
     ),
+    "tarnn": (lambda k: TARNN(2 * k, 3 * k, n_steps=2, activation="tanh"), 2),
     "koopman": (lambda k: KoopmanAutoencoder(4 * k, 3 * k, width=4 * k, steps=2, back_steps=2, eta=0.1), 4),
     "wave": (lambda k: WaveRNN(2 * k, 8 * k, channels=2), 2),
     "fastrnn": (lambda k: FastRNN(2 * k, 3 * k), 2),
@@ -84,6 +95,8 @@ def output(name: str, layer: nn.Module, u: Tensor) -> Tensor:
         return layer._slope(u[:, 0], u[:, 1])  # type: ignore[operator]
     if hasattr(layer, "widths"):
         return layer(u, tuple(u.new_zeros(B, width) for width in layer.widths))[0]
+    if name == "tarnn":  # the input before the first is the first, as in the code for torch
+        return layer(u, (u.new_zeros(B, 3), u[:, 0]))[0]
     y = layer(u)[0]
     return y[:, -1] if name == "ncde" else y
 
@@ -107,4 +120,32 @@ def test_the_numbers_say_where_they_are_from() -> None:
             <= set(one)
             <= {"source", "version", "date", "numbers", "law", "deviation"}
         ), name
-        assert set(one.get("deviation", {})) <= set(one.get("law", {})), name
+        assert of_gradients(one) <= set(one["numbers"]), name
+        laws = {what for what in one.get("deviation", {}) if not what.startswith(GRADIENT)}
+        assert laws <= set(one.get("law", {})), name
+
+
+# Weights that a softmax over what is shifted alike takes out again.
+UNFELT = {
+    "f2gat": {"layers.0.att_dst", "layers.1.att_dst"}
+    | {"fusions.0.score.weight", "fusions.0.score.bias", "fusions.1.score.bias"},
+    "grand": {"attention.K.bias"},
+}
+
+
+def test_the_numbers_depend_on_every_weight() -> None:
+    """Not so where a ReLU is nowhere on: then they would be equal whatever stands in it."""
+    for name, one in GOLDEN.items():
+        still = {what for what, values in one["numbers"].items() if np.abs(values).max() < 1e-9}
+        assert still == UNFELT.get(name, set()), name
+
+
+def test_the_page_lists_what_is_compared() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "official-code.md").read_text(encoding="utf-8")
+    for name, one in GOLDEN.items():
+        place, _, what = one["source"].partition(", ")
+        deviation = one.get("deviation", {})
+        others = {"gradients" if of.startswith(GRADIENT) else f"start of {of}" for of in deviation}
+        link = f"[{place.removeprefix('github.com/')}](https://{place})" if "/" in place else place
+        line = f"| `{name}` | {link} | {one['version'][:10]} | {what} | {', '.join(sorted(others))} |"
+        assert line in page.splitlines(), f"docs/official-code.md lacks\n{line}"

@@ -1,0 +1,83 @@
+"""What conf/dataset declares of every data set: it holds for the data at hand, and noise is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from physml.base.errors import DataError
+from physml.data.catalogue import missing
+from physml.data.datasets import Arrays, Statistic, dataset_names, upstream
+from physml.data.locate import find
+from physml.data.readers import reader
+from physml.data.statistics import check
+from physml.data.store import Store
+
+# Of these no public source that could be read says more than their sizes, so noise of the right size passes.
+# They are pinned without a checksum, and every verdict on them says so.
+SIZES_ALONE = {"bidmc32hr", "bidmc32rr", "genius", "snap_patents", "zinc"}
+
+
+@pytest.mark.parametrize("name", dataset_names())
+def test_declared_statistics_hold_for_the_data_at_hand(name: str) -> None:
+    store, about = Store.from_env("content"), upstream(name)
+    if missing(about, store) or not any(find(file, store) for file in about.files):
+        pytest.skip(f"{name} is not in PHYSML_DATA or the cache")
+    check(about, store.read(reader(name)))
+
+
+def noise(name: str, root: Path) -> Arrays:
+    """What the reader would return for noise in the right format: the declared sizes, classes and bounds."""
+    rng, arrays = np.random.default_rng(0), Store(None, root, fixtures=True).read(reader(name))
+    for of, known in upstream(name).statistics.items():
+        if of not in ("x_shape", "sizes", "n_graphs"):  # these are sizes
+            arrays[of] = _drawn(known, arrays[of], rng)
+        elif known.first is not None:
+            arrays[of] = np.array(known.first, arrays[of].dtype)
+    return arrays
+
+
+def _drawn(known: Statistic, like: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One row for all, where the shape is known: some arrays have 10^8 values."""
+    if known.counts is not None:
+        classes = np.array([*known.counts])
+        return rng.choice(classes, sum(known.counts.values())).astype(like.dtype)
+    shape = known.shape or like.shape
+    low = 0.0 if known.low is None else known.low
+    high = low + 1 if known.high is None else known.high
+    row = rng.uniform(low, high + (like.dtype.kind in "iu"), shape[-1])
+    return np.broadcast_to(row.astype(like.dtype), shape)
+
+
+@pytest.mark.parametrize("name", dataset_names())
+def test_noise_in_the_right_format_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    arrays = noise(name, tmp_path)
+    if name in SIZES_ALONE:
+        check(upstream(name), arrays)
+        return
+    with pytest.raises(DataError, match=f"{name}: .* These are other data") as refused:
+        check(upstream(name), arrays)
+    assert "\n" not in str(refused.value)
+
+
+def pinned_alone() -> list[str]:
+    """Data sets of which neither a checksum nor the content is known: only statistics can refuse a file."""
+    abouts = [upstream(name) for name in dataset_names()]
+    return [
+        about.name
+        for about in abouts
+        if not about.content.sha256 and not any(file.checksum for file in about.files)
+    ]
+
+
+@pytest.mark.parametrize("name", sorted({*pinned_alone()} - SIZES_ALONE))
+def test_files_of_noise_that_come_first_are_not_pinned(name: str, tmp_path: Path) -> None:
+    about, arrays = upstream(name), noise(name, tmp_path)
+    for file in about.files:
+        (tmp_path / file.name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file.name).write_bytes(np.random.default_rng(0).bytes(64))
+    store = Store(tmp_path, tmp_path / "cache")
+    with pytest.raises(DataError, match="These are other data"):
+        store.read(replace(reader(name), read=lambda files: arrays))
+    assert not store.used and not (store.cache / "pins").exists()
