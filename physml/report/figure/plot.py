@@ -105,11 +105,11 @@ def _panel(
     axes.tick_params(labelsize=9)
     _draw_curves(axes, spec, curves, looks, frame)
     for printed in panel.printed:
-        look = looks[printed.of] if printed.of else Style("black", "solid", "D")
+        theirs = looks[printed.of] if printed.of else Style("black", "solid", "D")
         dots = (0, (1, 2)) if len(printed.x) > 2 else "none"
         axes.plot(
-            printed.x, printed.y, label=printed.label, color=look.colour, linestyle=dots, linewidth=1,
-            marker=look.marker, markersize=5.5, markerfacecolor="none", zorder=4,
+            printed.x, printed.y, label=printed.label, color=theirs.colour, linestyle=dots, linewidth=1,
+            marker=theirs.marker, markersize=5.5, markerfacecolor="none", zorder=4,
         )  # fmt: skip
     for i, mark in enumerate(spec.marks):
         look: dict[str, Any] = {
